@@ -9,6 +9,7 @@
 #include "common/json/enum_names.h"
 #include "operator/api/fields.h"
 #include "operator/api/labels.h"
+#include "operator/api/queue_usage_text.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
@@ -120,16 +121,17 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     const std::string text = TextOf(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);
-    const std::string expected = !IsLabelKey(name)
-                                     ? "the name of a resource, such as cpu or nvidia.com/gpu"
+    const bool is_name = IsLabelKey(name);
+    const std::string expected = !is_name ? "the name of a resource, such as cpu or nvidia.com/gpu"
                                  : !amount.ok()          ? amount.error().message()
                                  : MayBePart(name, text) ? std::string(kWholeWords)
                                                          : "";
     if (expected.empty()) {
       amounts[name] = *amount;
     } else {
-      AddError(
-          errors, reader.PathOf(key) + "." + name, Quoted(text) + " found, expected " + expected);
+      AddError(errors,
+               reader.PathOf(key) + "." + name,
+               Quoted(is_name ? text : name) + " found, expected " + expected);
     }
   }
   return amounts;
@@ -208,7 +210,8 @@ Json EncodeQueueStatus(const QueueStatus& status, const Json& before, WallTime n
           {"used", EncodeAmounts(status.used)},
           {"borrowed", EncodeAmounts(status.borrowed)},
           {"claimed", EncodeAmounts(status.claimed)},
-          {"waiting", status.waiting}};
+          {"waiting", status.waiting},
+          {"usage", UsageText(status)}};
 }
 
 }  // namespace lockstep::control

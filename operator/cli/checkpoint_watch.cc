@@ -30,9 +30,10 @@ void CheckpointWatch::Report(const std::string& pod,
     return;  // a report that comes after the last words
   }
   newest_[pod] = now;
+  const bool goes_on = !are_last_words && !is_over_;
   if (now.restored_step && !before.restored_step) {
     NoteRestored(pod, *now.restored_step);
-    TellRestored(pod, *now.restored_step);
+    TellRestored(pod, *now.restored_step, goes_on);
   }
   if (newest) {
     NoteNewest(pod, *newest);
@@ -40,8 +41,8 @@ void CheckpointWatch::Report(const std::string& pod,
   if (now.failed > before.failed) {
     // Each failure names another file: what is told once is that they fail.
     if (last_error_.empty()) {
-      const std::string goes_on = are_last_words ? "" : ", training goes on";
-      remarks_.push_back({true, "checkpoint not written" + goes_on + ": " + now.last_error});
+      const std::string and_then = goes_on ? ", training goes on" : "";
+      remarks_.push_back({true, "checkpoint not written" + and_then + ": " + now.last_error});
     }
     last_error_ = now.last_error;
     last_error_pod_ = pod;
@@ -94,7 +95,7 @@ void CheckpointWatch::NoteRestored(const std::string& pod, Step step) {
 
 // Of a pod with several models the first word is of one of them, and nobody says of which: where it
 // is the newest of none, there is one that could not be used.
-void CheckpointWatch::TellRestored(const std::string& pod, Step step) {
+void CheckpointWatch::TellRestored(const std::string& pod, Step step, bool goes_on) {
   const std::vector<Model> models = ModelsOf(pod);
   std::optional<Step> newer;
   for (const Model& model : models) {
@@ -115,7 +116,8 @@ void CheckpointWatch::TellRestored(const std::string& pod, Step step) {
                                 : "that of step " + std::to_string(newer.value_or(step).value());
   remarks_.push_back(
       {newer.has_value(),
-       who + " goes on from the checkpoint of step " + std::to_string(step.value()) +
+       who + (goes_on ? " goes on" : " had gone on") + " from the checkpoint of step " +
+           std::to_string(step.value()) +
            (newer ? ": " + older + " cannot be used; the log of " + task + " says why" : "")});
 }
 

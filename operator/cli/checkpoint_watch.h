@@ -47,11 +47,14 @@ class CheckpointWatch {
                            ModelsOfPods models = {});
 
   // What a pod tells: in its reports, and with its last words. `newest`: the step of the newest
-  // that it wrote. After last words training does not go on.
+  // that it wrote. After last words its training does not go on.
   void Report(const std::string& pod,
               const CheckpointStatus& now,
               std::optional<Step> newest,
               bool are_last_words = false);
+
+  // The job has ended, or is being stopped: whatever a pod tells from now on, nothing goes on.
+  void NoteEnd() { is_over_ = true; }
 
   // What there is to say since the last call.
   std::vector<CheckpointRemark> TakeRemarks();
@@ -65,7 +68,7 @@ class CheckpointWatch {
   std::vector<Model> ModelsOf(const std::string& pod) const;
   void NoteNewest(const std::string& pod, Step step);
   void NoteRestored(const std::string& pod, Step step);
-  void TellRestored(const std::string& pod, Step step);
+  void TellRestored(const std::string& pod, Step step, bool goes_on);
 
   std::map<std::string, CheckpointStatus> newest_;  // by pod
   ModelsOfPods models_;
@@ -75,6 +78,7 @@ class CheckpointWatch {
   std::string last_error_;                // of the newest that failed; empty when one came after it
   std::string last_error_pod_;
   bool has_told_skip_ = false;
+  bool is_over_ = false;
   std::vector<CheckpointRemark> remarks_;
 };
 

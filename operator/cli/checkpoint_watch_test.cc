@@ -136,6 +136,28 @@ TEST(CheckpointWatch, FullDiskIsOneWarningUntilItHasRoomAgain) {
   EXPECT_EQ(watch.TakeRemarks().size(), 1U);
 }
 
+// One that fails before anybody has asked it tells of its beginning with its last words.
+TEST(CheckpointWatch, WhoHasEndedHadGoneOnFromItsCheckpoint) {
+  CheckpointWatch watch({{Step(20), "", {}}});
+  watch.Report("job-worker-0", {0, 0, 0, "", Step(20)}, std::nullopt, /*are_last_words=*/true);
+  EXPECT_THAT(
+      watch.TakeRemarks(),
+      ElementsAre(CheckpointRemark{false, "training had gone on from the checkpoint of step 20"}));
+  EXPECT_EQ(watch.Tally().restored_step, Step(20));
+}
+
+// The job has failed, and others of its pods are in their grace.
+TEST(CheckpointWatch, NothingGoesOnOnceTheJobHasEnded) {
+  CheckpointWatch watch({{Step(20), "", {}}});
+  watch.NoteEnd();
+  Tell(&watch, {0, 0, 0, "", Step(20)});
+  Tell(&watch, {0, 1, 0, "No space left on device", Step(20)});
+  EXPECT_THAT(
+      watch.TakeRemarks(),
+      ElementsAre(CheckpointRemark{false, "training had gone on from the checkpoint of step 20"},
+                  CheckpointRemark{true, "checkpoint not written: No space left on device"}));
+}
+
 TEST(CheckpointWatch, LastWordsDoNotSayThatTrainingGoesOn) {
   CheckpointWatch watch;
   watch.Report("job-worker-1", {0, 1, 0, "No space left on device", {}}, std::nullopt, true);

@@ -205,6 +205,7 @@ void RunRecord::OnGivenUp(const kube::Pod& pod, const std::string& cause, TimePo
 
 void RunRecord::OnStop(bool is_restarting, TimePoint now) {
   stopped_at_ = now;
+  checkpoints_.NoteEnd();
   if (!is_restarting) {
     return;
   }

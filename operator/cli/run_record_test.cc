@@ -233,6 +233,17 @@ TEST_F(RunRecordTest, TimeIsLostUpToTheStopOfARunThatWasStartingAnew) {
   EXPECT_EQ(summary.time_lost, milliseconds(3000));
 }
 
+// One of the others tells it in its grace.
+TEST_F(RunRecordTest, TrainingThatIsStoppedDoesNotGoOnFromItsCheckpoint) {
+  record_.OnStop(false, At(3000));
+  StatusArrival arrival = Reported(kWorker0, 20, 3100);
+  arrival.document.checkpoints.restored_step = Step(40);
+  record_.OnReport(arrival);
+  const std::vector<CheckpointRemark> remarks = record_.checkpoints().TakeRemarks();
+  ASSERT_EQ(remarks.size(), 1U);
+  EXPECT_EQ(remarks[0].text, "training had gone on from the checkpoint of step 40");
+}
+
 TEST_F(RunRecordTest, LossThatNobodyMakesGoodIsNoRecoveryOfARunThatIsStopped) {
   record_.OnPodEvent(Ended("job-worker-1", 3, "", 2000));
   record_.OnStop(false, At(3000));

@@ -257,8 +257,7 @@ void RunSession::HandleReports() {
 void RunSession::NoteUnderWay() {
   const bool is_now = !options_.job.spec.training || record_.is_under_way() ||
                       IsTrue(backend_.job().status, ConditionType::kSucceeded);
-  if (is_now && !is_under_way_) {
-    is_under_way_ = true;
+  if (is_now && !std::exchange(is_under_way_, true)) {
     options_.on_under_way();
   }
 }
@@ -356,6 +355,7 @@ void RunSession::CollectLeftovers(TimePoint now) {
   if (!HasEnded(backend_.job().status)) {
     return;
   }
+  record_.checkpoints().NoteEnd();
   ended_at_ = ended_at_.value_or(now);
   if (now - *ended_at_ < kLeftoverPatience) {
     return;

@@ -16,7 +16,8 @@ constexpr const char* kFooter =
     R"(Without --kubeconfig: the files in KUBECONFIG, else the service account of the pod that it
 runs in, else ~/.kube/config.
 
-POD_NAME and POD_NAMESPACE name this replica in the lease and in Events.
+POD_NAME and POD_NAMESPACE name this replica in the lease and in Events. With POD_UID, that of its
+pod, it takes over at once what a process before it in the same pod held when it died.
 SIGTERM finishes what is under way and gives the lease up; a second one ends at once.
 Exit codes: 0 stopped, 1 could not start, or not stop in time, 2 bad usage.)";
 

@@ -31,7 +31,9 @@ int Run(const OperatorFlags& flags) {
     return 1;
   }
   auto process = lockstep::control::OperatorProcess::Start(
-      flags, {EnvironmentOf("POD_NAME"), EnvironmentOf("POD_NAMESPACE")}, logger.get());
+      flags,
+      {EnvironmentOf("POD_NAME"), EnvironmentOf("POD_NAMESPACE"), EnvironmentOf("POD_UID")},
+      logger.get());
   if (!process.ok()) {
     logger->Error("cannot start", {{"error", process.error().ToString()}});
     return 1;

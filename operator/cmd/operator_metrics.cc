@@ -13,6 +13,7 @@
 
 #include "operator/cmd/process_stats.h"
 #include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/policy/asking.h"
 #include "operator/reconcile/policy/restart_cause.h"
 #include "operator/scheduler/queue_tree.h"
 
@@ -218,6 +219,16 @@ struct OperatorMetrics::Families {
       &registry, "lockstep_queue_borrowed", "The part of that above its nominal amounts.")};
   LabelledGauges queue_waiting{
       &AddGauges(&registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places.")};
+  Counters& capacity_asks =
+      AddCounters(&registry,
+                  "lockstep_capacity_asks_total",
+                  "Asks of cluster autoscalers for room, by queue and class.");
+  Counters& capacity_answers =
+      AddCounters(&registry, "lockstep_capacity_answers_total", "What became of such asks.");
+  Histograms& capacity_wait =
+      AddHistograms(&registry,
+                    "lockstep_capacity_wait_seconds",
+                    "From asking for room to places for the whole gang, by queue and class.");
   prometheus::Counter& rounds =
       AddCounters(&registry, "lockstep_rounds_total", "Rounds of scheduling.").Add({});
   prometheus::Histogram& round_time =
@@ -278,6 +289,7 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   for (const std::string_view reason : kPreemptionReasons) {
     families_->preemptions.Add({{"queue", kDefaultQueue}, {"reason", std::string(reason)}});
   }
+  AddCapacitySeries(kDefaultQueue);
   for (const std::string_view kind : kKinds) {
     families_->cache.Add({{"kind", std::string(kind)}});
   }
@@ -285,6 +297,18 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
 }
 
 OperatorMetrics::~OperatorMetrics() = default;
+
+void OperatorMetrics::AddCapacitySeries(const std::string& queue) {
+  for (const std::string_view word : WordsOf(kProvisioningClassNames)) {
+    Labels labels = {{"queue", queue}, {"class", std::string(word)}};
+    families_->capacity_asks.Add(labels);
+    families_->capacity_wait.Add(labels, WaitBuckets());
+    for (const std::string_view answer : WordsOf(kCapacityAnswerNames)) {
+      labels["answer"] = answer;
+      families_->capacity_answers.Add(labels);
+    }
+  }
+}
 
 void OperatorMetrics::OnCall(const CallRecord& record) {
   const std::string method(record.method);
@@ -388,6 +412,15 @@ void OperatorMetrics::Count(const MetricDelta& delta) {
       families_->preemptions.Add({{"queue", delta.queue}, {"reason", delta.label}})
           .Increment(count);
       break;
+    case Metric::kCapacityAsks:
+      families_->capacity_asks.Add({{"queue", delta.queue}, {"class", delta.ask_class}})
+          .Increment(count);
+      break;
+    case Metric::kCapacityAnswers:
+      families_->capacity_answers
+          .Add({{"queue", delta.queue}, {"class", delta.ask_class}, {"answer", delta.label}})
+          .Increment(count);
+      break;
   }
 }
 
@@ -397,6 +430,15 @@ void OperatorMetrics::RoundDone(Duration taken) {
 
 void OperatorMetrics::GangPlaced(const std::string& queue, Duration waited) {
   families_->gang_wait.Add({{"queue", queue}}, WaitBuckets()).Observe(ToSeconds(waited));
+}
+
+void OperatorMetrics::CapacityCame(const std::string& queue,
+                                   ProvisioningClass ask_class,
+                                   Duration waited) {
+  families_->capacity_wait
+      .Add({{"queue", queue}, {"class", std::string(NameOf(kProvisioningClassNames, ask_class))}},
+           WaitBuckets())
+      .Observe(ToSeconds(waited));
 }
 
 void OperatorMetrics::GangLaunched(Duration taken) {

@@ -71,11 +71,17 @@ class OperatorMetrics final : public CallObserver {
   void GangLaunched(Duration taken);
   void GangRecovered(Duration taken);
 
+  // A gang that had asked autoscalers for room, and whose ask was open still, got its places so
+  // long after it asked.
+  void CapacityCame(const std::string& queue, ProvisioningClass ask_class, Duration waited);
+
   // The page in Prometheus' text format, version 0.0.4.
   std::string RenderText();
 
  private:
   struct Families;
+
+  void AddCapacitySeries(const std::string& queue);
 
   std::unique_ptr<Families> families_;
 };

@@ -95,6 +95,30 @@ TEST(OperatorMetrics, WhatHappensInAQueueIsCountedThere) {
   }
 }
 
+TEST(OperatorMetrics, AsksForRoomAreCountedByQueueAndClassAndWhatBecameOfThem) {
+  OperatorMetrics metrics("api:443");
+  const std::string check = "check-capacity.autoscaling.x-k8s.io";
+  metrics.Count({Metric::kCapacityAsks, "", 1, "vision", check});
+  metrics.Count({Metric::kCapacityAnswers, "no_room", 1, "vision", check});
+  metrics.CapacityCame("vision", ProvisioningClass::kAtomicScaleUp, std::chrono::minutes(4));
+  const std::string page = metrics.RenderText();
+  const std::string of_check = "class=\"" + check + "\"";
+  const std::string of_scale_up = "class=\"best-effort-atomic-scale-up.autoscaling.x-k8s.io\"";
+  for (const std::string& series :
+       {"lockstep_capacity_asks_total{" + of_check + ",queue=\"vision\"} 1\n",
+        "lockstep_capacity_answers_total{answer=\"no_room\"," + of_check + ",queue=\"vision\"} 1\n",
+        "lockstep_capacity_wait_seconds_bucket{" + of_scale_up + ",queue=\"vision\",le=\"60\"} 0\n",
+        "lockstep_capacity_wait_seconds_bucket{" + of_scale_up +
+            ",queue=\"vision\",le=\"300\"} 1\n",
+        // Those of the default queue are there before anything happens.
+        "lockstep_capacity_asks_total{" + of_check + ",queue=\"default\"} 0\n",
+        "lockstep_capacity_answers_total{answer=\"revoked\"," + of_scale_up +
+            ",queue=\"default\"} 0\n",
+        "lockstep_capacity_wait_seconds_count{" + of_check + ",queue=\"default\"} 0\n"}) {
+    EXPECT_THAT(page, HasSubstr(series));
+  }
+}
+
 TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
   OperatorMetrics metrics("api:443");
   QueueStatus vision;

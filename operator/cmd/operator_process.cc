@@ -371,8 +371,12 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
   options.observer = &*metrics_;
   options.lease.namespace_name = namespace_name_;
   options.lease.name = flags.lease_name;
+  const std::string name = identity.pod_name.empty() ? "lockstep-operator" : identity.pod_name;
+  if (!identity.pod_uid.empty()) {
+    options.lease.succession = name + "_" + identity.pod_uid + "_";
+  }
   options.lease.identity =
-      (identity.pod_name.empty() ? "lockstep-operator" : identity.pod_name) + "_" + RandomHex(4);
+      (identity.pod_uid.empty() ? name + "_" : options.lease.succession) + RandomHex(4);
   options.lease.labels = {{kOperatorLabel, "true"}};
   options.lease.annotations = {
       {kServedAnnotation, DescribeServed({flags.namespaces.begin(), flags.namespaces.end()})}};

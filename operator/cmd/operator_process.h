@@ -13,6 +13,9 @@ namespace lockstep::control {
 struct OperatorIdentity {
   std::string pod_name;        // empty: not in a pod
   std::string namespace_name;  // empty: that of the credentials
+  // Of the pod. Empty: not known, and a process that is started again waits for the lease of the
+  // one before it.
+  std::string pod_uid{};
 };
 
 // The operator put together: starts everything in order, and stops it in the opposite one.

@@ -16,7 +16,12 @@ void OperatorPublisher::OnStatus(const TrainingJobStatus& before, const Training
     const Condition* const waiting = FindCondition(before, ConditionType::kScheduled);
     const WallTime since = waiting != nullptr ? waiting->last_transition
                                               : after.start_time.value_or(placed->last_transition);
-    metrics_->GangPlaced(QueueOf(job.spec, job.status), placed->last_transition - since);
+    const std::string queue = QueueOf(job.spec, job.status);
+    metrics_->GangPlaced(queue, placed->last_transition - since);
+    if (before.provisioning.has_value() && before.provisioning->open.has_value()) {
+      const OpenAsk& open = *before.provisioning->open;
+      metrics_->CapacityCame(queue, open.ask_class, placed->last_transition - open.since);
+    }
   }
   if (!IsTrue(before, ConditionType::kRunning) && IsTrue(after, ConditionType::kRunning)) {
     if (IsTrue(before, ConditionType::kRestarting)) {

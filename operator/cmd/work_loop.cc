@@ -245,7 +245,7 @@ void WorkLoop::Measure() {
     states.push_back(StateWord(view.FindJob(key)->job.status));
   }
   options_.metrics->SetJobs(states);
-  options_.metrics->SetQueues(options_.loop->is_leading() ? view.QueueStandings()
+  options_.metrics->SetQueues(options_.loop->is_leading() ? view.MeasuredQueues()
                                                           : std::map<std::string, QueueStatus>());
   options_.metrics->SetRounds(options_.loop->round_count());
 }

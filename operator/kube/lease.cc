@@ -220,7 +220,9 @@ void LeaseElection::Observe(Record record, TimePoint now) {
 bool LeaseElection::IsFree(TimePoint now) const {
   const bool is_ours = record_.holder == options_.identity &&
                        (!has_lost_ || record_.resource_version == led_version_);
-  if (record_.holder.empty() || is_ours || role(now) == LeaseRole::kLeader) {
+  const bool is_of_the_dead = record_.holder != options_.identity && !options_.succession.empty() &&
+                              record_.holder.starts_with(options_.succession);
+  if (record_.holder.empty() || is_ours || is_of_the_dead || role(now) == LeaseRole::kLeader) {
     return true;
   }
   const Duration promised = record_.duration > seconds::zero()

@@ -17,6 +17,10 @@ struct LeaseOptions {
   std::string namespace_name;
   std::string name = "lockstep-operator";
   std::string identity;  // unique to this process
+  // How the identities of processes begin of which none runs beside another, as those of one pod,
+  // whose container is started again when its process has died: what one of them holds is free as
+  // soon as the next one runs. Empty: nobody knows of any.
+  std::string succession{};
   // Of the object, for those who look for leases.
   std::map<std::string, std::string> labels;
   std::map<std::string, std::string> annotations;
@@ -42,6 +46,8 @@ enum class LeaseRole { kStandby, kLeader, kLost };  // kLost: led, and must stop
 // judged by its own monotonic clock and never by the time written in the lease. The difference is
 // for clocks that run at unequal speed. Every mutating call of the process must be over before
 // leads_until().
+// A process of the same succession is known to be dead, and waits for nobody: what it had sent is
+// refused by the versions that it had seen, or is what the next one finds done.
 // Limit: a lease that somebody deletes protects nobody from a process that starts just then, nor
 // one that is deleted twice from a process that was frozen meanwhile.
 // Thread: one. Source: client-go's tools/leaderelection, for the meaning of the lease's fields.

@@ -174,6 +174,35 @@ TEST(LeaseElection, AReleasedLeaseIsTakenAtTheNextLook) {
   }
 }
 
+// A container that died is started again in its pod: nobody else can be there.
+TEST(LeaseElection, LeaseOfADeadProcessOfTheSamePodIsTakenAtOnceAndThatOfAnotherIsNot) {
+  const auto candidate = [](const std::string& pod, const std::string& process) {
+    LeaseOptions options = OptionsOf(pod + process);
+    options.succession = pod;
+    return LeaseElection(options, 1);
+  };
+  const auto run = [](LeaseElection* election, LeaseServer* server, TimePoint now) {
+    for (int i = 0; i < 4; ++i) {
+      const LeaseElection::Next next = election->NextRequest(now, kWall);
+      if (next.not_before <= now) {
+        election->OnResult(server->Handle(next.request), now, now);
+      }
+    }
+    return election->role(now);
+  };
+  LeaseServer server;
+  LeaseElection dead = candidate("pod-a_uid-1_", "1");
+  EXPECT_EQ(run(&dead, &server, kStart), LeaseRole::kLeader);
+  for (const char* const other : {"pod-a_uid-2_", "pod-b_uid-1_", ""}) {
+    LeaseElection stranger = candidate(other, "x");
+    EXPECT_EQ(run(&stranger, &server, kStart + seconds(1)), LeaseRole::kStandby) << other;
+  }
+  LeaseElection next = candidate("pod-a_uid-1_", "2");
+  EXPECT_EQ(run(&next, &server, kStart + seconds(1)), LeaseRole::kLeader);
+  EXPECT_EQ(server.spec()["holderIdentity"], "pod-a_uid-1_2");
+  EXPECT_EQ(server.spec()["leaseTransitions"], 1);
+}
+
 // Checklist: API outage > renewDeadline.
 TEST(LeaseElection, ALeaderThatCannotRenewStopsBeforeAnotherMayBegin) {
   LeaseServer server;

@@ -337,6 +337,7 @@ void Run(DecisionBuilder* builder) {
     view = View(builder);
   }
   LearnRelaunches(view, builder);
+  NoteAbsence(builder);
   NoteSeen(view, builder);
   NoteTrouble(view, builder);
   NoteAdmission(view, builder);

@@ -105,18 +105,21 @@ struct Event {
 };
 
 enum class Metric {
-  kGangsPlaced,   // lockstep_gangs_placed_total
-  kRestarts,      // lockstep_restarts_total{cause}
-  kRollbacks,     // lockstep_gang_rollbacks_total{reason}
-  kJobsFinished,  // lockstep_jobs_finished_total{outcome}
-  kPreemptions,   // lockstep_preemptions_total{queue,reason}
+  kGangsPlaced,      // lockstep_gangs_placed_total
+  kRestarts,         // lockstep_restarts_total{cause}
+  kRollbacks,        // lockstep_gang_rollbacks_total{reason}
+  kJobsFinished,     // lockstep_jobs_finished_total{outcome}
+  kPreemptions,      // lockstep_preemptions_total{queue,reason}
+  kCapacityAsks,     // lockstep_capacity_asks_total{queue,class}
+  kCapacityAnswers,  // lockstep_capacity_answers_total{queue,class,answer}
 };
 
 struct MetricDelta {
   Metric metric = Metric::kRestarts;
   std::string label;  // one of a closed set; may be empty
   int64_t count = 1;
-  std::string queue{};  // of kPreemptions: the job's
+  std::string queue{};      // of those that are counted by queue: the job's
+  std::string ask_class{};  // of those of capacity: as the status names it
 
   friend bool operator==(const MetricDelta&, const MetricDelta&) = default;
 };

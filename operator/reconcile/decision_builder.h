@@ -52,9 +52,12 @@ class DecisionBuilder {
   // Once in a turn, though one happening may set several conditions.
   void Say(EventType type, const std::string& reason, const std::string& message);
 
-  // `queue`: of a metric that is counted by queue.
-  void Count(Metric metric, const std::string& label, const std::string& queue = "") {
-    decision_.metrics.push_back({metric, label, 1, queue});
+  // `queue`, `ask_class`: of a metric that is counted by them.
+  void Count(Metric metric,
+             const std::string& label,
+             const std::string& queue = "",
+             const std::string& ask_class = "") {
+    decision_.metrics.push_back({metric, label, 1, queue, ask_class});
   }
 
   // Look again at `when`; moments that have passed are ignored.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@ struct CapacityObject {
   bool is_deleting = false;
   Json conditions;        // of its status, as they are stored; may be null
   std::string trouble{};  // of a placeholder pod: why no autoscaler is asked by it; empty: none
+  // Of a request its spec, of a PodTemplate its template, as they are stored; else null.
+  Json content{};
+  int64_t generation = 0;  // of the same, as the server counts edits; 0: it does not
 
   friend bool operator==(const CapacityObject&, const CapacityObject&) = default;
 };

@@ -206,6 +206,9 @@ class ClusterView {
     return QueueStatuses(Queues(), feed_.state());
   }
 
+  // The same for dashboards: with the queue `default`, which may be nobody's object.
+  std::map<std::string, QueueStatus> MeasuredQueues() const;
+
   // How long the queue that the job's gang counts in lets it run; null: for ever.
   std::optional<RunTimeLimit> RunTimeLimitOf(const JobId& key) const;
 

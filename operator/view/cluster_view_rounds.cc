@@ -197,6 +197,14 @@ std::vector<StoredQueue> ClusterView::Queues() const {
   return queues;
 }
 
+std::map<std::string, QueueStatus> ClusterView::MeasuredQueues() const {
+  std::map<std::string, QueueStatus> standings = QueueStandings();
+  if (std::optional<QueueStatus> standing = DefaultStanding(Queues(), feed_.state())) {
+    standings.emplace(kDefaultQueue, *std::move(standing));
+  }
+  return standings;
+}
+
 bool ClusterView::HasSchedulingNews(uint64_t since) const {
   return feed_.state().news() != since || are_queues_stale_ || !stale_stands_.empty() ||
          !stale_nodes_.empty();

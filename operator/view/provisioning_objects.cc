@@ -34,8 +34,32 @@ std::string TroubleOf(ObjectReader& pod, std::vector<Error>* errors) {
   return phase == "Failed" || phase == "Succeeded" ? "has ended" : "";
 }
 
+// Objects of others are not compared with anything.
+bool IsOfJob(const ObjectOrigin& origin) {
+  return !origin.owner_job.empty() || !origin.label_job.empty();
+}
+
+// What an object is there to say. `field`: where it says it; null: nothing that is compared.
+void ReadContent(ObjectReader& object,
+                 const char* field,
+                 std::vector<Error>* errors,
+                 StoredCapacity* stored) {
+  if (field == nullptr || !IsOfJob(stored->origin)) {
+    return;
+  }
+  if (const Json* const content = object.Find(field)) {
+    stored->content = *content;
+  }
+  if (const Json* const metadata = object.Find("metadata")) {
+    ObjectReader fields(*metadata, object.PathOf("metadata"), errors);
+    stored->generation = fields.Int("generation").value_or(0);
+  }
+}
+
 template <typename T>
-Result<kube::Item<T>> Decode(std::string_view json, const char* job_key = label::kJob) {
+Result<kube::Item<T>> Decode(std::string_view json,
+                             const char* content_field,
+                             const char* job_key = label::kJob) {
   LOCKSTEP_ASSIGN_OR_RETURN(kube::Item<kube::RawObject> raw, kube::DecodeRaw(json));
   LOCKSTEP_ASSIGN_OR_RETURN(const Json document, ParseJson(raw.object->json));
   std::vector<Error> errors;
@@ -43,6 +67,7 @@ Result<kube::Item<T>> Decode(std::string_view json, const char* job_key = label:
   stored.uid = raw.uid;
   ObjectReader reader(document, "", &errors);
   stored.origin = ReadOrigin(reader, kCapacityRevision, &errors, job_key);
+  ReadContent(reader, content_field, &errors, &stored);
   if (const Json* const status = reader.Find("status")) {
     ObjectReader fields(*status, "status", &errors);
     const Json* const conditions = fields.Find("conditions");
@@ -60,19 +85,19 @@ Result<kube::Item<T>> Decode(std::string_view json, const char* job_key = label:
 }  // namespace
 
 Result<kube::Item<StoredProvisioningRequest>> DecodeProvisioningRequest(std::string_view json) {
-  return Decode<StoredProvisioningRequest>(json);
+  return Decode<StoredProvisioningRequest>(json, "spec");
 }
 
 Result<kube::Item<StoredPodTemplate>> DecodePodTemplateObject(std::string_view json) {
-  return Decode<StoredPodTemplate>(json);
+  return Decode<StoredPodTemplate>(json, "template");
 }
 
 Result<kube::Item<StoredPlaceholder>> DecodePlaceholder(std::string_view json) {
-  return Decode<StoredPlaceholder>(json, label::kPlaceholderOf);
+  return Decode<StoredPlaceholder>(json, nullptr, label::kPlaceholderOf);
 }
 
 Result<kube::Item<StoredPodGroup>> DecodePodGroup(std::string_view json) {
-  return Decode<StoredPodGroup>(json);
+  return Decode<StoredPodGroup>(json, nullptr);
 }
 
 CapacityObject SightOf(const std::string& name,
@@ -84,7 +109,9 @@ CapacityObject SightOf(const std::string& name,
           !job_uid.empty() && stored.origin.owner_uid == job_uid,
           stored.origin.is_deleting,
           stored.conditions,
-          stored.trouble};
+          stored.trouble,
+          stored.content,
+          stored.generation};
 }
 
 }  // namespace lockstep::control

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -17,7 +18,9 @@ struct StoredCapacity {
   std::string uid;
   ObjectOrigin origin;
   Json conditions;      // of its status; may be null
-  std::string trouble;  // as CapacityObject
+  std::string trouble;  // here and below as CapacityObject
+  Json content;         // null of an object that says of no job
+  int64_t generation = 0;
 
   friend bool operator==(const StoredCapacity&, const StoredCapacity&) = default;
 };

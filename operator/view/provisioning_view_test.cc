@@ -107,6 +107,25 @@ TEST(ProvisioningView, ObjectsOfOthersAreNoNews) {
                   .empty());
 }
 
+// What they say is compared with what was asked.
+TEST(ProvisioningObjects, RequestAndTemplateAreReadWithWhatTheySayAndHowOftenItChanged) {
+  const auto request = DecodeProvisioningRequest(
+      Document("a", "3", "uid-1", R"(, "generation": 2}, "spec": {"podSets": [{"count": 1}]})"));
+  ASSERT_TRUE(request.ok()) << request.error().ToString();
+  const CapacityObject seen = SightOf("a", *request->object, "uid-1");
+  EXPECT_EQ(seen.content, Json({{"podSets", Json::array({{{"count", 1}}})}}));
+  EXPECT_EQ(seen.generation, 2);
+  const auto pods = DecodePodTemplateObject(
+      Document("b", "3", "uid-1", R"(, "generation": 1}, "template": {"spec": {}})"));
+  ASSERT_TRUE(pods.ok()) << pods.error().ToString();
+  EXPECT_EQ(SightOf("b", *pods->object, "uid-1").content, Json({{"spec", Json::object()}}));
+  const auto others = DecodePodTemplateObject(
+      R"({"metadata": {"name": "c", "namespace": "team", "uid": "u", "generation": 1},
+          "template": {"spec": {}}})");
+  ASSERT_TRUE(others.ok()) << others.error().ToString();
+  EXPECT_TRUE(others->object->content.is_null()) << "nobody compares it";
+}
+
 TEST(ProvisioningObjects, TemplateThatIsBeingDeletedIsReadAsSuch) {
   const auto item = DecodePodTemplateObject(
       Document("a-worker", "3", "uid-1", R"(, "deletionTimestamp": "2026-11-21T10:22:03Z"})"));

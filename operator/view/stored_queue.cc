@@ -1,5 +1,6 @@
 #include "operator/view/stored_queue.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -238,6 +239,21 @@ std::map<std::string, RunTimeLimit> RunTimeLimits(const std::vector<StoredQueue>
   return limits;
 }
 
+namespace {
+
+// What the jobs of the queue hold, and how many wait. Its nominal amounts are set.
+void SetCounts(const QueueTree& tree,
+               QueueIndex index,
+               const QueueCounts& count,
+               QueueStatus* status) {
+  status->used = AmountsOf(Sum(Sum(tree.HeldBy(index), count.leaving), Times(count.claimed, -1)));
+  status->borrowed = BorrowedOf(*status);
+  status->claimed = AmountsOf(count.claimed);
+  status->waiting = count.waiting;
+}
+
+}  // namespace
+
 std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
                                                  const ClusterState& state) {
   const QueueTree& tree = state.queues();
@@ -255,17 +271,29 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
     if (!index) {
       continue;
     }
-    const QueueCounts& count = counts[*index];
     if (why.empty()) {
       status.nominal = tree.NominalOf(*index);
       Describe(tree, *index, &status);
     }
-    status.used = AmountsOf(Sum(Sum(tree.HeldBy(*index), count.leaving), Times(count.claimed, -1)));
-    status.borrowed = BorrowedOf(status);
-    status.claimed = AmountsOf(count.claimed);
-    status.waiting = count.waiting;
+    SetCounts(tree, *index, counts[*index], &status);
   }
   return statuses;
+}
+
+std::optional<QueueStatus> DefaultStanding(const std::vector<StoredQueue>& queues,
+                                           const ClusterState& state) {
+  const bool is_written = std::any_of(queues.begin(), queues.end(), [](const StoredQueue& stored) {
+    return stored.queue.name == kDefaultQueue;
+  });
+  const QueueTree& tree = state.queues();
+  const auto index = tree.Find(kDefaultQueue);
+  if (is_written || !index) {
+    return std::nullopt;
+  }
+  QueueStatus status;
+  Describe(tree, *index, &status);
+  SetCounts(tree, *index, CountsOf(state)[*index], &status);
+  return status;
 }
 
 }  // namespace lockstep::control

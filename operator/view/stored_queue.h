@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,5 +42,10 @@ std::map<std::string, RunTimeLimit> RunTimeLimits(const std::vector<StoredQueue>
 // What people are to know of each queue, by its name. `state` has these queues.
 std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
                                                  const ClusterState& state);
+
+// The same of the queue `default`, which jobs are in that name none, where nobody has written one;
+// null: somebody has, and it is among the others.
+std::optional<QueueStatus> DefaultStanding(const std::vector<StoredQueue>& queues,
+                                           const ClusterState& state);
 
 }  // namespace lockstep::control

@@ -184,6 +184,29 @@ TEST(StoredQueue, QueueThatPromisesMoreThanItHasSaysSo) {
             "its nominal 3");
 }
 
+TEST(StoredQueue, DefaultQueueIsMeasuredThoughNobodyHasWrittenOne) {
+  for (const bool are_others_there : {false, true}) {
+    const std::vector<StoredQueue> queues =
+        are_others_there ? VisionBelowResearch() : std::vector<StoredQueue>();
+    ClusterState state({});
+    ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+    GangRequest runs = RequestOf("team/runs");
+    GangRequest waits = RequestOf("team/waits");
+    runs.queue = waits.queue = "";
+    state.SetHolding(runs, {{"node-a", {{0, 0, 2}, 1}}}, {});
+    state.Submit(waits);
+    const std::optional<QueueStatus> standing = DefaultStanding(queues, state);
+    ASSERT_TRUE(standing.has_value());
+    EXPECT_EQ(standing->waiting, 1);
+    EXPECT_EQ(standing->used, (QueueAmounts{{"nvidia.com/gpu", 2}}));
+    EXPECT_TRUE(standing->nominal.empty()) << "it has no limit";
+  }
+  const std::vector<StoredQueue> written = {Queue("default", "", "")};
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(written)).ok());
+  EXPECT_FALSE(DefaultStanding(written, state).has_value());
+}
+
 TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   StoredQueue vision = Queue("vision", "", "");
   vision.queue.nominal["nvidia.com/gpu"] = 2;

@@ -14,6 +14,7 @@ from tools import BIN
 
 TAKE_OVER_SECONDS = 16  # the leader is silent
 HAND_OVER_SECONDS = 2  # the leader ends politely
+RESTART_SECONDS = 8  # its process begins and reads the cluster; half of a lease
 EVENT_SECONDS = 20  # longer than anybody may wait for one
 CLOCK_SECONDS = 4  # two renewals, which show the other's calendar
 KEY_SECONDS = 15  # who stands by looks every 10
@@ -79,6 +80,23 @@ class LeaderTest(JobCase):
         self.create_job("after", 2)
         self.wait_running("after", 2)
         self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS)
+
+    def test_a_process_that_died_is_followed_at_once_by_the_next_one_in_its_pod(self):
+        for each in (self.operator, self.second):
+            each.stop()
+        pod = Operator(self.plane, environment=["POD_NAME=lockstep-0", "POD_UID=uid-1"]).start()
+        self.addCleanup(lambda: pod.program.is_running() and pod.stop())
+        wait_for(pod.is_leading, TAKE_OVER_SECONDS, "the only one to lead")
+        self.create_job("before", 2)
+        self.wait_running("before", 2)
+        pod.kill()
+        started = time.monotonic()
+        pod.start()
+        wait_for(pod.is_leading, TAKE_OVER_SECONDS, "the next one in the pod to lead")
+        self.assertLessEqual(time.monotonic() - started, RESTART_SECONDS)
+        self.assertTrue(self.lease()["spec"]["holderIdentity"].startswith("lockstep-0_uid-1_"))
+        self.create_job("after", 2)
+        self.wait_running("after", 2)
 
     def test_a_leader_that_leaves_lets_nobody_wait_for_its_events(self):
         for each in (self.operator, self.second):

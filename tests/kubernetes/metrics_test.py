@@ -33,6 +33,8 @@ class OperatorMetricsTest(JobCase):
         self.wait_running("placed", 2)
         self.create_job("waiting", 100)
         self.wait_waiting("waiting", "100 GPUs")
+        self.wait_for(lambda: self.operator.metric("lockstep_queue_waiting_jobs", queue="default")
+                      == 1, 30, "the waiting job to be counted, though nobody has written a queue")
         page = self.operator.get("/metrics")
         self.assertIn('lockstep_gang_wait_seconds_count{queue="default"} 1\n', page)
         self.assertEqual(complaints(page), "")

@@ -52,6 +52,13 @@ class ProvisioningTest(JobCase):
             return requests if classes == [class_name] else None
         return self.wait_for(found, WAIT, f"a request of class {class_name}")[0]
 
+    def wait_other_request(self, request):
+        """The one that is asked by when that one is not any more."""
+        return self.wait_for(
+            lambda: next((each for each in self.objects("ProvisioningRequest")
+                          if each["metadata"]["name"] != request["metadata"]["name"]), None),
+            WAIT, "another request")
+
     def answer(self, request, kind, reason, message):
         self.admin.patch("ProvisioningRequest", request["metadata"]["name"], {"status": {
             "conditions": [{"type": kind, "status": "True", "reason": reason, "message": message,
@@ -86,6 +93,32 @@ class ProvisioningTest(JobCase):
         self.create_asking("goes", 4)
         self.wait_request(CHECK)
         self.admin.delete("TrainingJob", "goes", self.namespace)
+        self.wait_nothing_left()
+
+    def test_what_somebody_has_changed_of_an_ask_is_not_heeded_and_is_asked_anew(self):
+        self.create_asking("edited", 9)
+        first = self.wait_request(CHECK)
+        [template] = self.objects("PodTemplate")
+        self.admin.patch("PodTemplate", template["metadata"]["name"], {"template": {"spec": {
+            "nodeSelector": {"pool": "mine"}}}}, self.namespace)
+        self.wait_waiting("edited", f"PodTemplate {template['metadata']['name']} was edited",
+                          seconds=WAIT)
+        second = self.wait_other_request(first)
+
+        # The API server lets nobody change a request; another may be put in its place.
+        mine = {key: second[key] for key in ("apiVersion", "kind", "spec")}
+        mine["metadata"] = {key: second["metadata"][key] for key in (
+            "name", "labels", "annotations", "ownerReferences")}
+        mine["spec"]["podSets"][0]["count"] = 1
+        self.operator.pause()  # else it makes its own again first
+        self.admin.delete("ProvisioningRequest", second["metadata"]["name"], self.namespace)
+        self.admin.create(mine, self.namespace)
+        self.operator.resume()
+        self.wait_waiting("edited", "spec.podSets[0].count is 1 in place of 9", seconds=WAIT)
+        self.wait_other_request(second)
+        asked = 'lockstep_capacity_answers_total'
+        self.assertGreaterEqual(self.operator.metric(asked, answer="edited"), 2)
+        self.admin.delete("TrainingJob", "edited", self.namespace)
         self.wait_nothing_left()
 
 

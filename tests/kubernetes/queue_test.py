@@ -118,6 +118,15 @@ class QueueTest(ShareCase):
         self.create_job("short", 3, runPolicy={"activeDeadlineSeconds": 3600})
         self.wait_running("short", 3)
 
+    def test_a_table_shows_what_is_used_of_a_quota_whatever_it_is_of(self):
+        self.make_queue("vision", 4)
+        self.make_queue("tables", 1, nominal={"cpu": 10})
+        self.create_job("first", 3, scheduling={"queue": "vision"})
+        self.wait_running("first", 3)
+        for name, used in (("vision", "gpu 3/4"), ("tables", "cpu 0/10")):
+            self.wait_for(lambda: used in self.plane.kubectl("get", "tq", name), 30,
+                          f"{used} in the table")
+
     def test_the_server_refuses_what_nobody_could_mean(self):
         mistakes = {
             "Team-A": {},
@@ -128,6 +137,10 @@ class QueueTest(ShareCase):
             "random": {"ordering": "Random"},
             "half": {"nominal": {"rdma/hca": "1500m"}},
             "lent": {"lendingLimit": {GPU: "0.5"}},
+            "blank": {"nominal": {"my gpu": 1}},
+            "slash": {"borrowingLimit": {"nvidia.com/": 1}},
+            "vendor": {"lendingLimit": {"NVIDIA.com/gpu": 1}},
+            "long": {"nominal": {"a" * 254 + "/gpu": 1}},
             "spaces": {"namespaces": ["Team_A"]},
             "twice": {"namespaces": ["team", "team"]},
         }
@@ -139,6 +152,12 @@ class QueueTest(ShareCase):
             self.admin.create(queue("half", "1500m"))
         for words in ("spec.nominal", "expected whole numbers of devices"):
             self.assertIn(words, str(refused.exception))
+        with self.assertRaises(ApiError) as refused:
+            self.admin.create(queue("odd", 1, nominal={"my gpu": 1}))
+        for words in ("spec.nominal", "expected names of resources, such as cpu"):
+            self.assertIn(words, str(refused.exception))
+        self.make_queue("names", 1, nominal={"cpu": 1, "nvidia.com/mig-1g.5gb": 1,
+                                             "hugepages-2Mi": "1Gi", "my_pages.v2": 1})
         shown = self.plane.kubectl("get", "tq")
         self.assertNotIn("loop", shown)
 

@@ -51,7 +51,8 @@ void Simulation::Adversary() {
   if (context_.has_autoscaler) {
     static constexpr Odds kAutoscalerMoves[] = {{120, &Simulation::CrashAutoscaler},
                                                 {100, &Simulation::TakeNameOfAsk},
-                                                {150, &Simulation::RemoveAsked}};
+                                                {150, &Simulation::RemoveAsked},
+                                                {150, &Simulation::EditAsked}};
     for (const Odds& one : kAutoscalerMoves) {
       if (context_.autoscaler_prng.Below(one.odds) == 0) {
         (this->*one.move)();

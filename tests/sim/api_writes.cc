@@ -82,7 +82,7 @@ bool IsPodWellFormed(const Json& pod) {
 }
 
 bool HasGeneration(const Collection& collection) {
-  return IsCustomKind(collection) || collection.kind == "Pod";
+  return IsCustomKind(collection) || collection.kind == "Pod" || collection.kind == "PodTemplate";
 }
 
 void BumpGeneration(const Collection& collection, Json* object) {
@@ -331,7 +331,9 @@ kube::Reply ApiServer::Replace(const Route& route,
     store_.Remove(&collection, route.key);
     return ObjectReply(200, collection, after);
   }
-  if (after.value("spec", Json()) != before->value("spec", Json())) {
+  const bool is_other = after.value("spec", Json()) != before->value("spec", Json()) ||
+                        after.value("template", Json()) != before->value("template", Json());
+  if (is_other) {
     BumpGeneration(collection, &after);
   }
   return ObjectReply(200, collection, *store_.Put(&collection, route.key, std::move(after)));

@@ -100,6 +100,17 @@ TEST_F(CapacityCheck, WhatIsAskedForStays) {
   EXPECT_EQ(world_.checks.capacity()->OutOfPlace(), "j-uid-1-1-worker is left over");
 }
 
+TEST_F(CapacityCheck, WhatSomebodyHasEditedIsTakenBackInTimeThoughItIsAskedFor) {
+  SayAsks(&world_, 1, "Unschedulable");
+  world_.Ask(kube::kPodTemplates, kTemplate, "a");
+  world_.EditAsked(kube::kPodTemplates, kTemplate);
+  world_.checks.CheckWorld();
+  ExpectVerdict(world_, "", "a moment");
+  world_.context.now += minutes(4);
+  world_.checks.CheckWorld();
+  ExpectVerdict(world_, "j-uid-1-1-worker outlives what it was asked for", "longer");
+}
+
 TEST(CapacityChecks, OnlyWhoWaitsForRoomAsks) {
   struct Row {
     std::string reason;

@@ -154,11 +154,12 @@ bool CapacityChecks::OnStatusWrite(const Json& before, const Json& after) {
   return true;
 }
 
-// Whether the job that it was made for has not asked for it. What is left of a job that goes is
-// collected by others.
+// Whether the job that it was made for has not asked for it, or not for what it says now. What is
+// left of a job that goes is collected by others; pods that have their places by it may use it.
 bool CapacityChecks::IsLeftOver(const kube::ObjectKey& key, const Json& object) const {
   const ObjectPtr job = JobOf(server_->store(), JobUidOf(object));
   const bool is_wanted = job != nullptr && Asks(*job) &&
+                         (HasPlaces(*job) || !edited_.contains(UidOf(object))) &&
                          (key.name == NameOfAsk(*job) || key.name == NameOfAsk(*job) + "-worker");
   return job != nullptr && !IsDeleting(*job) && !IsDeleting(object) && !is_wanted;
 }

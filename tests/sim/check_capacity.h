@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -33,6 +34,9 @@ class CapacityChecks {
   // Somebody else has removed an object of these.
   void NoteRemoved() { removed_at_ = context_->now; }
 
+  // Somebody else has edited that one: nobody goes by it for long.
+  void NoteEdited(const std::string& uid) { edited_.insert(uid); }
+
   // Looks at everything.
   void CheckWorld();
 
@@ -51,6 +55,7 @@ class CapacityChecks {
   std::map<std::string, std::pair<std::string, std::string>> made_for_;
   std::map<std::string, TimePoint> since_;  // by what ought not to be for long
   std::optional<TimePoint> removed_at_;
+  std::set<std::string> edited_;  // by uid
 };
 
 }  // namespace lockstep::control::sim

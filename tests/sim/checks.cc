@@ -185,9 +185,9 @@ void Checks::CheckCounts(const TrainingJob& before, const TrainingJob& after) {
   restarts_ += counted;
   const bool is_new_attempt = before.status.attempt < after.status.attempt;
   rollbacks_ += after.status.rollbacks > before.status.rollbacks ? 1 : 0;
-  // A relaunch is told by when it began: what a wiped status learns of its pods is none.
+  // What a wiped status learns of its pods is none, and one goes on later where nobody led.
   const bool is_relaunch = after.status.relaunch.since.has_value() &&
-                           before.status.relaunch.since != after.status.relaunch.since;
+                           before.status.relaunch.count != after.status.relaunch.count;
   if (!is_new_attempt && is_relaunch) {
     Require(counted == replaced + 1, name + ": a relaunch was not counted once");
     Require(has_casualty, name + ": the gang was relaunched though nothing had happened to it");

@@ -114,6 +114,7 @@ class Simulation {
   void CrashAutoscaler();
   void TakeNameOfAsk();
   void RemoveAsked();
+  void EditAsked();
   void DrainNode();
   void DrainFirstRank();
   void EditManifest();

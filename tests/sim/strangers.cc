@@ -177,4 +177,31 @@ void Simulation::RemoveAsked() {
   server_.Handle(kube::Delete(type, kNamespace, name, {}), context_.ServerTime());
 }
 
+// Somebody has a request, or its template, ask for less.
+void Simulation::EditAsked() {
+  const bool is_request = context_.autoscaler_prng.Below(2) == 0;
+  const kube::ResourceType type = is_request ? kube::kProvisioningRequests : kube::kPodTemplates;
+  const auto& objects = server_.store().Of(type).objects;
+  if (objects.empty()) {
+    return;
+  }
+  const auto chosen = std::next(
+      objects.begin(), static_cast<std::ptrdiff_t>(context_.autoscaler_prng.Below(objects.size())));
+  const kube::ObjectKey key = chosen->first;
+  checks_.capacity()->NoteEdited(UidOf(*chosen->second));
+  context_.Count("a request or a template that somebody edits");
+  context_.Tell("user: edits " + key.name + " of " + std::string(type.plural));
+  server_.Edit(type, key, [is_request](Json* one) {
+    if (is_request) {
+      for (Json& set : (*one)["spec"]["podSets"]) {
+        set["count"] = 1;
+      }
+      (*one)["spec"]["edited"] = true;
+    } else {
+      (*one)["template"]["spec"]["nodeSelector"] = {{"kubernetes.io/hostname", "mine"}};
+    }
+    (*one)["metadata"]["generation"] = (*one)["metadata"]["generation"].get<int64_t>() + 1;
+  });
+}
+
 }  // namespace lockstep::control::sim

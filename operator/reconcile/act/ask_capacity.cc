@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -91,12 +92,26 @@ bool IsOfGang(const OpenAsk& open, const DecisionBuilder& builder) {
          open.revision == RevisionOfCapacity(AsDecided(builder), open.ask_class);
 }
 
+// Of the open ask.
+void CountAsk(Metric metric, std::string_view answer, DecisionBuilder* builder) {
+  builder->Count(metric,
+                 std::string(answer),
+                 QueueOf(builder->spec(), builder->status()),
+                 std::string(NameOf(kProvisioningClassNames,
+                                    builder->status().provisioning->open->ask_class)));
+}
+
+void CountAnswer(CapacityAnswer answer, DecisionBuilder* builder) {
+  CountAsk(Metric::kCapacityAnswers, NameOf(kCapacityAnswerNames, answer), builder);
+}
+
 void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
   ++ask->count;
   ask->retry_at.reset();
   ask->open =
       OpenAsk{ask_class, RevisionOfCapacity(AsDecided(*builder), ask_class), builder->now(), false};
+  CountAsk(Metric::kCapacityAsks, "", builder);
   if (IsByPods(*ask->open)) {  // of a request it is told when it is there
     builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + RequestText(*ask, *builder));
   }
@@ -112,12 +127,14 @@ void TakeBack(const std::string& why, DecisionBuilder* builder) {
         RequestText(*ask, *builder) +
             " is taken back, though there was room, as the gang may not start in it: " + why);
   }
+  CountAnswer(CapacityAnswer::kTakenBack, builder);
   ask->open.reset();
   ask->retry_at = builder->now() + kRollbackDelayMin;  // turns may change with every round
 }
 
 // The ask has come to nothing. The next one pauses, longer each time in a row.
-void Close(const std::string& why, DecisionBuilder* builder) {
+void Close(CapacityAnswer answer, const std::string& why, DecisionBuilder* builder) {
+  CountAnswer(answer, builder);
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
   ask->failure = RequestText(*ask, *builder) + ": " + why;
   ask->retry_at = builder->now() + RollbackDelay(++ask->failures);
@@ -137,20 +154,22 @@ void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
   OpenAsk* const open = &*builder->mutable_status()->provisioning->open;
   for (const char* const end : {kBookingExpired, kCapacityRevoked}) {
     if (IsTrueIn(conditions, end)) {
-      Close(MessageIn(conditions, end), builder);
+      Close(CapacityAnswer::kRevoked, MessageIn(conditions, end), builder);
       return;
     }
   }
   if (open->ask_class == ProvisioningClass::kCheckCapacity && HasFoundNothing(conditions)) {
+    CountAnswer(CapacityAnswer::kNoRoom, builder);
     Open(ProvisioningClass::kAtomicScaleUp, builder);
     return;
   }
   if (IsTrueIn(conditions, kFailed)) {
-    Close(MessageIn(conditions, kFailed), builder);
+    Close(CapacityAnswer::kFailed, MessageIn(conditions, kFailed), builder);
     return;
   }
   const bool has_capacity = IsTrueIn(conditions, kProvisioned);
   if (has_capacity && !open->has_capacity) {
+    CountAnswer(CapacityAnswer::kRoom, builder);
     builder->Say(EventType::kNormal,
                  "CapacityProvisioned",
                  RequestText(*builder->status().provisioning, *builder) + ": " +
@@ -166,7 +185,8 @@ void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
     return;
   }
   const std::string said = MessageIn(conditions, kProvisioned);
-  Close("no room within " + std::to_string(std::chrono::seconds(kRoomTimeout).count()) +
+  Close(CapacityAnswer::kNoNodes,
+        "no room within " + std::to_string(std::chrono::seconds(kRoomTimeout).count()) +
             " s of the answer: " + (said.empty() ? MessageIn(conditions, kAccepted) : said),
         builder);
 }
@@ -179,12 +199,24 @@ void AwaitAnswer(DecisionBuilder* builder) {
     return;
   }
   if (const std::string obstacle = ObstacleOf(*builder); !obstacle.empty()) {
-    Close(obstacle, builder);
+    Close(CapacityAnswer::kNotMade, obstacle, builder);
     return;
   }
-  Close("no autoscaler has taken it up within " +
+  Close(CapacityAnswer::kNoAnswer,
+        "no autoscaler has taken it up within " +
             std::to_string(std::chrono::seconds(kAnswerTimeout).count()) + " s",
         builder);
+}
+
+// Whatever is answered to objects that are not as they were made is not answered to this gang.
+// Precondition: an ask by a request is open. Returns whether it was closed.
+bool CloseIfEdited(DecisionBuilder* builder) {
+  const std::string difference =
+      WhyNotAsAsked(AsDecided(*builder), builder->observed().provisioning);
+  if (!difference.empty()) {
+    Close(CapacityAnswer::kEdited, difference, builder);
+  }
+  return !difference.empty();
 }
 
 void GoOn(DecisionBuilder* builder) {
@@ -196,9 +228,9 @@ void GoOn(DecisionBuilder* builder) {
     const std::string why =
         WhyPlaceholdersFail(AsDecided(*builder), builder->observed().provisioning);
     if (!why.empty()) {
-      Close(why, builder);
+      Close(CapacityAnswer::kNotMade, why, builder);
     }
-  } else if (ask->open.has_value()) {
+  } else if (ask->open.has_value() && !CloseIfEdited(builder)) {
     const CapacityObject* const request = OpenRequest(*builder);
     const bool is_answered = request != nullptr && IsOf(*request, *ask->open) &&
                              request->conditions.is_array() && !request->conditions.empty();
@@ -369,6 +401,11 @@ void TellAutoscaler(DecisionBuilder* builder) {
   std::optional<CapacityAsk>& ask = status->provisioning;
   if (ask.has_value() && ask->open.has_value() && !IsWanted(*builder)) {
     ask->open.reset();
+  }
+  // Of a gang that is not placed for now, as it pauses, nobody else looks.
+  if (ask.has_value() && ask->open.has_value() && !IsByPods(*ask->open) &&
+      status->placement.empty()) {
+    CloseIfEdited(builder);
   }
   if (!status->placement.empty() && status->has_run) {
     ForgetFailedAsks(status);

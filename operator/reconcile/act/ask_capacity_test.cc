@@ -14,7 +14,7 @@
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/testing/fake_world.h"
+#include "operator/reconcile/testing/fake_asking_world.h"
 
 namespace lockstep::control {
 namespace {
@@ -25,111 +25,7 @@ using std::chrono::seconds;
 constexpr const char* kFirst = "mnist-uid-1-1";
 constexpr const char* kSecond = "mnist-uid-1-2";
 
-TrainingJob AskingJob() {
-  TrainingJob job = MakeCommandJob(2);
-  job.spec.roles[0].gpus = 4;
-  job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
-  return job;
-}
-
-Json ConditionOf(const std::string& type,
-                 bool is_true,
-                 const std::string& reason = "Reason",
-                 const std::string& message = "") {
-  return Json::array({{{"type", type},
-                       {"status", is_true ? "True" : "False"},
-                       {"reason", reason},
-                       {"message", message}}});
-}
-
-// A job's world with a server that keeps what autoscalers look at; the test is the autoscaler.
-class AskCapacity : public ::testing::Test {
- protected:
-  AskCapacity() {
-    world_.nodes().clear();
-    sight().is_followed = true;
-  }
-
-  ProvisioningSight& sight() { return world_.observed.provisioning; }
-
-  std::vector<CapacityObject>& ListOf(const WriteObject& write) {
-    return write.resource == kube::kPodTemplates ? sight().templates : sight().requests;
-  }
-
-  static std::vector<WriteObject> WritesOf(const Decision& decision) {
-    std::vector<WriteObject> writes;
-    for (const Effect& effect : decision.effects) {
-      if (const auto* const write = std::get_if<WriteObject>(&effect)) {
-        writes.push_back(*write);
-      }
-    }
-    return writes;
-  }
-
-  // What the server makes of it, and the watch shows.
-  void Carry(const WriteObject& write) {
-    std::vector<CapacityObject>& objects = ListOf(write);
-    const auto found = std::find_if(
-        objects.begin(), objects.end(), [&](const auto& one) { return one.name == write.name; });
-    if (write.kind == WriteObject::Kind::kDelete) {
-      if (found != objects.end() && found->uid == write.uid) {
-        objects.erase(found);
-      }
-    } else if (found == objects.end()) {
-      const Json body = *ParseJson(write.body);
-      objects.push_back({write.name,
-                         "object-" + std::to_string(next_uid_++),
-                         body["metadata"]["annotations"][kCapacityRevision],
-                         true,
-                         false,
-                         Json()});
-    }
-  }
-
-  // A turn, all of whose writes are carried out; their descriptions.
-  std::string Step() {
-    std::string text;
-    for (const WriteObject& write : WritesOf(world_.Step())) {
-      Carry(write);
-      text += (text.empty() ? "" : ", ") + DescribeEffect(write);
-    }
-    return text;
-  }
-
-  // Turns until the request is there.
-  void Ask() {
-    Step();
-    Step();
-    ASSERT_EQ(sight().requests.size(), 1U);
-  }
-
-  void Answer(Json conditions) { sight().requests.at(0).conditions = std::move(conditions); }
-
-  void FindNothing() {
-    Ask();
-    Answer(ConditionOf("Failed", true, "CapacityIsNotFound", "CA could not find it"));
-    Step();
-  }
-
-  std::string Objects() {
-    std::string text;
-    for (const auto* const objects : {&sight().templates, &sight().requests}) {
-      for (const CapacityObject& object : *objects) {
-        text += (text.empty() ? "" : " ") + object.name;
-      }
-    }
-    return text;
-  }
-
-  const CapacityAsk& ask() { return *world_.job.status.provisioning; }
-
-  std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
-
-  bool Says(const std::string& words) { return Why().find(words) != std::string::npos; }
-
-  TestWorld world_{AskingJob()};
-  int next_uid_ = 1;
-};
+class AskCapacity : public ::testing::Test, protected FakeAskingWorld {};
 
 TEST_F(AskCapacity, GangWithoutRoomAsksForACheckFirstTheTemplatesThenTheRequest) {
   EXPECT_EQ(Step(), "create podtemplates/mnist-uid-1-1-worker");
@@ -389,14 +285,81 @@ TEST_F(AskCapacity, WithoutTheKindTheFieldIsAnsweredWithWhatIsMissing) {
   EXPECT_NE(Step(), "");
 }
 
+// "asks check", "room check": what a turn counts of asks, its classes cut at their first dash.
+std::string CountedIn(const Decision& decision) {
+  std::string text;
+  for (const MetricDelta& delta : decision.metrics) {
+    const bool is_ask = delta.metric == Metric::kCapacityAsks;
+    if (is_ask || delta.metric == Metric::kCapacityAnswers) {
+      EXPECT_EQ(delta.queue, "vision");
+      text += (text.empty() ? "" : ", ") + (is_ask ? "asks" : delta.label) + " " +
+              delta.ask_class.substr(0, delta.ask_class.find('-'));
+    }
+  }
+  return text;
+}
+
+TEST_F(AskCapacity, AsksAndWhatBecomesOfThemAreCountedByQueueAndClass) {
+  world_.job.spec.scheduling.queue = "vision";
+  const auto counted = [&] {
+    const Decision decision = world_.Step();
+    for (const WriteObject& write : WritesOf(decision)) {
+      Carry(write);
+    }
+    return CountedIn(decision);
+  };
+  const auto begin_anew = [&] {
+    sight().requests.clear();
+    sight().templates.clear();
+    world_.Advance(minutes(5));
+    EXPECT_EQ(counted(), "asks check");
+    Step();
+  };
+  EXPECT_EQ(counted(), "asks check");
+  EXPECT_EQ(counted(), "");
+  Answer(ConditionOf("Failed", true, "CapacityIsNotFound", "no"));
+  EXPECT_EQ(counted(), "no_room check, asks best");
+  Step();
+  Step();
+  Answer(ConditionOf("Provisioned", true));
+  EXPECT_EQ(counted(), "room best");
+  EXPECT_EQ(counted(), "") << "once";
+  Answer(ConditionOf("CapacityRevoked", true));
+  EXPECT_EQ(counted(), "revoked best");
+
+  begin_anew();
+  Answer(ConditionOf("Failed", true));
+  EXPECT_EQ(counted(), "failed check");
+  begin_anew();
+  world_.Advance(minutes(10));
+  EXPECT_EQ(counted(), "no_answer check");
+  begin_anew();
+  Answer(ConditionOf("Accepted", true));
+  EXPECT_EQ(counted(), "");
+  world_.Advance(minutes(30));
+  EXPECT_EQ(counted(), "no_nodes check");
+  begin_anew();
+  sight().requests.at(0).generation = 2;
+  EXPECT_EQ(counted(), "edited check");
+  begin_anew();
+  world_.observed.round = Unschedulable{Constraint::kQuota, "waits"};
+  EXPECT_EQ(counted(), "taken_back check");
+  world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
+  sight().refusals["mnist-uid-1-8"] = "exceeded quota";
+  world_.Advance(minutes(5));
+  Step();
+  Step();
+  sight().requests.clear();
+  world_.Advance(minutes(10));
+  EXPECT_EQ(counted(), "not_made check");
+}
+
 // What the last part of a long story is: the job has ended, and what was under way has arrived.
 TEST_F(AskCapacity, NothingIsLeftOverAfterAnyStory) {
   int stories_with_objects = 0;
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     Prng prng(seed);
-    world_ = TestWorld(AskingJob());
-    world_.nodes().clear();
-    sight().is_followed = true;
+    Begin();
     std::vector<WriteObject> under_way;  // what this leader or one before has sent
     int most_objects = 0;
     for (int turn = 0; turn < 60; ++turn) {

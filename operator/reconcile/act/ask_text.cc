@@ -8,6 +8,7 @@
 #include "common/contract/text.h"
 #include "operator/api/conditions.h"
 #include "operator/api/pod_label_names.h"
+#include "operator/reconcile/build/capacity_difference.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/stored_conditions.h"
 
@@ -107,6 +108,27 @@ std::string ObstacleOf(const DecisionBuilder& builder) {
   return obstacle(sight.requests,
                   "ProvisioningRequest",
                   CapacityRequestName(builder.job().metadata, ask.count));
+}
+
+std::string WhyNotAsAsked(const TrainingJob& job, const ProvisioningSight& sight) {
+  const CapacityAsk& ask = *job.status.provisioning;
+  const auto find = [&](const std::vector<CapacityObject>& objects, const std::string& name) {
+    const CapacityObject* const found = FindNamed(objects, name);
+    const bool is_of_ask = found != nullptr && found->is_ours && !found->is_deleting &&
+                           found->revision == ask.open->revision;
+    return is_of_ask ? found : nullptr;
+  };
+  for (const RoleSpec& role : job.spec.roles) {
+    const std::string name = CapacityTemplateName(job.metadata, ask.count, role.name);
+    const CapacityObject* const pods = find(sight.templates, name);
+    const std::string difference = pods == nullptr ? "" : DifferenceOfTemplate(*pods, job, role);
+    if (!difference.empty()) {
+      return "PodTemplate " + name + " " + difference;
+    }
+  }
+  const CapacityObject* const request =
+      find(sight.requests, CapacityRequestName(job.metadata, ask.count));
+  return request == nullptr ? "" : DifferenceOfRequest(*request, job);
 }
 
 std::string DescribeAsk(const DecisionBuilder& builder) {

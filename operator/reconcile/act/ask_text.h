@@ -38,6 +38,10 @@ std::string RequestText(const CapacityAsk& ask, const DecisionBuilder& builder);
 // Why an object of the open ask cannot be made; empty: nothing is known against it.
 std::string ObstacleOf(const DecisionBuilder& builder);
 
+// Which object of the open ask is not as it was made, and how; empty: none is seen that is not.
+// `job` is as it has been decided so far.
+std::string WhyNotAsAsked(const TrainingJob& job, const ProvisioningSight& sight);
+
 // How the ask stands, for the condition Scheduled.
 std::string DescribeAsk(const DecisionBuilder& builder);
 

@@ -5,6 +5,7 @@
 
 #include "common/contract/relaunch.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/act/relaunch_cause.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/policy/backoff.h"
 #include "operator/reconcile/policy/budget.h"
@@ -131,6 +132,9 @@ void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* 
                 origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder) +
                     "; the programs of all ranks start anew, and their pods stay"},
                EventType::kWarning);
+  if (status->relaunch.is_halted) {
+    NameFirstEnd(view, builder);
+  }
   TellAll(view, builder);
   builder->WakeAt(builder->now() + kTellAgainAfter);
 }
@@ -147,6 +151,15 @@ void StartGangAnew(const GangView& view,
     RelaunchGang(view, origin, builder);
   } else {
     RestartGang(origin, why, builder);
+  }
+}
+
+void NoteAbsence(DecisionBuilder* builder) {
+  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  const auto untold = builder->now() - relaunch->told_at;
+  if (relaunch->since.has_value() && untold > kAbsentAfter) {
+    *relaunch->since += untold - kTellAgainAfter;
+    relaunch->told_at = builder->now() - kTellAgainAfter;  // they are told in this turn
   }
 }
 
@@ -168,6 +181,9 @@ bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder) {
   relaunch->is_halted = relaunch->is_halted || may_start;
   if (may_start || relaunch->told_at + kTellAgainAfter <= builder->now()) {
     TellAll(view, builder);
+  }
+  if (may_start) {
+    NameFirstEnd(view, builder);
   }
   builder->WakeAt(relaunch->told_at + kTellAgainAfter);
   builder->WakeAt(*relaunch->since + kRelaunchPatience);

@@ -20,6 +20,11 @@ void StartGangAnew(const GangView& view,
                    const std::vector<Failure>& failures,
                    DecisionBuilder* builder);
 
+// Of a relaunch that is under way, time in which nobody told pods anything does not count, as when
+// no operator led, or it was halted: they had nothing to follow. To be called before failures are
+// looked for.
+void NoteAbsence(DecisionBuilder* builder);
+
 // Goes on with a relaunch that is under way: tells pods what they have not done yet. Returns
 // whether it goes on.
 bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder);

@@ -9,6 +9,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
 #include "operator/api/status.h"
+#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/relaunch_policy.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -60,6 +61,15 @@ class RelaunchTest : public testing::Test {
     const Decision decision = world_.Step();
     events_ += EventReasons(decision);
     return DescribeEffects(decision);
+  }
+
+  // As Step, every 2 s for so long: an operator that is there.
+  void Watch(seconds time) {
+    for (seconds passed{0}; passed < time; passed += seconds(2)) {
+      world_.Advance(seconds(2));
+      Report();
+      Step();
+    }
   }
 
   // Both have failed once and run again.
@@ -114,6 +124,54 @@ TEST_F(RelaunchTest, EventSaysThatPodsStayAndWhatItCosts) {
             "incident 1 of 6; the programs of all ranks start anew, and their pods stay");
 }
 
+// Pods are asked one after the other: the loss may be told after the end that it brought about.
+TEST_F(RelaunchTest, EndThatCameFirstByTheClockIsTheCauseThoughAnotherWasToldFirst) {
+  Hold(kSecond, 134);
+  Step();
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "crash=1");
+  world_.Advance(milliseconds(200));
+  told_[kFirst].held = HeldEnd{137, 9, 0.7, ""};
+  Report();
+  EXPECT_EQ(Step(),
+            "tell pod mnist-worker-0: relaunch 1\n"
+            "tell pod mnist-worker-1: relaunch 1\n");
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
+            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; "
+            "incident 1 of 6; the programs of all ranks start anew, and their pods stay");
+  EXPECT_EQ(world_.job.status.last_failure->pod, kFirst);
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
+  ASSERT_EQ(world_.job.status.incidents.size(), 1U);
+  EXPECT_EQ(world_.job.status.incidents[0].cause, "killed");
+  EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
+}
+
+TEST_F(RelaunchTest, EndsThatNobodyCanPutInOrderAreAllNamed) {
+  Hold(kSecond, 134);
+  Step();
+  told_[kSecond].held->seconds_ago = 0.1;
+  told_[kFirst].held = HeldEnd{139, 11, 0.2, ""};
+  Report();
+  Step();
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
+            "one of these ended first: (pod mnist-worker-0 (rank 0) killed by SIGSEGV (exit code "
+            "139), cause crash) and (pod mnist-worker-1 (rank 1) killed by SIGABRT (exit code "
+            "134), cause crash); incident 1 of 6; the programs of all ranks start anew, and their "
+            "pods stay");
+  EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it may be that one";
+  EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
+}
+
+TEST_F(RelaunchTest, EndThatWasToldFirstAndCameFirstIsSaidOnce) {
+  Hold(kFirst, 137);
+  Step();
+  world_.Advance(milliseconds(700));
+  told_[kFirst].held->seconds_ago = 0.7;
+  Hold(kSecond, 134);
+  Step();
+  EXPECT_EQ(world_.job.status.last_failure->pod, kFirst);
+  EXPECT_EQ(events_, "GangRelaunch");
+}
+
 TEST_F(RelaunchTest, EchoOfTheLossIsNoSecondFailure) {
   Hold(kFirst, 137);
   Step();
@@ -162,14 +220,33 @@ TEST_F(RelaunchTest, MessagesThatWereLostAreSentAgainAndNotSooner) {
 TEST_F(RelaunchTest, PodThatDoesNotFollowCostsTheGangItsPods) {
   Hold(kFirst, 137);
   Step();
-  world_.Advance(kRelaunchPatience);
-  Report();
-  Step();
+  Watch(kRelaunchPatience - seconds(2));
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+  Watch(seconds(2));
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));  // programs may have seen attempt 1
   EXPECT_EQ(world_.job.status.relaunch, Relaunch());
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting).substr(0, 75),
             "pod mnist-worker-0 (rank 0) did not start its programs anew within 30 s, ca");
   EXPECT_EQ(world_.job.status.incidents.size(), 1U) << "it is the same incident";
+}
+
+// The leader dies when it has told the others to halt. Pods wait for 40 s until somebody asks.
+TEST_F(RelaunchTest, TimeInWhichNobodyLedDoesNotCountAsTimeInWhichPodsDidNotFollow) {
+  Hold(kFirst, 137);
+  Step();
+  Hold(kSecond, 0);
+  world_.Advance(seconds(35));
+  Report();
+  EXPECT_EQ(Step(),
+            "tell pod mnist-worker-0: relaunch 1\n"
+            "tell pod mnist-worker-1: relaunch 1\n");
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+  Start(kFirst, 1);
+  Watch(kRelaunchPatience - seconds(4));
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0)) << "it has its whole time from there on";
+  Watch(seconds(4));
+  EXPECT_EQ(world_.job.status.attempt, Attempt(2));
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1 start_timeout=1");
 }
 
 TEST_F(RelaunchTest, LostPodTakesThePresentWay) {
@@ -235,8 +312,9 @@ TEST_F(RelaunchTest, RankThatIsDoneMeanwhileCostsTheGangItsPods) {
   Step();
   world_.Exit(kSecond, 0);
   Step();
-  Step();
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "completed=1 killed=1") << "no time had run out";
+  EXPECT_EQ(CountedIncidents(world_.job.status.incidents), 1) << "it did nothing wrong";
 }
 
 TEST_F(RelaunchTest, RankThatIsDoneBeforeAnybodyHasAskedItHasMissedNothing) {

@@ -422,7 +422,7 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
     } else if (MissesRelaunch(builder, member)) {
       failures.push_back(OutsideFailure(builder,
                                         member,
-                                        kCauseStartTimeout,
+                                        ExitCauseName(ExitCause::kCompleted),
                                         "has ended its work before it could be started anew"));
     } else if (IsLateForRelaunch(builder, member)) {
       failures.push_back(OutsideFailure(builder,

@@ -20,6 +20,9 @@ inline constexpr std::chrono::seconds kRelaunchPatience{30};
 // and then, and costs a write of the status.
 inline constexpr std::chrono::seconds kTellAgainAfter{2};
 
+// Whoever has told nothing for so long was not there. Choice: two messages that were due.
+inline constexpr std::chrono::seconds kAbsentAfter = 3 * kTellAgainAfter;
+
 // Whether a gang of this job may start anew within its pods: it asks for that, and can.
 bool MayRelaunch(const TrainingJobSpec& spec);
 

@@ -7,6 +7,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/policy/asking.h"
 #include "operator/reconcile/policy/restart_cause.h"
 
 namespace lockstep::control {
@@ -83,6 +84,9 @@ Decision TestWorld::Step() {
         delta.metric != Metric::kRollbacks ||
             std::count(kRollbackReasons.begin(), kRollbackReasons.end(), delta.label) == 1,
         "no reason of rollbacks: " + delta.label);
+    LOCKSTEP_CHECK(delta.metric != Metric::kCapacityAnswers ||
+                       ValueOf(kCapacityAnswerNames, delta.label).has_value(),
+                   "no answer to an ask: " + delta.label);
   }
   for (const Effect& effect : decision.effects) {
     Apply(effect);

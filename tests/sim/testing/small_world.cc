@@ -120,6 +120,10 @@ void SmallWorld::Ask(const kube::ResourceType& type,
   checks.OnCreated(type, ParseJson(reply.body).value());
 }
 
+void SmallWorld::EditAsked(const kube::ResourceType& type, const std::string& name) {
+  checks.capacity()->NoteEdited(UidOf(*server_.store().Get(type, {kNamespace, name})));
+}
+
 void SmallWorld::TakeBack(const kube::ResourceType& type, const std::string& name) {
   ASSERT_TRUE(
       server_.Handle(kube::Delete(type, kNamespace, name, {}), context.ServerTime()).is_success());

@@ -33,6 +33,9 @@ class SmallWorld {
   // An operator makes a request, or a template, by which "j" asks for room.
   void Ask(const kube::ResourceType& type, const std::string& name, const std::string& revision);
 
+  // Somebody edits it.
+  void EditAsked(const kube::ResourceType& type, const std::string& name);
+
   // It is removed.
   void TakeBack(const kube::ResourceType& type, const std::string& name);
 

@@ -1,4 +1,4 @@
-#include "operator/cli/first_end.h"
+#include "operator/reconcile/detect/first_end.h"
 
 #include "common/base/check.h"
 
@@ -19,7 +19,7 @@ std::optional<std::size_t> EarliestOf(const std::vector<ProgramEnd>& ends, const
 
 }  // namespace
 
-std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends) {
+std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt) {
   LOCKSTEP_CHECK(!ends.empty(), "the first of no ends");
   const std::optional<std::size_t> earliest =
       EarliestOf(ends, [](const ProgramEnd&) { return true; });
@@ -30,7 +30,7 @@ std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends) {
   }
   std::vector<std::size_t> first;
   for (std::size_t i = 0; i < ends.size(); ++i) {
-    if (!ends[i].at || *ends[i].at <= *ends[*earliest].at + kEndDoubt) {
+    if (!ends[i].at || *ends[i].at <= *ends[*earliest].at + doubt) {
       first.push_back(i);
     }
   }

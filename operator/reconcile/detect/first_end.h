@@ -14,8 +14,7 @@ namespace lockstep::control {
 // loss (operator/reconcile/detect/echo.h). Of all that have ended before a gang starts anew, the
 // first is what it starts anew for.
 
-// How one program ended. Its runtime says when, by the clock that all programs of a machine have
-// in common; null: it does not say.
+// How one program ended, and when, by a clock that all of them have in common; null: nobody says.
 struct ProgramEnd {
   ExitCause cause = ExitCause::kUnknown;
   std::optional<TimePoint> at;
@@ -31,7 +30,7 @@ inline constexpr Duration kKilledDoubt = std::chrono::seconds(1);
 
 // Which may have ended first, by index, in order; one where that is known: the earliest of those
 // that were killed, unless others had clearly ended before, else the earliest, unless others ended
-// too close to it. Precondition (checked): `ends` is not empty.
-std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends);
+// too close to it: by `doubt` or less. Precondition (checked): `ends` is not empty.
+std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt = kEndDoubt);
 
 }  // namespace lockstep::control

@@ -1,4 +1,4 @@
-#include "operator/cli/first_end.h"
+#include "operator/reconcile/detect/first_end.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,44 @@
+#include "operator/cmd/operator_publisher.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+
+namespace lockstep::control {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr WallTime kStart{seconds(1'000'000)};
+
+TEST(OperatorPublisher, PlacesAfterAnAskForRoomTellHowLongTheyTookFromTheAsk) {
+  OperatorMetrics metrics("api:443");
+  OperatorPublisher publisher(nullptr, &metrics, nullptr);  // nothing is said or logged here
+  TrainingJob job;
+  job.spec.scheduling.queue = "vision";
+  SetCondition(&job.status, {ConditionType::kScheduled, false, "Unschedulable", "w"}, kStart);
+  const TrainingJobStatus waits = job.status;
+  SetCondition(
+      &job.status, {ConditionType::kScheduled, true, "GangPlaced", "p"}, kStart + seconds(300));
+  publisher.OnStatus(waits, job);
+  EXPECT_EQ(metrics.RenderText().find("lockstep_capacity_wait_seconds_count{class=\"check-capacity"
+                                      ".autoscaling.x-k8s.io\",queue=\"vision\"}"),
+            std::string::npos)
+      << "it had asked nobody";
+
+  TrainingJobStatus asks = waits;
+  asks.provisioning = CapacityAsk{
+      1, OpenAsk{ProvisioningClass::kCheckCapacity, "r", kStart + seconds(260)}, 0, {}, ""};
+  publisher.OnStatus(asks, job);
+  const std::string page = metrics.RenderText();
+  const std::string labels = "class=\"check-capacity.autoscaling.x-k8s.io\",queue=\"vision\"";
+  EXPECT_THAT(page, HasSubstr("lockstep_capacity_wait_seconds_count{" + labels + "} 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_capacity_wait_seconds_sum{" + labels + "} 40\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::control

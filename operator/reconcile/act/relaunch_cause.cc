@@ -1,0 +1,139 @@
+#include "operator/reconcile/act/relaunch_cause.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/contract/exit_code.h"
+#include "operator/api/conditions.h"
+#include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/detect/first_end.h"
+#include "operator/reconcile/policy/budget.h"
+
+namespace lockstep::control {
+namespace {
+
+// Pods of several hosts have no clock in common: an end is as long ago as its pod says, from when
+// the answer came. Choice: well above what an answer takes on its way, and below what people take
+// for one after the other.
+constexpr Duration kAnswerDoubt = std::chrono::milliseconds(250);
+
+constexpr const char* kFirstToEnd = "FirstToEnd";  // the event's reason
+
+struct HeldFailure {
+  Failure failure;
+  ProgramEnd end;
+};
+
+// The ends that the relaunch under way answers, in task order; programs that were only halted have
+// none.
+std::vector<HeldFailure> HeldFailures(const GangView& view, const DecisionBuilder& builder) {
+  const int64_t count = builder.status().relaunch.count;
+  std::vector<HeldFailure> held;
+  for (const Member& member : view.members) {
+    const bool is_held = member.rank.has_value() && member.pod != nullptr &&
+                         member.report != nullptr && member.report->document.held.has_value() &&
+                         member.report->document.held->exit_code != 0 &&
+                         RelaunchesOf(member) + 1 == count;
+    if (!is_held) {
+      continue;
+    }
+    Member ended = member;
+    ended.state = MemberState::kHeld;  // it was, until this relaunch began
+    HeldFailure one{EndedFailure(builder, ended), {}};
+    one.end.cause = one.failure.cause == ExitCauseName(ExitCause::kKilled) ? ExitCause::kKilled
+                                                                           : ExitCause::kUnknown;
+    const HeldEnd& end = *member.report->document.held;
+    if (builder.observed().is_one_machine) {
+      one.end.at = end.monotonic_ns.has_value()
+                       ? std::optional(TimePoint(Duration(*end.monotonic_ns)))
+                       : std::nullopt;
+    } else {
+      one.end.at =
+          TimePoint(std::chrono::duration_cast<Duration>(one.failure.ended_at->time_since_epoch()));
+    }
+    held.push_back(std::move(one));
+  }
+  return held;
+}
+
+std::string SentenceOf(const Failure& failure) {
+  return failure.sentence + ", cause " + failure.cause;
+}
+
+std::string SentenceOf(const std::vector<const Failure*>& first) {
+  if (first.size() == 1) {
+    return SentenceOf(*first.front());
+  }
+  std::string text = "one of these ended first: ";
+  for (const Failure* const one : first) {
+    text += (one == first.front()  ? ""
+             : one == first.back() ? " and "
+                                   : ", ") +
+            std::string("(") + SentenceOf(*one) + ")";
+  }
+  return text;
+}
+
+// Restarts and the incident are counted under the new cause.
+void MoveCount(const std::string& from, const Failure& to, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  status->restarts = WithRestartMoved(std::move(status->restarts), from, to.cause);
+  const auto incident = std::find_if(status->incidents.rbegin(),
+                                     status->incidents.rend(),
+                                     [&](const Incident& one) { return one.cause == from; });
+  if (incident != status->incidents.rend() && incident->is_free == IsFree(to)) {
+    incident->cause = to.cause;
+  }
+}
+
+}  // namespace
+
+void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
+  const std::vector<HeldFailure> held = HeldFailures(view, *builder);
+  const Condition* const told = FindCondition(builder->status(), ConditionType::kRestarting);
+  const std::optional<LastFailure>& last = builder->status().last_failure;
+  if (held.empty() || told == nullptr || !told->is_true || !last.has_value()) {
+    return;  // somebody has wiped the status
+  }
+  std::vector<ProgramEnd> ends;
+  for (const HeldFailure& one : held) {
+    ends.push_back(one.end);
+  }
+  std::vector<const Failure*> first;
+  for (const std::size_t index :
+       FirstEnds(ends, builder->observed().is_one_machine ? kEndDoubt : kAnswerDoubt)) {
+    first.push_back(&held[index].failure);
+  }
+  // "SENTENCE, cause CAUSE; what it costs; what is done": the rest is true of any cause.
+  const std::string begin = last->message + ", cause ";
+  const std::size_t rest = told->message.find("; ", begin.size());
+  const std::string sentence = SentenceOf(first);
+  if (!told->message.starts_with(begin) || rest == std::string::npos ||
+      told->message.substr(0, rest) == sentence) {
+    return;
+  }
+  const std::string told_cause = told->message.substr(begin.size(), rest - begin.size());
+  const std::string message = sentence + told->message.substr(rest);
+  const bool is_among = std::any_of(
+      first.begin(), first.end(), [&](const Failure* one) { return one->pod_name == last->pod; });
+  if (!is_among) {
+    const Failure& origin = *first.front();
+    builder->mutable_status()->last_failure = {
+        origin.pod_name, last->at, origin.sentence, origin.tail};
+    MoveCount(told_cause, origin, builder);
+  }
+  const std::string reason = told->reason;
+  SetCondition(builder->mutable_status(),
+               {ConditionType::kRestarting, true, reason, message},
+               builder->now());
+  builder->Say(EventType::kWarning,
+               kFirstToEnd,
+               first.size() == 1 ? "by the clock this ended first: " + sentence : sentence);
+}
+
+}  // namespace lockstep::control

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "operator/reconcile/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
+
+namespace lockstep::control {
+
+// A relaunch begins with the first end that the operator is told of, which may be the echo of
+// another: pods are asked one after the other. When all have halted it is known how and when each
+// ended. What is said of the relaunch's cause, in the condition Restarting, in lastFailure, and in
+// restarts and incidents, is then what ended first by the clock, or that it is one of several where
+// nobody can tell. The metric stays with what was told first: a counter takes nothing back.
+// To be called once, when all have halted. Precondition: a relaunch is under way.
+void NameFirstEnd(const GangView& view, DecisionBuilder* builder);
+
+}  // namespace lockstep::control
