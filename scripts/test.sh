@@ -6,7 +6,7 @@
 #                                   fence that the latter must find
 #   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
 #                                   current torch (installs 6 GB)
-#   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 1.5 GB)
+#   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest (10 minutes)
 #   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour), and 100
 #                                   workers killed that sum by NCCL's double
@@ -166,6 +166,9 @@ if $with_peers; then
   check_leftovers
   say "testing programs written for Horovod"
   tests/peers/horovod.sh
+  check_leftovers
+  say "testing programs written for Horovod's TensorFlow"
+  tests/peers/horovod_tensorflow.sh
   check_leftovers
   say "testing jobs in Kueue's queues"
   python3 -B tests/kubernetes/kueue_peer_test.py

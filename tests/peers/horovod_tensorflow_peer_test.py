@@ -1,74 +1,139 @@
-"""A TensorFlow program for Horovod 0.28.1 has the losses of Horovod itself where its one import is
-changed to lockstep.horovod.tensorflow; and what a step takes with each. Times are printed and never
-asserted."""
+"""TensorFlow programs for Horovod 0.28.1, those beside this test and Horovod's own examples, have
+the losses that they have under horovodrun: beside Horovod itself as a job, and, with their imports
+changed, without it. tests/bench/horovod measures what a step takes."""
 
 import os
 import pathlib
 import re
-import statistics
+import signal
 import subprocess
-import sys
+import time
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "local"))
-
-from harness import BIN, REPOSITORY, LocalTest, command_manifest  # noqa: E402
+from horovod_ways import HERE, by_horovodrun, changed, first_rank, job, losses, without_horovod
+from harness import BIN, LocalTest
 
 PYTHON = os.environ.get("LOCKSTEP_HOROVOD_TENSORFLOW_PYTHON", "")
-PROGRAM = HERE / "horovod_tensorflow.py"
-STEPS = 400
-ROUNDS = 3  # of both in turns, as a machine is not the same all the time
-SHARED = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+# Of Horovod's source; its packages have none.
+EXAMPLES = os.environ.get("LOCKSTEP_HOROVOD_EXAMPLES", "")
+SHARED = ["/usr/bin/env", "OMP_NUM_THREADS=1", "TF_CPP_MIN_LOG_LEVEL=2"]
+EXAMPLES_THERE = unittest.skipUnless(
+    PYTHON and EXAMPLES, "Horovod for TensorFlow and the folder `examples` of its source, 0.28.1, "
+    "which LOCKSTEP_HOROVOD_EXAMPLES names, are not both there")
+# Of sums in another order.
+LOSS_DELTA = 1e-5
+STEPS = 40
+EPOCHS = 4
+PATIENCE_SECONDS = 240
 
 
-def losses(text):
-    return [float(loss) for _, loss in re.findall(r"step (\d+) loss ([0-9.]+)", text)]
+class Ways(LocalTest):
+    def run_by_horovodrun(self, ranks, *words):
+        command, environment = by_horovodrun(PYTHON, ranks, [*SHARED, PYTHON, "-B", *words])
+        ran = subprocess.run(command, capture_output=True, text=True, check=False,
+                             timeout=PATIENCE_SECONDS, env=environment)
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        return first_rank(ran.stdout)
 
-
-def milliseconds(text):
-    return float(re.search(r"each step took ([0-9.]+) ms", text)[1])
-
-
-@unittest.skipUnless(
-    PYTHON, "Horovod is not installed; tests/peers/horovod_tensorflow.sh installs it")
-class BesideHorovod(LocalTest):
-    def by_horovodrun(self, ranks):
-        folder = pathlib.Path(PYTHON).parent
-        ran = subprocess.run(
-            [folder / "horovodrun", "--gloo", "--network-interfaces", "lo", "-np", str(ranks), "-H",
-             f"localhost:{ranks}", PYTHON, "-B", PROGRAM, str(STEPS)],
-            capture_output=True, text=True, timeout=300, check=False,
-            env={**os.environ, **SHARED, "PATH": f"{folder}:{os.environ['PATH']}"})
-        self.assertEqual(ran.returncode, 0, ran.stderr)
-        return ran.stdout
-
-    def by_lockstep(self, ranks):
-        program = self.scratch / PROGRAM.name
-        program.write_text(re.sub(r"^import horovod\.", "import lockstep.horovod.",
-                                  PROGRAM.read_text(), flags=re.MULTILINE))
-        variables = {**SHARED, "PYTHONPATH": REPOSITORY / "trainer-runtime" / "python",
-                     "LOCKSTEP_LIBRARY": BIN / "liblockstep.so.1"}
-        run = self.run_job(command_manifest(
-            ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), PYTHON,
-             "-B", str(program), str(STEPS)], name="hvd", workers=ranks))
+    def run_as_job(self, manifest):
+        run = self.run_job(manifest)
         self.assertEqual(run.exit_code, 0, run.output)
         return run.pod_log("hvd-worker-0")
 
-    def test_same_losses(self):
+    def check_same(self, ranks, count, program, *words, runner=()):
+        """All three ways have so many losses, the same ones."""
+        own = str(changed(program, self.scratch))
+        expected = losses(self.run_by_horovodrun(ranks, *runner, str(program), *words))
+        self.assertEqual(len(expected), count)
+        command = [*SHARED, PYTHON, "-B", *runner]
+        for text in (
+            self.run_as_job(job([*command, str(program), *words], ranks)),
+            self.run_as_job(job([*without_horovod(BIN / "liblockstep.so.1"), *command, own, *words],
+                                ranks, strategy="None")),
+        ):
+            found = losses(text)
+            self.assertEqual(len(found), count, text)
+            for one, another in zip(found, expected):
+                self.assertAlmostEqual(one, another, delta=LOSS_DELTA)
+
+
+@unittest.skipUnless(
+    PYTHON, "Horovod for TensorFlow is not there; tests/peers/horovod_tensorflow.sh installs it")
+class Programs(Ways):
+    def test_a_tape_within_a_function(self):
         for ranks in (2, 3):
             with self.subTest(ranks=ranks):
-                times = {"horovod": [], "lockstep": []}
-                for _ in range(ROUNDS if ranks == 2 else 1):
-                    peer, own = self.by_horovodrun(ranks), self.by_lockstep(ranks)
-                    self.assertEqual((len(losses(peer)), len(losses(own))), (STEPS, STEPS))
-                    for one, other in zip(losses(peer), losses(own)):
-                        self.assertAlmostEqual(one, other, delta=1e-5)
-                    times["horovod"].append(milliseconds(peer))
-                    times["lockstep"].append(milliseconds(own))
-                horovod, lockstep = (statistics.median(each) for each in times.values())
-                print(f"{ranks} ranks, a step: horovod {horovod:.3f} ms, lockstep {lockstep:.3f} "
-                      f"ms, {lockstep / horovod:.2f} times as long; all: {times}", flush=True)
+                self.check_same(ranks, STEPS, HERE / "horovod_tensorflow.py", str(STEPS))
+
+    def test_fit_with_callbacks_and_backward_passes(self):
+        for ranks, passes in ((2, 1), (3, 1), (2, 2)):
+            with self.subTest(ranks=ranks, passes=passes):
+                self.check_same(
+                    ranks, EPOCHS, HERE / "horovod_keras.py", str(EPOCHS), str(passes), "12")
+
+
+@EXAMPLES_THERE
+class Examples(Ways):
+    """Horovod's own, as they are."""
+
+    def check_example(self, name, steps, epochs, count):
+        runner = (str(HERE / "horovod_example.py"),)
+        for ranks in (2, 3):
+            with self.subTest(ranks=ranks):
+                self.check_same(ranks, count, pathlib.Path(EXAMPLES) / "tensorflow2" / name,
+                                str(steps), str(epochs), runner=runner)
+
+    def test_keras(self):
+        self.check_example("tensorflow2_keras_mnist.py", steps=5, epochs=2, count=10)
+
+    def test_a_tape(self):
+        self.check_example("tensorflow2_mnist.py", steps=11, epochs=1, count=2)
+
+
+@EXAMPLES_THERE
+class ElasticExample(Ways):
+    """Horovod's own Keras example for `hvd.elastic`, of which one rank is killed."""
+
+    program = pathlib.Path(
+        EXAMPLES, "elastic", "tensorflow2", "tensorflow2_keras_mnist_elastic.py")
+    arguments = ["5", "2"]  # steps of an epoch, and epochs
+
+    def command(self, program):
+        return [*SHARED, PYTHON, "-B", str(HERE / "horovod_example.py"), str(program),
+                *self.arguments]
+
+    def lose_one(self, manifest):
+        """Kills the process of rank 1 in its third step; the run, and the moment."""
+        started = self.start(manifest)
+        log = started[1] / "pods" / "hvd-worker-1" / "pod.log"
+        self.wait_for(lambda: log.exists() and "step 3 loss" in log.read_text(),
+                      seconds=PATIENCE_SECONDS)
+        os.kill(int(re.search(r"process (\d+) begins", log.read_text())[1]), signal.SIGKILL)
+        killed = time.monotonic()
+        run = self.finish(started)
+        self.assertEqual(run.exit_code, 0, run.output)
+        return run, killed
+
+    def check_goes_on(self, text, killed):
+        after = [float(at) - killed for at in re.findall(r"loss .* at ([0-9.]+)", text)
+                 if float(at) > killed]
+        self.assertGreaterEqual(len(after), 5)
+        print(f"{self.id()}: next step {after[0]:.2f} s after the kill", flush=True)
+
+    def test_with_its_import_changed_the_others_keep_their_process(self):
+        own = changed(self.program, self.scratch)
+        run, killed = self.lose_one(job(
+            [*without_horovod(BIN / "liblockstep.so.1"), *self.command(own)], 2, strategy="None",
+            backoff_limit=3))
+        text = run.pod_log("hvd-worker-0")
+        self.assertEqual(len(re.findall(r"process \d+ begins", text)), 1, text)
+        self.assertEqual(len(re.findall(r"process \d+ begins", run.pod_log("hvd-worker-1"))), 2)
+        self.check_goes_on(text, killed)
+
+    def test_beside_horovod_itself_the_gang_starts_anew(self):
+        run, killed = self.lose_one(job(
+            self.command(self.program), 2, backoff_limit=3, restart_policy="OnFailure"))
+        self.check_goes_on(run.pod_log("hvd-worker-0-a1"), killed)
 
 
 if __name__ == "__main__":

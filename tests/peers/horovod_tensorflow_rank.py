@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import lockstep
 import lockstep.horovod.tensorflow as hvd
+import lockstep.horovod.tensorflow.keras as hvd_keras
 
 
 def own(rank):
@@ -172,6 +173,27 @@ class Rank(unittest.TestCase):
                       [hvd.size() - step])
         self.assertEqual(hvd.join(), hvd.size() - 1)
 
+    def strings(self):
+        """They are refused by call and type, eagerly and within a function."""
+        tensor = tf.constant(["a", "bc"])
+        scalar = tf.Variable("abc")
+        sparse = tf.IndexedSlices(tensor, [0, 1], [4])
+        for words, call in (
+            ("x: broadcast of string", lambda: hvd.broadcast(tensor, 0, name="x")),
+            ("^broadcast of string", lambda: hvd_keras.broadcast("abc", 0)),
+            ("^allgather of string", lambda: hvd.allgather(tensor)),
+            ("^alltoall of string", lambda: hvd.alltoall(tensor)),
+            ("^broadcast_variables of string", lambda: hvd.broadcast_variables([scalar], 0)),
+            ("allreduce: Average of string", lambda: hvd.allreduce(tensor)),
+            ("x: Sum of string", lambda: hvd.allreduce(sparse, op=hvd.Sum, name="x")),
+            ("Sum of string", lambda: hvd.grouped_allreduce([tensor], op=hvd.Sum)),
+            ("Sum of string", lambda: hvd.reducescatter(tensor, op=hvd.Sum)),
+        ):
+            words += " found, expected numbers( or bool)?: broadcast_object and allgather_object"
+            for run in (call, tf.function(call, autograph=False)):
+                with self.subTest(words), self.assertRaisesRegex(lockstep.InvalidArgument, words):
+                    run()
+
     def refusals(self):
         optimizer = tf.keras.optimizers.SGD(0.1)
         tensor = tf.zeros([2, 2])
@@ -181,7 +203,10 @@ class Rank(unittest.TestCase):
             ("device_dense: '/gpu:0' found", lambda: hvd.allreduce(tensor, device_dense="/gpu:0")),
             ("x: Average of int32 found", lambda: hvd.allreduce(tf.constant([1]), name="x")),
             ("root_rank 7 found", lambda: hvd.broadcast(tensor, 7)),
-            ("broadcast_global_variables", lambda: hvd.broadcast_global_variables(0)),
+            ("broadcast_global_variables: .* call broadcast_variables",
+             lambda: hvd.broadcast_global_variables(0)),
+            ("broadcast_global_variables: .*BroadcastGlobalVariablesCallback",
+             lambda: hvd_keras.broadcast_global_variables(0)),
             ("num_groups, groups: 2", lambda: hvd.DistributedOptimizer(optimizer, num_groups=2)),
             ("op: Min found", lambda: hvd.DistributedOptimizer(optimizer, op=hvd.Min)),
             ("backward_passes_per_step: 0", lambda: hvd.DistributedOptimizer(

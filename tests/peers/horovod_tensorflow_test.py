@@ -14,6 +14,7 @@ sys.path.insert(0, str(HERE.parent / "local"))
 
 from harness import BIN, REPOSITORY, LocalTest, command_manifest  # noqa: E402
 from horovod_case import PROGRAM_STEPS, ElasticCase, HorovodCase  # noqa: E402
+from own_program_case import OwnProgramCase  # noqa: E402
 
 PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
 RANK = HERE / "horovod_tensorflow_rank.py"
@@ -140,6 +141,9 @@ class Calls(LocalTest):
 
     def test_what_is_not_offered_is_refused(self):
         self.run_part("refusals", workers=1)
+
+    def test_strings_are_refused(self):
+        self.run_part("strings", workers=1)
 
     def test_a_loss_within_a_function_ends_the_process_so_that_the_gang_starts_anew(self):
         logs, output = self.run_part("leaves", succeeds=False)

@@ -5,12 +5,10 @@ import pathlib
 import re
 import signal
 import subprocess
-import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
-
-from harness import LocalTest, command_manifest  # noqa: E402
+from horovod_ways import by_horovodrun, first_rank, job
+from harness import LocalTest
 
 PROGRAM = pathlib.Path(__file__).with_name("horovod_torch.py")
 PYTHON = os.environ.get("LOCKSTEP_HOROVOD_PYTHON", "")
@@ -23,22 +21,18 @@ def losses(text):
 
 
 def manifest(*arguments, workers, processes=1, **changes):
-    return command_manifest(
-        [PYTHON, "-B", str(PROGRAM), *arguments], name="hvd", workers=workers, **changes
-    ).replace("strategy: None", "strategy: Horovod").replace(
-        f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}")
+    return job([PYTHON, "-B", str(PROGRAM), *arguments], workers, processes, **changes)
 
 
 @unittest.skipUnless(PYTHON, "Horovod is not installed; tests/peers/horovod.sh installs it")
 class HorovodTorch(LocalTest):
     def train_by_horovodrun(self, ranks):
-        ran = subprocess.run(
-            [pathlib.Path(PYTHON).with_name("horovodrun"), "--gloo", "--network-interfaces", "lo",
-             "-np", str(ranks), "-H", f"localhost:{ranks}", PYTHON, "-B", PROGRAM, str(STEPS)],
-            capture_output=True, text=True, timeout=100, check=False,
-            env={**os.environ, "PATH": f"{pathlib.Path(PYTHON).parent}:{os.environ['PATH']}"})
+        command, environment = by_horovodrun(
+            PYTHON, ranks, [PYTHON, "-B", str(PROGRAM), str(STEPS)])
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False,
+                             env=environment)
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        found = losses(ran.stdout)
+        found = losses(first_rank(ran.stdout))
         self.assertEqual(len(found), STEPS, ran.stdout)
         return found
 

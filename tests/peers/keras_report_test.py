@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
 
-from harness import BIN, REPOSITORY, LocalTest, command_manifest  # noqa: E402
+from harness import BIN, REPOSITORY, RUN_TIMEOUT_SECONDS, LocalTest, command_manifest  # noqa: E402
 
 PROGRAM = pathlib.Path(__file__).with_name("tensorflow_report.py")
 PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
@@ -73,7 +73,8 @@ class KerasReport(LocalTest):
         self.assertEqual([run.summary[key] for key in ("steps", "stepsTotal")], [total, total])
 
     def test_by_hand_it_says_that_nothing_is_reported(self):
-        ran = subprocess.run(COMMAND, capture_output=True, text=True, check=False, timeout=100)
+        ran = subprocess.run(COMMAND, capture_output=True, text=True, check=False,
+                             timeout=RUN_TIMEOUT_SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr)
         self.assertEqual(ran.stderr.count("lockstep.keras.Report reports nothing"), 1, ran.stderr)
 

@@ -11,7 +11,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
 
-from harness import LocalTest, command_manifest  # noqa: E402
+from harness import RUN_TIMEOUT_SECONDS, LocalTest, command_manifest  # noqa: E402
 
 PROGRAM = pathlib.Path(__file__).with_name("tensorflow_mwms.py")
 PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
@@ -42,7 +42,9 @@ class TensorFlowMultiWorkerMirrored(LocalTest):
             processes.append(subprocess.Popen(
                 COMMAND, env={**os.environ, "TF_CONFIG": json.dumps(config)},
                 stdout=subprocess.PIPE, text=True))
-        outputs = [process.communicate(timeout=100)[0] for process in processes]
+            self.addCleanup(processes[-1].wait)
+            self.addCleanup(processes[-1].kill)
+        outputs = [process.communicate(timeout=RUN_TIMEOUT_SECONDS)[0] for process in processes]
         self.assertEqual([process.returncode for process in processes], [0, 0])
         return losses(outputs[0])
 

@@ -88,6 +88,18 @@ def op_of(op: Optional[ReduceOp], average: Optional[bool] = None) -> ReduceOp:
     return op
 
 
+def check_elements(
+    what: str, word: str, lies_flat: bool, name: Optional[str], expected: str = "numbers or bool"
+) -> None:
+    """That `what` can be done to elements that are called `word`; `lies_flat`: they are in their
+    array itself, as strings and objects are not. Errors: InvalidArgument (they are not)."""
+    if not lies_flat:
+        call = f"{name}: {what}" if name else what
+        raise InvalidArgument(
+            f"{call} of {word} found, expected {expected}: broadcast_object and allgather_object "
+            "carry all else")
+
+
 def check_gradients(
     op: ReduceOp,
     compression: object,

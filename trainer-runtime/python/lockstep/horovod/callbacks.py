@@ -91,6 +91,9 @@ class LearningRateSchedule(_Callback):
         super().__init__()
         if initial_lr is None:
             raise InvalidArgument("initial_lr: None found, expected a number")
+        if steps_per_epoch is not None and steps_per_epoch < 0:
+            raise InvalidArgument(
+                f"steps_per_epoch: {steps_per_epoch} found, expected 1 or more, or 0 for Keras's")
         self.initial_lr = initial_lr
         self.multiplier = multiplier
         self.start_epoch = start_epoch
@@ -159,7 +162,7 @@ class LearningRateSchedule(_Callback):
 
 class LearningRateWarmup(LearningRateSchedule):
     """In the first `warmup_epochs` epochs the rate grows, batch by batch, from `initial_lr` divided
-    by the number of ranks to `initial_lr`."""
+    by the number of ranks to `initial_lr`; in none where that is 0. Errors: InvalidArgument."""
 
     def __init__(
         self,
@@ -169,6 +172,8 @@ class LearningRateWarmup(LearningRateSchedule):
         steps_per_epoch: Optional[int] = None,
         verbose: int = 0,
     ) -> None:
+        if not warmup_epochs >= 0:  # not a number is none of them
+            raise InvalidArgument(f"warmup_epochs: {warmup_epochs} found, expected 0 or more")
         super().__init__(
             initial_lr, self._warm_up, 0, warmup_epochs, False, momentum_correction,
             steps_per_epoch)

@@ -89,6 +89,10 @@ class LearningRate(unittest.TestCase):
         self.assertEqual(told.getvalue(),  # rank 0's
                          "\nEpoch 2: finished gradual learning rate warmup to 0.8.\n")
 
+    def test_no_epochs_of_warm_up_leave_the_rate(self):
+        callback = begun(callbacks.LearningRateWarmup(0.8, warmup_epochs=0), rate=0.5)
+        self.assertEqual(rates(callback, 2), [[0.5] * 4] * 2)
+
     def test_multiplies_within_its_epochs_only(self):
         callback = begun(callbacks.LearningRateSchedule(
             2.0, lambda epoch: 10 ** -epoch, start_epoch=1, end_epoch=3))
@@ -127,6 +131,12 @@ class LearningRate(unittest.TestCase):
     def test_what_cannot_be_is_refused(self):
         with self.assertRaisesRegex(InvalidArgument, "initial_lr: None found"):
             callbacks.LearningRateSchedule(None, 1.0)
+        with self.assertRaisesRegex(InvalidArgument, "steps_per_epoch: -4 found"):
+            callbacks.LearningRateSchedule(1.0, 0.5, steps_per_epoch=-4)
+        for epochs in (-1, -0.5, float("nan")):
+            with self.assertRaisesRegex(
+                    InvalidArgument, f"warmup_epochs: {epochs} found, expected 0 or more"):
+                callbacks.LearningRateWarmup(1.0, warmup_epochs=epochs)
         with self.assertRaisesRegex(InvalidArgument, "steps_per_epoch: None found"):
             begun(callbacks.LearningRateWarmup(1.0), steps=None)
 

@@ -15,6 +15,7 @@ from lockstep.horovod import process
 from lockstep.horovod.arguments import (
     Product,
     Reduction,
+    check_elements,
     check_root,
     own_share,
     rows_text,
@@ -122,6 +123,7 @@ def gather_rows(array: Array, name: Optional[str]) -> Array:
     """The rows of all ranks one below the other, in the order of ranks; their numbers may differ.
     Shapes: array [rows, ...]; result [sum of rows, ...]."""
     name = world().name("allgather", name)
+    _check_elements("allgather", array, name)
     own = _bytes_of(array)
     what = rows_text(array.dtype.name, array.shape, name)
     call = Call(Kind.ALLGATHER, name, what, length=own.size)
@@ -132,6 +134,8 @@ def broadcast(arrays: Sequence[Array], root_rank: int, name: Optional[str]) -> l
     """Those of rank `root_rank`, new ones, in one call."""
     name = world().name("broadcast", name)
     check_root(root_rank, name)
+    for array in arrays:
+        _check_elements("broadcast", array, name)
     if len(arrays) == 1:
         what = f"{arrays[0].dtype.name} {list(arrays[0].shape)}"
     else:
@@ -156,6 +160,7 @@ def all_to_all(
     travel to all. Shapes: array [rows, ...]; results [any, ...], [size] of int32."""
     here = world()
     name = here.name("alltoall", name)
+    _check_elements("alltoall", array, name)
     given = np.array(splits_of(
         None if splits is None else np.asarray(splits).astype(np.int64).tolist(),
         array.shape[0] if array.ndim > 0 else 0, name), np.int64)
@@ -180,6 +185,12 @@ def own_rows(array: Array) -> Array:
 def barrier() -> None:
     """Returns once all ranks have called it."""
     world().exchange(Call(Kind.BARRIER))
+
+
+def _check_elements(kind: str, array: Array, name: str) -> None:
+    """NumPy's own strings lie flat, and lose zeros at their end: they are refused as well."""
+    lies_flat = not array.dtype.hasobject and array.dtype.kind not in "SU"
+    check_elements(kind, array.dtype.name, lies_flat, name)
 
 
 def _bytes_of(array: Array) -> Array:

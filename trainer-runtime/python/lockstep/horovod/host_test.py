@@ -120,6 +120,19 @@ class Exchanges(unittest.TestCase):
                 np.testing.assert_array_equal(one, value)
         self.assertEqual(results(2, lambda rank: host.broadcast([], 0, None)), [[], []])
 
+    def test_strings_and_objects_are_refused_by_what_cannot_move_them(self):
+        calls = {"broadcast": lambda array: host.broadcast([own(0), array], 0, "x"),
+                 "allgather": lambda array: host.gather_rows(array, "x"),
+                 "alltoall": lambda array: host.all_to_all(array, None, "x")}
+        for word, value in (("object", np.array([b"abc"], object)), ("bytes24", np.array([b"abc"])),
+                            ("str96", np.array(["abc"]))):
+            for kind, call in calls.items():
+                found, = in_ranks(1, lambda rank, call=call, value=value: call(value))
+                self.assertIsInstance(found, InvalidArgument)
+                self.assertEqual(
+                    str(found), f"x: {kind} of {word} found, expected numbers or bool: "
+                    "broadcast_object and allgather_object carry all else")
+
     def test_broadcast_of_other_variables_is_told(self):
         for error in in_ranks(2, lambda rank: host.broadcast([own(0)] * (1 + rank), 0, "x")):
             self.assertIsInstance(error, Mismatch)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
+
+from lockstep.errors import InvalidArgument
 
 # What Horovod calls its own builds by: none of them is here.
 _BUILDS = (
@@ -23,3 +25,10 @@ def missing(module: str, name: str, refused: tuple[str, ...]) -> Any:
         raise AttributeError(
             f"{name} is Horovod's, and not offered by {module}: see docs/own-programs.md")
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def no_global_variables(instead: str) -> NoReturn:
+    """What `broadcast_global_variables` comes to, as with Horovod in TensorFlow 2. `instead`: what
+    a program does in its place. Errors: InvalidArgument."""
+    raise InvalidArgument(
+        f"broadcast_global_variables: TensorFlow 2 has no global variables: {instead}")

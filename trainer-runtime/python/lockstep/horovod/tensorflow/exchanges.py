@@ -16,7 +16,14 @@ from lockstep.horovod.arguments import (
     check_process_set,
     check_root,
 )
-from lockstep.horovod.tensorflow.graph import as_is, on_host, rows_of, tf, with_shape
+from lockstep.horovod.tensorflow.graph import (
+    as_is,
+    check_elements,
+    on_host,
+    rows_of,
+    tf,
+    with_shape,
+)
 
 
 @as_is
@@ -29,6 +36,8 @@ def allgather(
     """The rows of all ranks one below the other, in the order of ranks; their numbers may differ.
     Shapes: tensor [rows, ...]; result [sum of rows, ...]."""
     check_process_set(process_set)
+    tensor = tf.convert_to_tensor(tensor)
+    check_elements("allgather", tensor.dtype, name)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def gathered(given: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -46,7 +55,7 @@ def allgather(
         made, = on_host(lambda array: [host.gather_rows(array, name)], [given], [given.dtype])
         return with_shape(made, rows_of(given.shape)), back
 
-    return gathered(tf.convert_to_tensor(tensor))
+    return gathered(tensor)
 
 
 @as_is
@@ -60,6 +69,8 @@ def broadcast(
     """That of rank `root_rank`, on all ranks."""
     check_process_set(process_set)
     check_root(root_rank, name or "broadcast")
+    tensor = tf.convert_to_tensor(tensor)
+    check_elements("broadcast", tensor.dtype, name)
 
     @tf.custom_gradient  # type: ignore[untyped-decorator]
     def sent(given: Any) -> tuple[Any, Callable[[Any], Any]]:
@@ -75,7 +86,7 @@ def broadcast(
             lambda array: host.broadcast([array], root_rank, name), [given], [given.dtype])
         return with_shape(made, given.shape), back
 
-    return sent(tf.convert_to_tensor(tensor))
+    return sent(tensor)
 
 
 @as_is
@@ -90,6 +101,7 @@ def alltoall(
     splits are given. With splits, also how many came from each. All rows travel to all."""
     check_process_set(process_set)
     tensor = tf.convert_to_tensor(tensor)
+    check_elements("alltoall", tensor.dtype, name)
     given = [] if splits is None else [tf.cast(tf.convert_to_tensor(splits), tf.int64)]
 
     def exchange(rows: host.Array, *counts: host.Array) -> tuple[host.Array, host.Array]:

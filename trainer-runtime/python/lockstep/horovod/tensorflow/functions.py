@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Optional
 
-from lockstep.errors import InvalidArgument
 from lockstep.horovod import host
 from lockstep.horovod.arguments import ProcessSet, check_process_set, check_root
-from lockstep.horovod.tensorflow.graph import as_is, on_host, tf, with_shape
+from lockstep.horovod.refusals import no_global_variables
+from lockstep.horovod.tensorflow.graph import as_is, check_elements, on_host, tf, with_shape
 from lockstep.horovod.variables import broadcast_now
 
 
@@ -21,12 +21,14 @@ def broadcast_variables(
     """Those of rank `root_rank` to all ranks, in place, in one call; within a `tf.function`, too.
     `inplace`: as Horovod has it; it is how they are assigned there, which makes no difference here.
     Errors: InvalidArgument, those of `World`."""
+    targets = list(variables)
+    for one in targets:
+        check_elements("broadcast_variables", one.dtype, None)
     if tf.executing_eagerly():
-        broadcast_now(variables, root_rank, process_set)
+        broadcast_now(targets, root_rank, process_set)
         return
     check_process_set(process_set)
     check_root(root_rank, "broadcast_variables")
-    targets = list(variables)
     given = [tf.convert_to_tensor(one) for one in targets]
     made = on_host(
         lambda *arrays: host.broadcast(arrays, root_rank, "variables"), given,
@@ -37,6 +39,5 @@ def broadcast_variables(
 
 def broadcast_global_variables(root_rank: int) -> None:
     """As Horovod has it in TensorFlow 2: refused. Errors: InvalidArgument."""
-    raise InvalidArgument(
-        "broadcast_global_variables: TensorFlow 2 has no global variables: call "
-        "broadcast_variables(model.variables, root_rank) and of the optimizer's")
+    no_global_variables(
+        "call broadcast_variables(model.variables, root_rank) and of the optimizer's")

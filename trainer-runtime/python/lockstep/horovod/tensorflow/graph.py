@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import threading
-from typing import Any, Callable, Sequence, TypeVar, cast
+from typing import Any, Callable, Optional, Sequence, TypeVar, cast
 
 from lockstep.errors import MeetAgain
+from lockstep.horovod import arguments
 from lockstep.horovod.host import Array, world
 
 # It has no types.
@@ -44,6 +45,15 @@ def on_host(
             raise MeetAgain(str(world().loss or end)) from end
 
     return list(tf.numpy_function(within, list(tensors), list(dtypes)))
+
+
+def check_elements(
+    what: str, dtype: Any, name: Optional[str], expected: str = "numbers or bool"
+) -> None:
+    """As of `arguments.check_elements`, of a TensorFlow type or its name."""
+    dtype = tf.as_dtype(dtype)
+    lies_flat = dtype not in (tf.string, tf.resource, tf.variant)
+    arguments.check_elements(what, dtype.name, lies_flat, name, expected)
 
 
 def with_shape(tensor: Any, shape: Any) -> Any:

@@ -17,10 +17,9 @@ from lockstep.horovod.process import (
     shutdown,
     size,
 )
-from lockstep.horovod.refusals import missing
+from lockstep.horovod.refusals import missing, no_global_variables
 from lockstep.horovod.tensorflow import exchanges, reductions
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
-from lockstep.horovod.tensorflow.functions import broadcast_global_variables
 from lockstep.horovod.tensorflow.graph import tf
 from lockstep.horovod.tensorflow.optimizer import DistributedOptimizer as _distribute
 
@@ -98,6 +97,13 @@ def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
 def reducescatter(value: Any, name: Optional[str] = None, op: ReduceOp = Average) -> Any:
     """This rank's rows of the reduced `value`. Errors: as of the reductions."""
     return reductions.reducescatter(value, op=op, name=name)
+
+
+def broadcast_global_variables(root_rank: int) -> None:
+    """As Horovod has it in TensorFlow 2: refused. Errors: InvalidArgument."""
+    no_global_variables(
+        "give fit the callback callbacks.BroadcastGlobalVariablesCallback(root_rank), or call "
+        "broadcast_variables of lockstep.horovod.tensorflow")
 
 
 def load_model_by(keras: Any) -> Callable[..., Any]:

@@ -22,7 +22,14 @@ from lockstep.horovod.callbacks import check_device
 from lockstep.horovod.process import size
 from lockstep.horovod.tensorflow.compression import Compression, Compressor
 from lockstep.horovod.tensorflow.exchanges import allgather
-from lockstep.horovod.tensorflow.graph import as_is, on_host, rows_of, tf, with_shape
+from lockstep.horovod.tensorflow.graph import (
+    as_is,
+    check_elements,
+    on_host,
+    rows_of,
+    tf,
+    with_shape,
+)
 
 
 @as_is
@@ -192,4 +199,5 @@ def _checked(
 
 
 def _check_type(tensor: Any, reduction: Reduction, name: str) -> None:
+    check_elements(str(reduction.op), tensor.dtype, name, "numbers")
     reduction.check(tensor.dtype.name, tensor.dtype.is_floating, name)
