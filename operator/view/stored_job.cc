@@ -76,6 +76,8 @@ bool FreesRoom(const StoredJob* before, const StoredJob* after) {
          WantsPlace(*before) != WantsPlace(*after) ||
          before->job.spec.scheduling.queue != after->job.spec.scheduling.queue ||
          PriorityClassOf(before->job.spec) != PriorityClassOf(after->job.spec) ||
+         before->job.spec.run_policy.active_deadline !=
+             after->job.spec.run_policy.active_deadline ||
          (!WaitsForPods(before->job.status) && WaitsForPods(after->job.status));
 }
 

@@ -87,8 +87,8 @@ TEST(StoredJob, WhoBeginsToWaitForPodsLetsOthersPass) {
   EXPECT_FALSE(FreesRoom(&after, &before));
 }
 
-// Its old queue has quota left, and who may go for whom has changed.
-TEST(StoredJob, AnotherQueueOrPriorityIsNewsToThoseThatWait) {
+// Its old queue has quota left; who may go for whom has changed; who waits is told another start.
+TEST(StoredJob, AnotherQueuePriorityOrDeadlineIsNewsToThoseThatWait) {
   StoredJob before;
   before.job = Job();
   StoredJob after = before;
@@ -96,6 +96,9 @@ TEST(StoredJob, AnotherQueueOrPriorityIsNewsToThoseThatWait) {
   EXPECT_TRUE(FreesRoom(&before, &after));
   after = before;
   after.job.spec.scheduling.priority_class_name = "low";
+  EXPECT_TRUE(FreesRoom(&before, &after));
+  after = before;
+  after.job.spec.run_policy.active_deadline = std::chrono::seconds(60);
   EXPECT_TRUE(FreesRoom(&before, &after));
 }
 

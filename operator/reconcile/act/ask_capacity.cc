@@ -191,9 +191,16 @@ void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
         builder);
 }
 
-// Nobody has said anything, or the request is not even there.
+// Nobody has said anything, or the request is not even there: what was answered to one that is gone
+// is void.
 void AwaitAnswer(DecisionBuilder* builder) {
-  const WallTime deadline = builder->status().provisioning->open->since + kAnswerTimeout;
+  OpenAsk* const open = &*builder->mutable_status()->provisioning->open;
+  if (open->answered_at.has_value()) {
+    open->has_capacity = false;
+    open->answered_at.reset();
+    open->since = builder->now();
+  }
+  const WallTime deadline = open->since + kAnswerTimeout;
   if (builder->now() < deadline) {
     builder->WakeAt(deadline);
     return;

@@ -146,6 +146,33 @@ TEST_F(AskCapacity, SilenceEndsTheAskToo) {
   EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
 }
 
+TEST_F(AskCapacity, AnswerToARequestThatSomebodyRemovesIsVoid) {
+  Ask();
+  Answer(ConditionOf("Provisioned", true, "CapacityIsProvisioned", "two nodes come"));
+  Step();
+  ASSERT_TRUE(ask().open->has_capacity);
+  world_.Advance(minutes(20));
+  sight().requests.clear();
+  Step();
+  EXPECT_FALSE(ask().open->has_capacity);
+  world_.Advance(minutes(9));
+  Step();
+  EXPECT_NE(Objects(), "") << "it is made anew, and may be answered";
+  world_.Advance(minutes(1));
+  Step();
+  EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
+}
+
+TEST_F(AskCapacity, NothingIsSaidToBeAskedForWhenTheWaitIsOver) {
+  world_.job.spec.scheduling.timeout = seconds(60);
+  Ask();
+  ASSERT_TRUE(Says("no autoscaler has answered yet")) << Why();
+  world_.Advance(seconds(61));
+  Step();
+  EXPECT_NE(FindCondition(world_.job.status, ConditionType::kFailed), nullptr);
+  EXPECT_FALSE(Says("autoscaler")) << Why();
+}
+
 TEST_F(AskCapacity, AnswerThatBringsNoRoomIsAskedAboutAnew) {
   Ask();
   Answer(ConditionOf("Accepted", true, "Accepted", "is accepted"));

@@ -129,7 +129,9 @@ void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
     builder->Fail("Unschedulable", refusal.shortfall);
     return;
   }
-  HasWaitedTooLong(refusal.shortfall + asked, builder);
+  if (HasWaitedTooLong(refusal.shortfall + asked, builder)) {
+    SayWhyItWaits(refusal, "", builder);  // nothing is asked any more
+  }
 }
 
 // Whether a job without a place may look for one now.
