@@ -407,6 +407,18 @@ Result<UniqueFd> HoldCheckpoints(const Workshop& shop, const RunDirectory& direc
   return lock.ok() || is_refused ? std::move(lock) : UniqueFd();
 }
 
+// As words of a command line.
+std::vector<std::string> ChangesOf(const JobSource& source) {
+  std::vector<std::string> words;
+  for (const Setting& setting : source.settings) {
+    words.insert(words.end(), {"--set", ToText(setting)});
+  }
+  if (source.workers) {
+    words.insert(words.end(), {"--workers", std::to_string(*source.workers)});
+  }
+  return words;
+}
+
 }  // namespace
 
 int RunRun(RunArguments arguments) {
@@ -470,6 +482,7 @@ int RunRun(RunArguments arguments) {
     return Complain(kCliFailed, summary.error().ToString());
   }
   summary->manifest_file = arguments.source.file;
+  summary->manifest_changes = ChangesOf(arguments.source);
   return Report(arguments, *summary, *directory, &console);
 }
 

@@ -120,6 +120,20 @@ void Remove(const FieldStep& step, Json* owner) {
 
 }  // namespace
 
+std::string ToText(const Setting& setting) {
+  std::string text;
+  for (const FieldStep& step : setting.path) {
+    const bool is_element = step.kind == FieldStep::Kind::kElement;
+    text += is_element ? "[" : text.empty() ? "" : ".";
+    for (const char c : step.name) {
+      text += std::string_view(".[]\\=").find(c) == std::string_view::npos ? std::string(1, c)
+                                                                           : std::string("\\") + c;
+    }
+    text += is_element ? "]" : "";
+  }
+  return text + "=" + setting.value;
+}
+
 Result<Setting> ParseSetting(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) {

@@ -19,6 +19,9 @@ struct Setting {
   friend bool operator==(const Setting&, const Setting&) = default;
 };
 
+// "spec.roles[0].replicas=3", as ParseSetting reads it.
+std::string ToText(const Setting& setting);
+
 // Errors: kInvalidArgument when there is no "=" or no path before it.
 Result<Setting> ParseSetting(std::string_view text);
 

@@ -34,6 +34,14 @@ TEST(ParseSetting, NeedsAPathAndAnEqualsSign) {
   EXPECT_THAT(ParseSetting("=1").error().message(), HasSubstr("no path of a field"));
 }
 
+TEST(ParseSetting, ReadsWhatToTextWrites) {
+  for (const char* const text : {"spec.training.seed=7",
+                                 "spec.roles[worker].replicas=2",
+                                 "metadata.labels.example\\.com/team=a=b"}) {
+    EXPECT_EQ(ToText(*ParseSetting(text)), text);
+  }
+}
+
 TEST(ApplySetting, ValueHasTheTypeOfTheSchema) {
   EXPECT_THAT(After("spec.training.epochs=5"), HasSubstr(R"("epochs":5)"));
   EXPECT_THAT(After("training.dataset.shuffle=false"), HasSubstr(R"("shuffle":false)"));

@@ -235,9 +235,14 @@ std::string ShellWord(const std::string& text) {
   return quoted + "'";
 }
 
-// " job.yaml" behind a command; what came through standard input has no name.
-std::string FileWord(const std::string& file) {
-  return file.empty() ? "" : file == "-" ? " FILE" : " " + ShellWord(file);
+// " job.yaml --workers 2" behind a command; what came through standard input has no name.
+std::string ManifestWords(const RunSummary& summary) {
+  const std::string& file = summary.manifest_file;
+  std::string words = file.empty() ? "" : file == "-" ? " FILE" : " " + ShellWord(file);
+  for (const std::string& change : summary.manifest_changes) {
+    words += " " + ShellWord(change);
+  }
+  return words;
 }
 
 // "put right what the reason says, then " where a pod's last end is one that going on meets again
@@ -260,7 +265,7 @@ std::string FormatWayOn(const RunSummary& summary) {
   const std::string command = "lockstep run --resume " + ShellWord(summary.run_directory);
   // What the run's folder keeps is not the manifest as it is to be: that of an earlier run, or one
   // that must be put right first.
-  const std::string anew = command + FileWord(summary.manifest_file);
+  const std::string anew = command + ManifestWords(summary);
   const std::string left = "; this try changed nothing in that run";
   if (const std::string first = FirstPutRight(summary); !first.empty()) {
     return Line("to go on", first + anew + (summary.left_earlier_run ? left : ""));
@@ -458,7 +463,7 @@ std::string FormatSummary(const RunSummary& summary) {
              ? text
              : text + Line("to go on",
                            first + "lockstep run --resume " + ShellWord(summary.run_directory) +
-                               (first.empty() ? "" : FileWord(summary.manifest_file)) +
+                               (first.empty() ? "" : ManifestWords(summary)) +
                                "; what a program kept in LOCKSTEP_CHECKPOINT_DIR is there");
 }
 

@@ -77,9 +77,10 @@ struct RunSummary {
   Duration elapsed{};
   Duration time_lost{};  // of a command: in which not all pods ran, which is not all that was lost
   std::string run_directory;
-  std::string manifest_file;                 // as it was given; empty: none was
-  std::string checkpoint_directory;          // empty: none were to be written
-  std::optional<Step> last_checkpoint_step;  // of the newest in that folder
+  std::string manifest_file;                  // as it was given; empty: none was
+  std::vector<std::string> manifest_changes;  // "--set", "spec.seed=1": as they were given
+  std::string checkpoint_directory;           // empty: none were to be written
+  std::optional<Step> last_checkpoint_step;   // of the newest in that folder
   // Of several models the newest checkpoint of the one that is the least far; else the same.
   std::optional<Step> lowest_checkpoint_step;
   CheckpointTally checkpoints;

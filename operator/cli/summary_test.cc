@@ -304,6 +304,10 @@ TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + "\n"));
   summary.manifest_file = "my jobs/a.yaml";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " 'my jobs/a.yaml'\n"));
+  summary.manifest_changes = {"--set", "spec.training.seed=7", "--workers", "2"};
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr(way + " 'my jobs/a.yaml' --set spec.training.seed=7 --workers 2\n"));
+  summary.manifest_changes.clear();
   summary.manifest_file = "-";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " FILE\n"));
   for (const int code : {kExitNotSaved, kExitDiverged, kExitCannotExecute, kExitNotFound}) {
