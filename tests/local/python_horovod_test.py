@@ -64,9 +64,9 @@ class Program(HorovodCase):
 class Calls(LocalTest):
     """Each part of python_horovod_rank.py checks itself."""
 
-    def run_part(self, part, workers=2, exit_code=0):
+    def run_part(self, part, workers=2, exit_code=0, stall_seconds=60):
         run = self.run_job(command_manifest(
-            ["/usr/bin/env", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3",
+            ["/usr/bin/env", f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={stall_seconds}",
              *python_words(RANK, part)], workers=workers))
         self.assertEqual(run.exit_code, exit_code, run.output)
         return [run.pod_log(f"command-worker-{rank}") for rank in range(workers)]
@@ -82,7 +82,7 @@ class Calls(LocalTest):
         self.run_part("join", workers=3)
 
     def test_a_rank_that_never_calls_is_named(self):
-        logs = self.run_part("silent")
+        logs = self.run_part("silent", stall_seconds=3)
         self.assertRegex(logs[0], r'lockstep: allreduce "loss" of float32 \[3\], Average: .*rank 1')
 
     def test_a_rank_that_ends_early_is_named(self):
