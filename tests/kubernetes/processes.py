@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-# How often a wait looks: every 20 ms at first, and ten times a second in the end. Looking costs what
+# How often a wait looks: every 20 ms at first, and ten times a second in the end. A look costs what
 # others could use, and whoever has waited for seconds does not mind a tenth.
 POLL_SECONDS = 0.02
 POLL_SECONDS_MAX = 0.1
