@@ -28,6 +28,7 @@ endfunction()
 #               [PRECOMPILED_AS target])
 # makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PRECOMPILED_AS:
 # with the header of that library, and its options, instead of what is precompiled for all tests.
+# Tests that compute, as these do, count for two beside those that mostly wait (scripts/test.sh).
 function(lockstep_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
@@ -48,5 +49,6 @@ function(lockstep_test name)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  set_tests_properties(
+    ${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "${ARG_LABELS}")
 endfunction()

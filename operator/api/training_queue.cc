@@ -40,9 +40,6 @@ bool MayBePart(const std::string& resource, const std::string& text) {
          text.find_first_of(".-mun") != std::string::npos;
 }
 
-constexpr std::string_view kNoResourceName =
-    "a resource without a name found, expected one such as nvidia.com/gpu";
-
 constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
 
 // By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
@@ -114,24 +111,24 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
     return amounts;
   }
   for (const auto& [name, value] : object->items()) {
-    if (name.empty()) {
-      reader.Fail(key, std::string(kNoResourceName));
+    const std::string field = reader.PathOf(key) + (name.empty() ? "" : "." + name);
+    if (!IsLabelKey(name)) {
+      AddError(
+          errors,
+          field,
+          Quoted(name) + " found, expected the name of a resource, such as cpu or nvidia.com/gpu");
       continue;
     }
     const std::string text = TextOf(value);
     const Result<int64_t> amount = ParseQuantity(
         text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);
-    const bool is_name = IsLabelKey(name);
-    const std::string expected = !is_name ? "the name of a resource, such as cpu or nvidia.com/gpu"
-                                 : !amount.ok()          ? amount.error().message()
+    const std::string expected = !amount.ok()            ? amount.error().message()
                                  : MayBePart(name, text) ? std::string(kWholeWords)
                                                          : "";
     if (expected.empty()) {
       amounts[name] = *amount;
     } else {
-      AddError(errors,
-               reader.PathOf(key) + "." + name,
-               Quoted(is_name ? text : name) + " found, expected " + expected);
+      AddError(errors, field, Quoted(text) + " found, expected " + expected);
     }
   }
   return amounts;

@@ -57,10 +57,14 @@ TEST(TrainingQueue, WholeNumbersMayBeWrittenWithAnExponent) {
 
 TEST(TrainingQueue, WhatIsNoNameOfAResourceIsRefused) {
   const DecodedQueue decoded =
-      Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {"my gpu": 1}}})");
-  ASSERT_EQ(decoded.errors.size(), 1U);
-  EXPECT_EQ(decoded.errors[0].field(), "spec.nominal.my gpu");
-  EXPECT_NE(decoded.errors[0].message().find("the name of a resource"), std::string::npos);
+      Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {"": 1, "my gpu": "x"}}})");
+  ASSERT_EQ(decoded.errors.size(), 2U) << "of a name that is none, the amount does not matter";
+  EXPECT_EQ(decoded.errors[0].ToString(),
+            R"(spec.nominal: "" found, expected the name of a resource, such as cpu or )"
+            "nvidia.com/gpu");
+  EXPECT_EQ(decoded.errors[1].ToString(),
+            R"(spec.nominal.my gpu: "my gpu" found, expected the name of a resource, such as )"
+            "cpu or nvidia.com/gpu");
 }
 
 TEST(TrainingQueue, ItIsForTheNamespacesThatItNames) {

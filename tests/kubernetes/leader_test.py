@@ -15,6 +15,7 @@ from tools import BIN
 TAKE_OVER_SECONDS = 16  # the leader is silent
 HAND_OVER_SECONDS = 2  # the leader ends politely
 RESTART_SECONDS = 8  # its process begins and reads the cluster; half of a lease
+LATE_SECONDS = 4  # how much later on a busy machine: a lease that has to run out takes 15
 EVENT_SECONDS = 20  # longer than anybody may wait for one
 CLOCK_SECONDS = 4  # two renewals, which show the other's calendar
 KEY_SECONDS = 15  # who stands by looks every 10
@@ -48,7 +49,7 @@ class LeaderTest(JobCase):
         started = time.monotonic()
         self.create_job("during", 2)
         self.wait_running("during", 2, TAKE_OVER_SECONDS + 10)
-        self.assertLessEqual(time.monotonic() - started, TAKE_OVER_SECONDS + 1)
+        self.assertLessEqual(time.monotonic() - started, TAKE_OVER_SECONDS + LATE_SECONDS)
         self.assertEqual(self.leader(), other)
         first.resume()
         resumed = datetime.datetime.now(datetime.timezone.utc)
@@ -79,7 +80,7 @@ class LeaderTest(JobCase):
         self.assertEqual(first.stop(), 0)
         self.create_job("after", 2)
         self.wait_running("after", 2)
-        self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS)
+        self.assertLessEqual(time.monotonic() - started, HAND_OVER_SECONDS + LATE_SECONDS)
 
     def test_a_process_that_died_is_followed_at_once_by_the_next_one_in_its_pod(self):
         for each in (self.operator, self.second):

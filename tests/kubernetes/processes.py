@@ -8,7 +8,11 @@ import socket
 import subprocess
 import time
 
+# How often a wait looks: every 20 ms at first, and ten times a second in the end. A look costs what
+# others could use, and whoever has waited for seconds does not mind a tenth.
 POLL_SECONDS = 0.02
+POLL_SECONDS_MAX = 0.1
+POLL_SHARE = 0.02  # of what has been waited so far
 # Times what a quiet machine needs at most: on a busy one a test that is right passes, too, and only
 # one that fails takes longer.
 PATIENCE = 4
@@ -25,15 +29,16 @@ def wait_for(condition, seconds, what):
     `seconds` at most, and is waited for PATIENCE times as long. `what` says what was waited for: a
     text, or a function that is called when it did not come."""
     seconds *= PATIENCE
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         value = condition()
         if value:
             return value
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             name = what() if callable(what) else what
             raise WaitedInVain(f"waited {seconds} s in vain for {name}")
-        time.sleep(POLL_SECONDS)
+        time.sleep(min(max(POLL_SECONDS, POLL_SHARE * waited), POLL_SECONDS_MAX))
 
 
 class Program:

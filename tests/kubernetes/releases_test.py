@@ -14,7 +14,7 @@ PREDECESSOR = "lockstep-operator"  # the lease of charts that did not name it af
 LEAD_SECONDS = 15  # from the start of a process
 GIVE_WAY_SECONDS = 30  # a leader looks, its writes end, its lease says so, the other looks
 SILENT_SECONDS = 40  # the lease has not changed for as long as it lasts, and for two looks
-STAY_SECONDS = 15  # longer than a leader waits between two looks
+STAY_SECONDS = 12  # longer than a leader waits between two looks, 10
 
 
 class ReleasesTest(KubernetesCase):

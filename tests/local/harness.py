@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -219,10 +220,11 @@ class LocalTest(unittest.TestCase):
 
     def wait_for(self, condition, seconds=240):
         """Polls until the condition holds; fails the test when it does not in time."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while not condition():
-            self.assertLess(time.monotonic(), deadline, "waited in vain")
-            time.sleep(0.005)
+            waited = time.monotonic() - began
+            self.assertLess(waited, seconds, "waited in vain")
+            time.sleep(min(max(0.005, 0.02 * waited), 0.05))  # looking costs what others could use
 
     def pid_of(self, directory, pod):
         """The process that runs `pod` of the run in `directory`."""
@@ -236,6 +238,23 @@ class LocalTest(unittest.TestCase):
                 if wanted in variables and str(directory).encode() in b" ".join(variables):
                     return int(entry.name)
         self.fail(f"no process runs {pod}")
+
+    def pod_log(self, directory, pod):
+        """What `pod` of the run in `directory` has said so far."""
+        log = directory / "pods" / pod / "pod.log"
+        return log.read_text(errors="replace") if log.exists() else ""
+
+    def told(self, directory, pod, mark):
+        """The words behind `mark` of each line in which a program of the pod told something."""
+        log = self.pod_log(directory, pod)
+        return [line.split() for line in re.findall(rf"{mark} (\d+ .*)", log)]
+
+    def wait_until_asked(self, directory, pods, mark):
+        """Waits until every pod's program has told of itself, and its runtime was asked how it is:
+        from then on whoever dies is missed."""
+        self.wait_for(lambda: all(
+            self.told(directory, pod, mark)
+            and "the status was asked for" in self.pod_log(directory, pod) for pod in pods))
 
     def final_weights(self, run):
         """The bytes of the newest checkpoint's tensors."""

@@ -24,6 +24,7 @@ DOUBLES = BIN / "doubles"
 WORKERS = 3
 STEPS = 200
 TIMEOUT_SECONDS = 2
+LATE_SECONDS = 2  # how much later a busy machine may tell: far from the timeouts of others, 30 s
 KILLS = int(os.environ.get("LOCKSTEP_NCCL_KILLS", "4"))
 KILLS_A_RUN = 4
 SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
@@ -145,7 +146,7 @@ class NcclFaults(NcclCase):
             self.assertTrue(mine, f"{survivor} says nothing: {self.logs(run)[survivor]}")
             for what, seconds in mine:
                 self.assertRegex(what, cause)
-                self.assertLessEqual(seconds, 1.1 * within)
+                self.assertLessEqual(seconds, within + LATE_SECONDS)
 
     def test_dies_in_the_midst_of_a_sum(self):
         self.check("die@rank=1@call=70", "rank 1 is (gone|lost)")
@@ -275,7 +276,7 @@ class NcclKills(NcclCase):
                 self.assert_trained_by_nccl(run, steps=self.STEPS)
                 for pod, what, seconds in self.errors(run):
                     self.assertRegex(what, r"rank \d (is gone|is lost|reported)", pod)
-                    self.assertLessEqual(seconds, 1.1 * TIMEOUT_SECONDS, what)
+                    self.assertLessEqual(seconds, TIMEOUT_SECONDS + LATE_SECONDS, what)
                 self.assertGreater(done, 0, "the run was over before the first kill")
             killed += max(1, done)  # a run that is over too soon fails, and does not repeat
         print(f"{killed} workers killed")

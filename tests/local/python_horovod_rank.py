@@ -1,5 +1,5 @@
-"""One rank of tests of lockstep.horovod.torch: the first argument says what it does. It ends with 0
-when all came out as it should."""
+"""One rank of tests of lockstep.horovod.torch: the arguments say what it does, one after the other.
+It ends with 0 when all came out as it should."""
 
 import os
 import sys
@@ -93,5 +93,6 @@ class Rank(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    result = unittest.TextTestRunner(stream=sys.stderr).run(Rank(sys.argv[1]))
+    parts = unittest.TestSuite(map(Rank, sys.argv[1:]))
+    result = unittest.TextTestRunner(stream=sys.stderr, failfast=True).run(parts)
     sys.exit(0 if result.wasSuccessful() else 1)

@@ -1,6 +1,7 @@
 """lockstep.horovod.torch: a program for Horovod but for one import has the losses of one process on
 torch alone, mistakes are told, and examples/horovod_elastic.py goes on after losses."""
 
+import functools
 import pathlib
 import subprocess
 import unittest
@@ -41,7 +42,9 @@ class Program(HorovodCase):
         self.program = self.scratch / PROGRAM.name
         self.program.write_text(text.replace(theirs, "import lockstep.horovod.torch as hvd\n"))
 
-    def alone(self):
+    @staticmethod
+    @functools.cache
+    def alone():
         ran = subprocess.run([PYTHON, "-B", "-c", ALONE, PROGRAM, str(PROGRAM_STEPS)],
                              capture_output=True, text=True, check=True)
         return ran.stdout
@@ -64,29 +67,26 @@ class Program(HorovodCase):
 class Calls(LocalTest):
     """Each part of python_horovod_rank.py checks itself."""
 
-    def run_part(self, part, workers=2, exit_code=0):
+    def run_parts(self, *parts, workers=2, exit_code=0, stall_seconds=60):
         run = self.run_job(command_manifest(
-            ["/usr/bin/env", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=3",
-             *python_words(RANK, part)], workers=workers))
+            ["/usr/bin/env", f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={stall_seconds}",
+             *python_words(RANK, *parts)], workers=workers))
         self.assertEqual(run.exit_code, exit_code, run.output)
         return [run.pod_log(f"command-worker-{rank}") for rank in range(workers)]
 
-    def test_every_collective(self):
-        self.run_part("collectives", workers=3)
+    def test_every_collective_and_ranks_that_have_fewer_batches_join(self):
+        self.run_parts("collectives", "join", workers=3)
 
     def test_ranks_that_call_different_things(self):
-        self.run_part("mismatch")
-        self.run_part("begun_mismatch")
-
-    def test_ranks_that_have_fewer_batches_join(self):
-        self.run_part("join", workers=3)
+        self.run_parts("mismatch")
+        self.run_parts("begun_mismatch")
 
     def test_a_rank_that_never_calls_is_named(self):
-        logs = self.run_part("silent")
+        logs = self.run_parts("silent", stall_seconds=3)
         self.assertRegex(logs[0], r'lockstep: allreduce "loss" of float32 \[3\], Average: .*rank 1')
 
     def test_a_rank_that_ends_early_is_named(self):
-        logs = self.run_part("leaves")
+        logs = self.run_parts("leaves")
         self.assertRegex(logs[1], "rank 0 has shut down, where rank 1 calls allreduce")
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import unittest
 
@@ -42,22 +41,16 @@ time.sleep(3)  # long enough to be asked
 class Relaunch(LocalTest):
     def meetings(self, directory, rank):
         """What the rank said at each meeting: program, runtime, pod, attempt, epoch, restarts."""
-        log = directory / "pods" / f"command-worker-{rank}" / "pod.log"
-        text = log.read_text(errors="replace") if log.exists() else ""
-        return [line.split() for line in re.findall(r"met (\d+ .*)", text)]
+        return self.told(directory, f"command-worker-{rank}", "met")
 
-    def is_asked(self, directory, rank):
-        log = directory / "pods" / f"command-worker-{rank}" / "pod.log"
-        return log.exists() and "the status was asked for" in log.read_text(errors="replace")
-
-    def lose(self, rank, **changes):
+    def lose(self, rank, of=0, **changes):
+        """The rank's program is killed, or with `of` 1 its runtime, once both have met."""
         manifest = command_manifest(["python3", "-c", PROGRAM], **{
             "backoff_limit": 1, "recovery": RELAUNCH, **changes})
         started = self.start(manifest)
         _, directory, _ = started
-        self.wait_for(lambda: all(self.meetings(directory, one) and self.is_asked(directory, one)
-                                  for one in range(2)), seconds=120)
-        os.kill(int(self.meetings(directory, rank)[0][0]), signal.SIGKILL)
+        self.wait_until_asked(directory, ("command-worker-0", "command-worker-1"), "met")
+        os.kill(int(self.meetings(directory, rank)[0][of]), signal.SIGKILL)
         return self.finish(started)
 
     def test_processes_restart_and_pods_stay(self):
@@ -86,13 +79,7 @@ class Relaunch(LocalTest):
         self.assertIn("0 of 0 incidents of runPolicy.backoffLimit are used", run.output)
 
     def test_pod_that_dies_takes_the_way_of_new_pods(self):
-        manifest = command_manifest(["python3", "-c", PROGRAM], backoff_limit=1, recovery=RELAUNCH)
-        started = self.start(manifest)
-        _, directory, _ = started
-        self.wait_for(lambda: all(self.meetings(directory, one) and self.is_asked(directory, one)
-                                  for one in range(2)), seconds=120)
-        os.kill(int(self.meetings(directory, 1)[0][1]), signal.SIGKILL)
-        run = self.finish(started)
+        run = self.lose(1, of=1)
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertIn("command-worker-1-a", json.dumps(run.summary["pods"]))
         self.assertNotIn("their pods stay", run.output)

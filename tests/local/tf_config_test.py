@@ -3,7 +3,6 @@
 import ipaddress
 import json
 import os
-import re
 import signal
 import socket
 import unittest
@@ -50,23 +49,17 @@ class ServedTfConfig(LocalTest):
             python_words(self.program, str(self.until)), workers=workers, **changes).replace(
                 f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}")
 
-    def told(self, directory, pod):
-        """Of each start of a program in the pod: process, URL, type, index, attempt."""
-        log = directory / "pods" / f"command-worker-{pod}" / "pod.log"
-        text = log.read_text(errors="replace") if log.exists() else ""
-        return [line.split() for line in re.findall(r"told (\d+ .*)", text)]
-
-    def is_asked(self, directory, pod):
-        log = directory / "pods" / f"command-worker-{pod}" / "pod.log"
-        return log.exists() and "the status was asked for" in log.read_text(errors="replace")
+    def told_by(self, directory, index):
+        """Of each start of a program in the worker: process, URL, type, index, attempt."""
+        return self.told(directory, f"command-worker-{index}", "told")
 
     def test_each_process_of_a_pod_asks_for_its_own_task(self):
         started = self.start(self.manifest(2, processes=2))
         _, directory, _ = started
-        self.wait_for(lambda: all(len(self.told(directory, pod)) == 2 for pod in range(2)))
+        self.wait_for(lambda: all(len(self.told_by(directory, pod)) == 2 for pod in range(2)))
         tasks = []
         for pod in range(2):
-            for _, url, kind, index, _ in self.told(directory, pod):
+            for _, url, kind, index, _ in self.told_by(directory, pod):
                 place = urllib.parse.urlsplit(url)
                 self.assertTrue(ipaddress.ip_address(place.hostname).is_loopback, url)
                 self.assertEqual(ask(url)["task"], {"type": kind, "index": int(index)})
@@ -86,21 +79,20 @@ class ServedTfConfig(LocalTest):
         self.until.touch()
         run = self.run_job(self.manifest(1))
         self.assertEqual(run.exit_code, 0, run.output)
-        self.assertEqual(self.told(run.directory, 0)[0][2:], ["worker", "0", "0"])
+        self.assertEqual(self.told_by(run.directory, 0)[0][2:], ["worker", "0", "0"])
 
     def test_document_changes_when_the_gang_starts_anew_in_its_pods(self):
         started = self.start(self.manifest(2, backoff_limit=1, recovery="{relaunch: true}"))
         _, directory, _ = started
-        self.wait_for(lambda: all(self.told(directory, pod) and self.is_asked(directory, pod)
-                                  for pod in range(2)))
-        process, url = self.told(directory, 1)[0][:2]
+        self.wait_until_asked(directory, ("command-worker-0", "command-worker-1"), "told")
+        process, url = self.told_by(directory, 1)[0][:2]
         before = ask(url)
         self.assertEqual((before["attempt"], before["epoch"]), (0, 0))
         os.kill(int(process), signal.SIGKILL)
-        self.wait_for(lambda: all(len(self.told(directory, pod)) == 2 for pod in range(2)))
+        self.wait_for(lambda: all(len(self.told_by(directory, pod)) == 2 for pod in range(2)))
         after = ask(url)
         self.assertEqual(after, {**before, "attempt": 1, "epoch": 1})
-        self.assertEqual(self.told(directory, 1)[1][1], url, "the place stays")
+        self.assertEqual(self.told_by(directory, 1)[1][1], url, "the place stays")
         self.until.touch()
         run = self.finish(started)
         self.assertEqual(run.exit_code, 0, run.output)

@@ -60,6 +60,17 @@ Batch SampleData::Slice(int64_t begin, int64_t end) const {
   return {.inputs = cut(inputs), .labels = cut(labels), .sample_count = end - begin};
 }
 
+TrainingSpec SmallSpec() {
+  TrainingSpec spec;
+  spec.seed = 3;
+  spec.model.input_shape = {4};
+  spec.model.layers = {DenseLayer{.units = 3, .activation = Activation::kSigmoid},
+                       DenseLayer{.units = 2, .activation = Activation::kLinear}};
+  spec.loss = {LossType::kSparseCategoricalCrossentropy, true};
+  spec.dataset.train = {"images", "labels"};
+  return spec;
+}
+
 SampleData MakeSamples(const TrainingSpec& spec, int64_t output_width, int64_t sample_count) {
   Prng prng(99);
   SampleData data;

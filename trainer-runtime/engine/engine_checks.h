@@ -24,6 +24,9 @@ struct SampleData {
   Batch Slice(int64_t begin, int64_t end) const;
 };
 
+// Two dense layers, the last of which has a width of 2. As a spec it is whole: it can be encoded.
+TrainingSpec SmallSpec();
+
 // `output_width` is the width of the model's last layer.
 SampleData MakeSamples(const TrainingSpec& spec, int64_t output_width, int64_t sample_count);
 

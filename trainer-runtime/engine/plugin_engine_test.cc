@@ -27,17 +27,6 @@ Result<EnginePlugin> LoadFile(const std::string& path) {
   return EnginePlugin::Load({.path = path, .executable_directory = ""});
 }
 
-TrainingSpec SmallSpec() {
-  TrainingSpec spec;
-  spec.seed = 3;
-  spec.model.input_shape = {4};
-  spec.model.layers = {DenseLayer{.units = 3, .activation = Activation::kSigmoid},
-                       DenseLayer{.units = 2, .activation = Activation::kLinear}};
-  spec.loss = {LossType::kSparseCategoricalCrossentropy, true};
-  spec.dataset.train = {"images", "labels"};
-  return spec;
-}
-
 TEST(EnginePlugin, EngineBehindItActsAsTheOneInside) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN);
   ASSERT_TRUE(plugin.ok()) << plugin.error().ToString();

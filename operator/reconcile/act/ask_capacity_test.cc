@@ -1,20 +1,15 @@
 #include "operator/reconcile/act/ask_capacity.h"
 
-#include <algorithm>
 #include <string>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
-#include "operator/api/conditions.h"
-#include "operator/kube/capacity_kinds.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/testing/fake_asking_world.h"
+#include "operator/reconcile/testing/capacity_case.h"
 
 namespace lockstep::control {
 namespace {
@@ -25,7 +20,10 @@ using std::chrono::seconds;
 constexpr const char* kFirst = "mnist-uid-1-1";
 constexpr const char* kSecond = "mnist-uid-1-2";
 
-class AskCapacity : public ::testing::Test, protected FakeAskingWorld {};
+class AskCapacity : public CapacityCase {
+ protected:
+  AskCapacity() : CapacityCase(AskingJob()) {}
+};
 
 TEST_F(AskCapacity, GangWithoutRoomAsksForACheckFirstTheTemplatesThenTheRequest) {
   EXPECT_EQ(Step(), "create podtemplates/mnist-uid-1-1-worker");
@@ -212,37 +210,7 @@ TEST_F(AskCapacity, WhoMayNotStartForAnotherReasonAsksForNothing) {
 }
 
 TEST_F(AskCapacity, NothingIsLeftOverHoweverTheWaitEnds) {
-  const std::vector<std::pair<std::string, void (*)(TrainingJob*)>> ways = {
-      {"suspended", [](TrainingJob* job) { job->spec.run_policy.suspend = true; }},
-      {"field removed",
-       [](TrainingJob* job) { job->spec.scheduling.provisioning = Provisioning::kNone; }},
-      {"ended",
-       [](TrainingJob* job) {
-         SetCondition(&job->status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
-       }},
-      {"waits for Kueue",
-       [](TrainingJob* job) { job->metadata.labels[kKueueQueueLabel] = "team-a"; }},
-      {"status wiped and suspended",
-       [](TrainingJob* job) {
-         job->status = TrainingJobStatus();
-         job->spec.run_policy.suspend = true;
-       }},
-  };
-  for (const auto& [name, end] : ways) {
-    for (const int turns : {1, 2}) {
-      const TrainingJob before = world_.job;
-      for (int turn = 0; turn < turns; ++turn) {
-        Step();
-      }
-      ASSERT_NE(Objects(), "") << name;
-      end(&world_.job);
-      ++world_.job.metadata.generation;
-      Step();
-      EXPECT_EQ(Objects(), "") << name << " after turn " << turns;
-      EXPECT_EQ(Step(), "") << name;
-      world_.job = before;
-    }
-  }
+  ExpectNothingLeftOver(WaitEnds());
 }
 
 TEST_F(AskCapacity, EditOfTheGangAsksAnewAndOfSomethingElseForgetsFailures) {
@@ -381,66 +349,13 @@ TEST_F(AskCapacity, AsksAndWhatBecomesOfThemAreCountedByQueueAndClass) {
   EXPECT_EQ(counted(), "not_made check");
 }
 
-// What the last part of a long story is: the job has ended, and what was under way has arrived.
 TEST_F(AskCapacity, NothingIsLeftOverAfterAnyStory) {
-  int stories_with_objects = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    Prng prng(seed);
-    Begin();
-    std::vector<WriteObject> under_way;  // what this leader or one before has sent
-    int most_objects = 0;
-    for (int turn = 0; turn < 60; ++turn) {
-      switch (prng.Below(9)) {
-        case 0:
-          world_.job.spec.run_policy.suspend = !world_.job.spec.run_policy.suspend;
-          ++world_.job.metadata.generation;
-          break;
-        case 1:
-          world_.job.spec.roles[0].gpus = 1 + static_cast<int>(prng.Below(8));
-          ++world_.job.metadata.generation;
-          break;
-        case 2:
-          world_.observed.round = Unschedulable{
-              prng.Below(2) == 0 ? Constraint::kQueue : Constraint::kGpu, "needs 8 GPUs, 0 free"};
-          break;
-        case 3:
-          world_.Advance(seconds(1 << prng.Below(10)));
-          break;
-        case 4:
-          if (!sight().requests.empty()) {
-            Answer(prng.Below(2) == 0 ? ConditionOf("Failed", true, "CapacityIsNotFound", "no")
-                                      : ConditionOf("Provisioned", true));
-          }
-          break;
-        case 5:  // an operator that restarts sends nothing of what it decided last
-          under_way.clear();
-          break;
-        default:
-          break;
-      }
-      for (WriteObject& write : WritesOf(world_.Step())) {
-        under_way.push_back(std::move(write));
-      }
-      while (!under_way.empty() && prng.Below(3) > 0) {
-        const std::size_t which = prng.Below(under_way.size());
-        Carry(under_way[which]);
-        under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(which));
-      }
-      most_objects = std::max(most_objects,
-                              static_cast<int>(sight().templates.size() + sight().requests.size()));
+  ExpectNothingLeftOverAfterStories(AskingJob(), [&](Prng& prng) {
+    if (!sight().requests.empty()) {
+      Answer(prng.Below(2) == 0 ? ConditionOf("Failed", true, "CapacityIsNotFound", "no")
+                                : ConditionOf("Provisioned", true));
     }
-    SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
-    world_.Step();
-    for (const WriteObject& write : under_way) {
-      Carry(write);
-      Step();  // the watch shows it, which gives the job a turn
-    }
-    Step();
-    EXPECT_EQ(Objects(), "") << "seed " << seed;
-    EXPECT_LE(most_objects, 16) << "seed " << seed;
-    stories_with_objects += most_objects > 0 ? 1 : 0;
-  }
-  EXPECT_GT(stories_with_objects, 250) << "else the seeds prove nothing";
+  });
 }
 
 TEST(CapacityManifests, AskForWhatThePodsAskForAndHoldNothingElseOfTheTemplate) {

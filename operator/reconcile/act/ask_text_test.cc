@@ -8,7 +8,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/capacity_request.h"
-#include "operator/reconcile/testing/fake_world.h"
+#include "operator/reconcile/testing/fake_asking_world.h"
 
 namespace lockstep::control {
 namespace {
@@ -20,32 +20,10 @@ constexpr const char* kRequest = "mnist-uid-1-1";
 constexpr const char* kRequestText =
     "ProvisioningRequest mnist-uid-1-1 (check-capacity.autoscaling.x-k8s.io)";
 
-TrainingJob AskingJob() {
-  TrainingJob job = MakeCommandJob(2);
-  job.spec.roles[0].gpus = 4;
-  job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
-  return job;
-}
-
-Json ConditionOf(const std::string& type, bool is_true, const std::string& message) {
-  return {{"type", type},
-          {"status", is_true ? "True" : "False"},
-          {"reason", "Reason"},
-          {"message", message}};
-}
-
 // What people hear of an ask: the condition and the events.
-class AskText : public ::testing::Test {
+class AskText : public ::testing::Test, protected FakeAskingWorld {
  protected:
-  AskText() {
-    world_.nodes().clear();
-    sight().is_followed = true;
-    world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"};
-  }
-
-  ProvisioningSight& sight() { return world_.observed.provisioning; }
-
-  CapacityAsk& ask() { return *world_.job.status.provisioning; }
+  AskText() { world_.observed.round = Unschedulable{Constraint::kGpu, "needs 8 GPUs, 0 free"}; }
 
   // A turn; the server takes nothing. "Reason: message" of the events about the ask.
   std::string Events() {
@@ -65,12 +43,6 @@ class AskText : public ::testing::Test {
     sight().requests = {
         {name, "u-" + name, ask().open->revision, true, false, std::move(conditions)}};
   }
-
-  std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
-
-  bool Says(const std::string& words) { return Why().find(words) != std::string::npos; }
-
-  TestWorld world_{AskingJob()};
 };
 
 TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
@@ -79,7 +51,7 @@ TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
   Answer(Json());
   EXPECT_EQ(Events(), std::string("CapacityAsked: asks with ") + kRequestText);
   EXPECT_EQ(Events(), "");
-  Answer(Json::array({ConditionOf("Accepted", true, "ok")}));
+  Answer(ConditionOf("Accepted", true, "Reason", "ok"));
   EXPECT_EQ(Events(), "");
 }
 
@@ -105,14 +77,16 @@ TEST_F(AskText, KindThatIsRemovedWhileJobsWaitIsToldAsOneThatNeverWas) {
 
 TEST_F(AskText, AnswerSaysWhetherItIsAYes) {
   const std::vector<std::pair<Json, std::string>> cases = {
-      {ConditionOf("Accepted", true, "ok"), "an autoscaler has taken it up: ok"},
-      {ConditionOf("Accepted", false, "ok"), "no autoscaler has taken it up: ok"},
-      {ConditionOf("Provisioned", true, "ok"), "the autoscaler says that there is room: ok"},
-      {ConditionOf("Provisioned", false, "ok"), "the autoscaler has found no room yet: ok"},
+      {ConditionOf("Accepted", true, "Reason", "ok"), "an autoscaler has taken it up: ok"},
+      {ConditionOf("Accepted", false, "Reason", "ok"), "no autoscaler has taken it up: ok"},
+      {ConditionOf("Provisioned", true, "Reason", "ok"),
+       "the autoscaler says that there is room: ok"},
+      {ConditionOf("Provisioned", false, "Reason", "ok"),
+       "the autoscaler has found no room yet: ok"},
   };
   Events();
   for (const auto& [condition, words] : cases) {
-    Answer(Json::array({condition}));
+    Answer(condition);
     Events();
     EXPECT_TRUE(Says(std::string(kRequestText) + ": " + words)) << Why();
   }
@@ -121,7 +95,7 @@ TEST_F(AskText, AnswerSaysWhetherItIsAYes) {
 TEST_F(AskText, LastFailureIsToldWhileTheNextAskGoesOnAndAtTheEnd) {
   world_.job.spec.scheduling.timeout = seconds(60);
   Events();
-  Answer(Json::array({ConditionOf("Failed", true, "no quota for GPUs in this region")}));
+  Answer(ConditionOf("Failed", true, "Reason", "no quota for GPUs in this region"));
   Events();
   sight().requests.clear();
   world_.Advance(seconds(5));
@@ -158,7 +132,7 @@ TEST_F(AskText, WhoIsHeldBackByItsQueueTakesItsAskBackAndSaysWhy) {
 
 TEST_F(AskText, WhoWasToldOfRoomThatAnotherGetsIsToldThatToo) {
   Events();
-  Answer(Json::array({ConditionOf("Provisioned", true, "ok")}));
+  Answer(ConditionOf("Provisioned", true, "Reason", "ok"));
   Events();
   world_.observed.round = Unschedulable{Constraint::kQueue, "waits behind team/first"};
   EXPECT_EQ(Events(),

@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
-#include "operator/api/conditions.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/api/kueue_admission.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/placeholder_pod.h"
-#include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/testing/fake_world.h"
+#include "operator/reconcile/testing/capacity_case.h"
 
 namespace lockstep::control {
 namespace {
@@ -28,65 +25,11 @@ TrainingJob ShowingJob(int workers = 2) {
   return job;
 }
 
-// A job's world with a server that keeps placeholder pods, and other objects that are asked with.
-class ShowPlaceholdersTest : public ::testing::Test {
+class ShowPlaceholdersTest : public CapacityCase {
  protected:
-  ShowPlaceholdersTest() { Begin(ShowingJob()); }
-
-  void Begin(TrainingJob job) {
-    world_ = TestWorld(std::move(job));
-    world_.nodes().clear();
-    sight().are_placeholders_followed = true;
-  }
-
-  ProvisioningSight& sight() { return world_.observed.provisioning; }
+  ShowPlaceholdersTest() : CapacityCase(ShowingJob()) {}
 
   std::vector<CapacityObject>& pods() { return sight().placeholders; }
-
-  static std::vector<WriteObject> WritesOf(const Decision& decision) {
-    std::vector<WriteObject> writes;
-    for (const Effect& effect : decision.effects) {
-      if (const auto* const write = std::get_if<WriteObject>(&effect)) {
-        writes.push_back(*write);
-      }
-    }
-    return writes;
-  }
-
-  // What the server makes of it, and the watch shows.
-  void Carry(const WriteObject& write) {
-    if (write.resource != kube::kPods) {
-      others_ += write.kind == WriteObject::Kind::kCreate ? 1 : 0;
-      return;
-    }
-    const auto found = std::find_if(
-        pods().begin(), pods().end(), [&](const auto& one) { return one.name == write.name; });
-    const Json body = write.body.empty() ? Json() : *ParseJson(write.body);
-    const bool is_there = found != pods().end();
-    if (write.kind == WriteObject::Kind::kCreate && !is_there) {
-      pods().push_back({write.name,
-                        "pod-" + std::to_string(next_uid_++),
-                        body["metadata"]["annotations"][kCapacityRevision],
-                        true,
-                        false,
-                        Json()});
-    } else if (write.kind == WriteObject::Kind::kDelete && is_there && found->uid == write.uid) {
-      pods().erase(found);
-    } else if (write.kind == WriteObject::Kind::kPatch && is_there &&
-               body["metadata"]["uid"] == found->uid) {
-      found->conditions = body["status"]["conditions"];
-    }
-  }
-
-  // A turn, all of whose writes are carried out; their descriptions.
-  std::string Step() {
-    std::string text;
-    for (const WriteObject& write : WritesOf(world_.Step())) {
-      Carry(write);
-      text += (text.empty() ? "" : ", ") + DescribeEffect(write);
-    }
-    return text;
-  }
 
   // Turns until autoscalers see all of them.
   void Show() {
@@ -95,16 +38,6 @@ class ShowPlaceholdersTest : public ::testing::Test {
     ASSERT_EQ(pods().size(), 2U);
     ASSERT_TRUE(IsShown(pods()[1].conditions));
   }
-
-  std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
-
-  bool Says(const std::string& words) { return Why().find(words) != std::string::npos; }
-
-  const CapacityAsk& ask() { return *world_.job.status.provisioning; }
-
-  TestWorld world_{ShowingJob()};
-  int next_uid_ = 1;
-  int others_ = 0;  // objects of other kinds that were made
 };
 
 TEST_F(ShowPlaceholdersTest, GangWithoutRoomHasOneForEachPodAndMarksItForAutoscalers) {
@@ -124,7 +57,7 @@ TEST_F(ShowPlaceholdersTest, GangWithoutRoomHasOneForEachPodAndMarksItForAutosca
   EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kPlaceholderPods);
   world_.Advance(std::chrono::hours(3));
   EXPECT_EQ(Step(), "") << "nobody has to answer";
-  EXPECT_EQ(others_, 0);
+  EXPECT_EQ(Objects(), "mnist-uid-1-1-worker-0-placeholder mnist-uid-1-1-worker-1-placeholder");
 }
 
 TEST_F(ShowPlaceholdersTest, MarkThatSomebodyTookOffAndPodThatSomebodyDeletedComeBack) {
@@ -218,41 +151,11 @@ TEST_F(ShowPlaceholdersTest, WhoMayNotStartForAnotherReasonShowsNothing) {
 }
 
 TEST_F(ShowPlaceholdersTest, NoneIsLeftOverHoweverTheWaitEnds) {
-  const std::vector<std::pair<std::string, void (*)(TrainingJob*)>> ways = {
-      {"suspended", [](TrainingJob* job) { job->spec.run_policy.suspend = true; }},
-      {"field removed",
-       [](TrainingJob* job) { job->spec.scheduling.provisioning = Provisioning::kNone; }},
-      {"asks in another way, which is not followed",
-       [](TrainingJob* job) {
-         job->spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
-       }},
-      {"ended",
-       [](TrainingJob* job) {
-         SetCondition(&job->status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
-       }},
-      {"waits for Kueue",
-       [](TrainingJob* job) { job->metadata.labels[kKueueQueueLabel] = "team-a"; }},
-      {"status wiped and suspended",
-       [](TrainingJob* job) {
-         job->status = TrainingJobStatus();
-         job->spec.run_policy.suspend = true;
-       }},
-  };
-  for (const auto& [name, end] : ways) {
-    for (const int turns : {1, 2}) {
-      const TrainingJob before = world_.job;
-      for (int turn = 0; turn < turns; ++turn) {
-        Step();
-      }
-      ASSERT_FALSE(pods().empty()) << name;
-      end(&world_.job);
-      ++world_.job.metadata.generation;
-      Step();
-      EXPECT_TRUE(pods().empty()) << name << " after turn " << turns;
-      EXPECT_EQ(Step(), "") << name;
-      world_.job = before;
-    }
-  }
+  std::vector<WaitEnd> ends = WaitEnds();
+  ends.push_back({"asks in another way, which is not followed", [](TrainingJob* job) {
+                    job->spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+                  }});
+  ExpectNothingLeftOver(ends);
 }
 
 TEST_F(ShowPlaceholdersTest, EditOfTheGangShowsAnotherAndTheWayOfAskingMayChange) {
@@ -268,7 +171,7 @@ TEST_F(ShowPlaceholdersTest, EditOfTheGangShowsAnotherAndTheWayOfAskingMayChange
   ++world_.job.metadata.generation;
   Step();
   EXPECT_TRUE(pods().empty());
-  EXPECT_EQ(others_, 1) << "a template";
+  EXPECT_EQ(sight().templates.size(), 1U);
 }
 
 TEST_F(ShowPlaceholdersTest, LargeGangIsShownInPartsAndIsGoneAtOnce) {
@@ -305,69 +208,17 @@ TEST_F(ShowPlaceholdersTest, OperatorThatMakesNoneIsToldOfOnce) {
   EXPECT_NE(Step(), "");
 }
 
-// What the last part of a long story is: the job has ended, and what was under way has arrived.
 TEST_F(ShowPlaceholdersTest, NoneIsLeftOverAfterAnyStory) {
-  int stories_with_pods = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
-    Prng prng(seed);
-    Begin(ShowingJob());
-    std::vector<WriteObject> under_way;  // what this leader or one before has sent
-    std::size_t most_pods = 0;
-    for (int turn = 0; turn < 60; ++turn) {
-      switch (prng.Below(10)) {
-        case 0:
-          world_.job.spec.run_policy.suspend = !world_.job.spec.run_policy.suspend;
-          ++world_.job.metadata.generation;
-          break;
-        case 1:
-          world_.job.spec.roles[0].gpus = 1 + static_cast<int>(prng.Below(8));
-          ++world_.job.metadata.generation;
-          break;
-        case 2:
-          world_.observed.round = Unschedulable{
-              prng.Below(2) == 0 ? Constraint::kQueue : Constraint::kGpu, "needs 8 GPUs, 0 free"};
-          break;
-        case 3:
-          world_.Advance(seconds(1 << prng.Below(10)));
-          break;
-        case 4:
-          if (!pods().empty()) {
-            pods()[prng.Below(pods().size())].trouble = "has ended";
-          }
-          break;
-        case 5:  // an operator that restarts sends nothing of what it decided last
-          under_way.clear();
-          break;
-        case 6:
-          if (!pods().empty()) {
-            pods().pop_back();  // somebody deletes one
-          }
-          break;
-        default:
-          break;
-      }
-      for (WriteObject& write : WritesOf(world_.Step())) {
-        under_way.push_back(std::move(write));
-      }
-      while (!under_way.empty() && prng.Below(3) > 0) {
-        const std::size_t which = prng.Below(under_way.size());
-        Carry(under_way[which]);
-        under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(which));
-      }
-      most_pods = std::max(most_pods, pods().size());
+  ExpectNothingLeftOverAfterStories(ShowingJob(), [&](Prng& prng) {
+    if (pods().empty()) {
+      return;
     }
-    SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
-    world_.Step();
-    for (const WriteObject& write : under_way) {
-      Carry(write);
-      Step();  // the watch shows it, which gives the job a turn
+    if (prng.Below(2) == 0) {
+      pods()[prng.Below(pods().size())].trouble = "has ended";
+    } else {
+      pods().pop_back();  // somebody deletes one
     }
-    Step();
-    EXPECT_TRUE(pods().empty()) << "seed " << seed;
-    EXPECT_LE(most_pods, 16U) << "seed " << seed;
-    stories_with_pods += most_pods > 0 ? 1 : 0;
-  }
-  EXPECT_GT(stories_with_pods, 250) << "else the seeds prove nothing";
+  });
 }
 
 TEST(PlaceholderPod, AsksForWhatItsPodAsksForAndIsTakenForNoWorker) {

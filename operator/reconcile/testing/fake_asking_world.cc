@@ -3,10 +3,16 @@
 #include <algorithm>
 #include <variant>
 
+#include "operator/api/conditions.h"
 #include "operator/kube/capacity_kinds.h"
 #include "operator/reconcile/build/capacity_request.h"
 
 namespace lockstep::control {
+namespace {
+
+constexpr int kTurns = 60;
+
+}  // namespace
 
 TrainingJob AskingJob() {
   TrainingJob job = MakeCommandJob(2);
@@ -25,10 +31,12 @@ Json ConditionOf(const std::string& type,
                        {"message", message}}});
 }
 
-void FakeAskingWorld::Begin() {
-  world_ = TestWorld(AskingJob());
+void FakeAskingWorld::Begin(TrainingJob job) {
+  const Provisioning way = job.spec.scheduling.provisioning;
+  world_ = TestWorld(std::move(job));
   world_.nodes().clear();
-  sight().is_followed = true;
+  sight().is_followed = way == Provisioning::kProvisioningRequest;
+  sight().are_placeholders_followed = way == Provisioning::kPods;
 }
 
 std::vector<WriteObject> FakeAskingWorld::WritesOf(const Decision& decision) {
@@ -41,17 +49,19 @@ std::vector<WriteObject> FakeAskingWorld::WritesOf(const Decision& decision) {
   return writes;
 }
 
+std::vector<CapacityObject>& FakeAskingWorld::ListOf(const WriteObject& write) {
+  return write.resource == kube::kPods           ? sight().placeholders
+         : write.resource == kube::kPodTemplates ? sight().templates
+                                                 : sight().requests;
+}
+
 void FakeAskingWorld::Carry(const WriteObject& write) {
-  const bool is_template = write.resource == kube::kPodTemplates;
-  std::vector<CapacityObject>& objects = is_template ? sight().templates : sight().requests;
+  std::vector<CapacityObject>& objects = ListOf(write);
   const auto found = std::find_if(
       objects.begin(), objects.end(), [&](const auto& one) { return one.name == write.name; });
-  if (write.kind == WriteObject::Kind::kDelete) {
-    if (found != objects.end() && found->uid == write.uid) {
-      objects.erase(found);
-    }
-  } else if (found == objects.end()) {
-    const Json body = *ParseJson(write.body);
+  const bool is_there = found != objects.end();
+  const Json body = write.body.empty() ? Json() : *ParseJson(write.body);
+  if (write.kind == WriteObject::Kind::kCreate && !is_there) {
     objects.push_back({write.name,
                        "object-" + std::to_string(next_uid_++),
                        body["metadata"]["annotations"][kCapacityRevision],
@@ -59,8 +69,13 @@ void FakeAskingWorld::Carry(const WriteObject& write) {
                        false,
                        Json(),
                        "",
-                       body[is_template ? "template" : "spec"],
+                       body[write.resource == kube::kPodTemplates ? "template" : "spec"],
                        1});
+  } else if (write.kind == WriteObject::Kind::kDelete && is_there && found->uid == write.uid) {
+    objects.erase(found);
+  } else if (write.kind == WriteObject::Kind::kPatch && is_there &&
+             body["metadata"]["uid"] == found->uid) {
+    found->conditions = body["status"]["conditions"];
   }
 }
 
@@ -86,12 +101,70 @@ void FakeAskingWorld::FindNothing() {
 
 std::string FakeAskingWorld::Objects() {
   std::string text;
-  for (const auto* const objects : {&sight().templates, &sight().requests}) {
+  for (const auto* const objects : {&sight().templates, &sight().requests, &sight().placeholders}) {
     for (const CapacityObject& object : *objects) {
       text += (text.empty() ? "" : " ") + object.name;
     }
   }
   return text;
+}
+
+std::size_t FakeAskingWorld::TellStory(uint64_t seed, const Move& move) {
+  Prng prng(seed);
+  std::vector<WriteObject> under_way;  // what this leader or one before has sent
+  std::size_t most_objects = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    MoveOn(move, prng, &under_way);
+    for (WriteObject& write : WritesOf(world_.Step())) {
+      under_way.push_back(std::move(write));
+    }
+    while (!under_way.empty() && prng.Below(3) > 0) {
+      const std::size_t which = prng.Below(under_way.size());
+      Carry(under_way[which]);
+      under_way.erase(under_way.begin() + static_cast<std::ptrdiff_t>(which));
+    }
+    most_objects =
+        std::max(most_objects,
+                 sight().templates.size() + sight().requests.size() + sight().placeholders.size());
+  }
+  // The last part of a long story: the job has ended, and what was under way arrives.
+  SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
+  world_.Step();
+  for (const WriteObject& write : under_way) {
+    Carry(write);
+    Step();  // the watch shows it, which gives the job a turn
+  }
+  Step();
+  return most_objects;
+}
+
+void FakeAskingWorld::MoveOn(const Move& move, Prng& prng, std::vector<WriteObject>* under_way) {
+  switch (prng.Below(10)) {
+    case 0:
+      world_.job.spec.run_policy.suspend = !world_.job.spec.run_policy.suspend;
+      ++world_.job.metadata.generation;
+      break;
+    case 1:
+      world_.job.spec.roles[0].gpus = 1 + static_cast<int>(prng.Below(8));
+      ++world_.job.metadata.generation;
+      break;
+    case 2:
+      world_.observed.round = Unschedulable{
+          prng.Below(2) == 0 ? Constraint::kQueue : Constraint::kGpu, "needs 8 GPUs, 0 free"};
+      break;
+    case 3:
+      world_.Advance(std::chrono::seconds(1 << prng.Below(10)));
+      break;
+    case 4:  // an operator that restarts sends nothing of what it decided last
+      under_way->clear();
+      break;
+    case 5:
+    case 6:
+      move(prng);
+      break;
+    default:
+      break;
+  }
 }
 
 }  // namespace lockstep::control

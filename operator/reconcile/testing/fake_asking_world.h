@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/base/prng.h"
 #include "operator/api/training_job.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -18,14 +21,17 @@ Json ConditionOf(const std::string& type,
                  const std::string& reason = "Reason",
                  const std::string& message = "");
 
-// For tests: AskingJob's world, which has no node, and a server that keeps what autoscalers look
-// at. The test is the autoscaler.
+// For tests: the world of a job that asks autoscalers for room, without a node, and a server that
+// keeps what it asks with. The test is the autoscaler.
 class FakeAskingWorld {
  public:
-  FakeAskingWorld() { Begin(); }
+  // What may happen in a story beside what happens in all of them.
+  using Move = std::function<void(Prng&)>;
 
-  // All from the start.
-  void Begin();
+  explicit FakeAskingWorld(TrainingJob job = AskingJob()) { Begin(std::move(job)); }
+
+  // All from the start; the operator follows what the job asks with, and nothing else.
+  void Begin(TrainingJob job = AskingJob());
 
   // What the server makes of it, and the watch shows.
   void Carry(const WriteObject& write);
@@ -42,14 +48,19 @@ class FakeAskingWorld {
   // Asks, and the check comes to nothing.
   void FindNothing();
 
-  // The names of all that is there.
+  // A random story of 60 turns in which writes are under way for a while, arrive in any order, or
+  // are lost with an operator; then the job has ended, and what was under way arrives. Returns the
+  // most objects that there were at a time.
+  std::size_t TellStory(uint64_t seed, const Move& move);
+
+  // The names of all that is there: templates, requests, placeholders.
   std::string Objects();
 
   static std::vector<WriteObject> WritesOf(const Decision& decision);
 
   ProvisioningSight& sight() { return world_.observed.provisioning; }
 
-  const CapacityAsk& ask() { return *world_.job.status.provisioning; }
+  CapacityAsk& ask() { return *world_.job.status.provisioning; }
 
   // What the condition Scheduled says.
   std::string Why() { return MessageOf(world_.job.status, ConditionType::kScheduled); }
@@ -60,6 +71,11 @@ class FakeAskingWorld {
   TestWorld world_{AskingJob()};
 
  private:
+  // One of the things that happen in every story, or `move`.
+  void MoveOn(const Move& move, Prng& prng, std::vector<WriteObject>* under_way);
+
+  std::vector<CapacityObject>& ListOf(const WriteObject& write);
+
   int next_uid_ = 1;
 };
 

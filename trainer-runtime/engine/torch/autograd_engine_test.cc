@@ -14,6 +14,7 @@
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/engine/torch/autograd_network.h"
 #include "trainer-runtime/engine/torch/network_cases.h"
+#include "trainer-runtime/engine/torch/network_checks.h"
 #include "trainer-runtime/engine/torch/torch_device.h"
 
 namespace lockstep::runtime {
@@ -46,36 +47,12 @@ TEST(AutogradEngine, GradientsOfEveryNetworkAreTheSlopesOfItsLoss) {
 }
 
 TEST(AutogradEngine, EveryNetworkKeepsTheEnginesPromises) {
-  for (const NetworkCase& c : Cases()) {
-    SCOPED_TRACE(c.name);
-    const TrainingSpec spec = SpecOf(c);
-    const SampleData data = MakeSamples(spec, c.output_width, 10);
-    for (const auto& make : {MakeShared, MakeApart}) {
-      const auto engine = make(spec).value();
-      const auto tensors = engine->Tensors();
-      const auto layer_count = std::ranges::count_if(
-          tensors, [](const TensorView& tensor) { return tensor.name.ends_with("/bias"); });
-      CheckTellsWhatIsReady(*engine, data, static_cast<int>(layer_count));
-      CheckPartsAddUp(*engine, data);
-      CheckTakesLentMemory(make, spec, data);
-      CheckRepeatsBitwise(make, spec, data, 3);
-    }
-  }
+  CheckAllNetworks(MakeShared);
+  CheckAllNetworks(MakeApart);
 }
 
 TEST(AutogradEngine, EveryNetworkKeepsItsPromisesInLowPrecision) {
-  for (const NetworkCase& c : Cases()) {
-    SCOPED_TRACE(c.name);
-    TrainingSpec spec = SpecOf(c);
-    const SampleData data = MakeSamples(spec, c.output_width, 10);
-    CheckNearFloat32(MakeApart, spec, Precision::kBFloat16, data, 8e-2);
-    CheckNearFloat32(MakeApart, spec, Precision::kFloat16, data, 1e-2);
-    CheckOverflowIsTold(MakeApart, spec, data);
-    for (const Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
-      spec.precision = precision;
-      CheckPartsAddUp(*MakeApart(spec).value(), data);
-    }
-  }
+  CheckAllNetworksInLowPrecision(MakeApart);
 }
 
 // An engine without LibTorch and without autograd.

@@ -39,16 +39,7 @@ TEST(AutogradParity, EveryNetworkTakesTheStepOfTheHandWrittenLayers) {
 }
 
 TEST(AutogradParity, DropoutIsThatOfTheHandWrittenLayers) {
-  const NetworkCase c{"dropout twice",
-                      {6, 6, 2},
-                      {DropoutLayer{.rate = 0.25},
-                       Conv(3, {3, 3}, {1, 1}, Padding::kValid),
-                       FlattenLayer{},
-                       DropoutLayer{.rate = 0.5},
-                       DropoutLayer{.rate = 0},
-                       DenseLayer{.units = 4}},
-                      kSparseLogits,
-                      4};
+  const NetworkCase c = DropoutCase();
   const TrainingSpec spec = SpecOf(c);
   ExpectSameStep(spec, MakeSamples(spec, c.output_width, 10), 1e-5);
 }

@@ -121,6 +121,19 @@ std::vector<NetworkCase> Cases() {
   return cases;
 }
 
+NetworkCase DropoutCase() {
+  return {"dropout twice",
+          {6, 6, 2},
+          {DropoutLayer{.rate = 0.25},
+           Conv(3, {3, 3}, {1, 1}, Padding::kValid),
+           FlattenLayer{},
+           DropoutLayer{.rate = 0.5},
+           DropoutLayer{.rate = 0},
+           DenseLayer{.units = 4}},
+          kSparseLogits,
+          4};
+}
+
 TrainingSpec SpecOf(const NetworkCase& c) {
   TrainingSpec spec;
   spec.seed = 17;

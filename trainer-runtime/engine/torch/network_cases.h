@@ -28,6 +28,9 @@ std::vector<NetworkCase> FlatCases();
 
 std::vector<NetworkCase> Cases();
 
+// Dropout before a convolution and behind it, and one that drops nothing.
+NetworkCase DropoutCase();
+
 TrainingSpec SpecOf(const NetworkCase& c);
 
 }  // namespace lockstep::runtime

@@ -14,6 +14,7 @@
 #include "trainer-runtime/engine/dropout.h"
 #include "trainer-runtime/engine/engine_checks.h"
 #include "trainer-runtime/engine/torch/network_cases.h"
+#include "trainer-runtime/engine/torch/network_checks.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -185,77 +186,16 @@ TEST(TorchEngine, EveryLayerAndLossAgreesWithPlainLibTorch) {
   }
 }
 
-// A value next to zero may be on the other side of a relu, and a pool may take its neighbour: hence
-// some units more than the last places (2^-8, 2^-11) of each product. Parts of a batch add up, as
-// per-sample numbers are rounded and sums of them are not.
-TEST(TorchEngine, EveryNetworkKeepsItsPromisesInLowPrecision) {
-  for (const NetworkCase& c : Cases()) {
-    SCOPED_TRACE(c.name);
-    TrainingSpec spec = SpecOf(c);
-    const SampleData data = MakeSamples(spec, c.output_width, 10);
-    CheckNearFloat32(MakeTorchEngine, spec, Precision::kBFloat16, data, 8e-2);
-    CheckNearFloat32(MakeTorchEngine, spec, Precision::kFloat16, data, 1e-2);
-    CheckOverflowIsTold(MakeTorchEngine, spec, data);
-    for (const Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
-      spec.precision = precision;
-      CheckPartsAddUp(*MakeTorchEngine(spec).value(), data);
-    }
-  }
-}
-
 TEST(TorchEngine, DropoutAgreesWithPlainLibTorchUnderItsMask) {
-  const NetworkCase c{"dropout twice",
-                      {6, 6, 2},
-                      {DropoutLayer{.rate = 0.25},
-                       Conv(3, {3, 3}, {1, 1}, Padding::kValid),
-                       FlattenLayer{},
-                       DropoutLayer{.rate = 0.5},
-                       DenseLayer{.units = 4}},
-                      kSparseLogits,
-                      4};
-  ExpectSameAsPlain(c, SpecOf(c));
+  ExpectSameAsPlain(DropoutCase(), SpecOf(DropoutCase()));
 }
 
-TEST(TorchEngine, PartsOfABatchAddUp) {
-  for (const NetworkCase& c : Cases()) {
-    const TrainingSpec spec = SpecOf(c);
-    CheckPartsAddUp(*MakeTorchEngine(spec).value(), MakeSamples(spec, c.output_width, 10));
-    if (HasFatalFailure()) {
-      FAIL() << c.name;
-    }
-  }
+TEST(TorchEngine, EveryNetworkKeepsTheEnginesPromises) {
+  CheckAllNetworks(MakeTorchEngine);
 }
 
-TEST(TorchEngine, GradientsAreReadyLayerByLayer) {
-  for (const NetworkCase& c : Cases()) {
-    const TrainingSpec spec = SpecOf(c);
-    const auto engine = MakeTorchEngine(spec).value();
-    const auto tensors = engine->Tensors();
-    const auto layer_count = std::ranges::count_if(
-        tensors, [](const TensorView& tensor) { return tensor.name.ends_with("/bias"); });
-    CheckTellsWhatIsReady(
-        *engine, MakeSamples(spec, c.output_width, 10), static_cast<int>(layer_count));
-    if (HasFailure()) {
-      FAIL() << c.name;
-    }
-  }
-}
-
-TEST(TorchEngine, TakesLentMemory) {
-  for (const NetworkCase& c : Cases()) {
-    const TrainingSpec spec = SpecOf(c);
-    CheckTakesLentMemory(MakeTorchEngine, spec, MakeSamples(spec, c.output_width, 10));
-    if (HasFailure()) {
-      FAIL() << c.name;
-    }
-  }
-}
-
-TEST(TorchEngine, RunsRepeatBitwise) {
-  for (const NetworkCase& c : Cases()) {
-    const TrainingSpec spec = SpecOf(c);
-    CheckRepeatsBitwise(MakeTorchEngine, spec, MakeSamples(spec, c.output_width, 10), 3);
-  }
+TEST(TorchEngine, EveryNetworkKeepsItsPromisesInLowPrecision) {
+  CheckAllNetworksInLowPrecision(MakeTorchEngine);
 }
 
 TrainingSpec Tutorial() {

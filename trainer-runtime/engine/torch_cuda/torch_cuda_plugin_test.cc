@@ -18,17 +18,6 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TrainingSpec SmallSpec() {
-  TrainingSpec spec;
-  spec.seed = 3;
-  spec.model.input_shape = {4};
-  spec.model.layers = {DenseLayer{.units = 3, .activation = Activation::kSigmoid},
-                       DenseLayer{.units = 2, .activation = Activation::kLinear}};
-  spec.loss = {LossType::kSparseCategoricalCrossentropy, true};
-  spec.dataset.train = {"images", "labels"};
-  return spec;
-}
-
 Result<std::unique_ptr<Engine>> MakeOn(const std::vector<std::string>& devices) {
   const auto plugin = EnginePlugin::Load(
       {LOCKSTEP_TEST_CUDA_ENGINE_PLUGIN, /*executable_directory=*/"", EngineDevice::kCuda});
