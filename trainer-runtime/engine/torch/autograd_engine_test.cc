@@ -58,6 +58,7 @@ TEST(AutogradEngine, EveryNetworkKeepsTheEnginesPromises) {
       CheckTellsWhatIsReady(*engine, data, static_cast<int>(layer_count));
       CheckPartsAddUp(*engine, data);
       CheckTakesLentMemory(make, spec, data);
+      CheckTakesLentState(make, spec, data);
       CheckRepeatsBitwise(make, spec, data, 3);
     }
   }

@@ -245,6 +245,7 @@ TEST(TorchEngine, TakesLentMemory) {
   for (const NetworkCase& c : Cases()) {
     const TrainingSpec spec = SpecOf(c);
     CheckTakesLentMemory(MakeTorchEngine, spec, MakeSamples(spec, c.output_width, 10));
+    CheckTakesLentState(MakeTorchEngine, spec, MakeSamples(spec, c.output_width, 10));
     if (HasFailure()) {
       FAIL() << c.name;
     }
