@@ -254,7 +254,7 @@ AdamOptimizer ReadAdam(ObjectReader& reader, bool has_decay) {
   adam.beta2 = ReadFraction(reader, "beta2", adam.beta2);
   adam.epsilon = reader.Number("epsilon", kTiny, 1).value_or(adam.epsilon);
   if (has_decay) {
-    adam.weight_decay = reader.Number("weightDecay", kTiny, 1).value_or(kDefaultWeightDecay);
+    adam.weight_decay = reader.Number("weightDecay", 0, 1).value_or(kDefaultWeightDecay);
   }
   return adam;
 }

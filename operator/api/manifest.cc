@@ -202,13 +202,18 @@ void FindZeroBytes(const Json& value, const std::string& path, std::vector<Error
   }
 }
 
-// Whether the reader, whose problems are the first `count`, has told of that very field already:
-// that it is missing is no news then.
-bool IsTold(const Manifest& manifest, std::size_t count, const std::string& field, int line) {
+// Whether the reader, whose problems are the first `count`, has told of that very field of the
+// document already, or of something in its list: that it is missing there is no news then.
+bool IsTold(const Manifest& manifest,
+            std::size_t count,
+            const YamlDocument& document,
+            const std::string& field) {
   const auto begin = manifest.problems.begin();
   return std::any_of(
       begin, begin + static_cast<std::ptrdiff_t>(count), [&](const ManifestProblem& told) {
-        return told.line == line && !field.empty() && told.error.field() == field;
+        const std::string& inner = told.error.field();
+        return !field.empty() && told.line == PlaceOf(document, inner).line &&
+               (inner == field || inner.starts_with(field + "["));
       });
 }
 
@@ -261,7 +266,7 @@ void AddDocument(const YamlDocument& document,
       is_edited ? DecodeTrainingJob(document.value).errors : std::vector<Error>();
   for (const Error& error : decoded.errors) {
     const TextPosition at = PlaceOf(document, error.field());
-    if (IsTold(*manifest, told_before, error.field(), at.line)) {
+    if (IsTold(*manifest, told_before, document, error.field())) {
       continue;
     }
     ManifestProblem problem = MakeProblem(at, error.field(), error.message());

@@ -8,6 +8,7 @@
 #include "common/json/json.h"
 #include "trainer-runtime/data/label_check.h"
 #include "trainer-runtime/engine/plugin_engine.h"
+#include "trainer-runtime/strategy/lent_replica.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 
 namespace lockstep::runtime {
@@ -62,22 +63,6 @@ bool MeetsOtherRanks(const TrainingSpec& spec, const WorkerEnvironment& environm
          spec.variables != VariablePlacement::kParameterServers;
 }
 
-// Lets the first replica's gradients be in memory that the ranks of its host can read. Errors:
-// those of SharedSegment and of Engine::LendGradients; the engine has its own memory then. Null:
-// there are no gradients.
-Result<std::unique_ptr<const SharedSegment>> LendGradients(ReplicaSet* replicas) {
-  const std::size_t count = replicas->engine(0).Gradients().size();
-  if (count == 0) {
-    return std::unique_ptr<const SharedSegment>();
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(SharedSegment made,
-                            SharedSegment::CreateForReaders(count * sizeof(float)));
-  auto memory = std::make_unique<const SharedSegment>(std::move(made));
-  LOCKSTEP_RETURN_IF_ERROR(
-      replicas->LendGradients({reinterpret_cast<float*>(memory->data()), count}));
-  return memory;
-}
-
 // The training samples of a rank that trains a model of its own.
 Result<Dataset> PartOfRank(const Dataset& train, const WorkerEnvironment& environment) {
   if (train.sample_count() < environment.world_size) {
@@ -118,7 +103,7 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   parts.data = std::move(data).value();
   parts.nccl = std::move(nccl);
   if (MeetsOtherRanks(spec, environment)) {
-    auto lent = LendGradients(parts.replicas.get());
+    auto lent = LendFirstReplica(parts.replicas.get());
     if (lent.ok()) {
       parts.lent = std::move(lent).value();
     } else {

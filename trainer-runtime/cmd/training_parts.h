@@ -17,8 +17,8 @@ namespace lockstep::runtime {
 
 // What has to be loaded before the first step and does not depend on the other ranks.
 struct TrainingParts {
-  // Where the first replica's gradients are, if ranks of this host sum theirs with them. Outlives
-  // the engine and every communicator. Null: the engine keeps its own.
+  // Where the first replica's gradients are, and its state, if ranks of this host sum theirs with
+  // them. Outlives the engine and every communicator. Null: the engine keeps its own.
   std::unique_ptr<const SharedSegment> lent;
   std::optional<Error> not_lent;  // why it does, where that costs time
   std::unique_ptr<ReplicaSet> replicas;

@@ -70,7 +70,8 @@ const char* ReduceOpName(ReduceOp op) {
 bool Agree(const Call& one, const Call& other) {
   return one.epoch == other.epoch && one.sequence == other.sequence && one.count == other.count &&
          one.root == other.root && one.operation == other.operation && one.type == other.type &&
-         one.reduce == other.reduce && one.place == other.place;
+         one.reduce == other.reduce &&
+         (one.place == other.place || one.operation == Operation::kBroadcast);
 }
 
 std::size_t CallBytes(const Call& call) {

@@ -30,7 +30,7 @@ struct Call {
 
 static_assert(sizeof(Call) == 40);
 
-// Whether two ranks call the same: all but `holds` is equal.
+// Whether two ranks call the same: all is equal but `holds` and, of a broadcast, `place`.
 bool Agree(const Call& one, const Call& other);
 
 // Bytes of data each rank holds for the call.

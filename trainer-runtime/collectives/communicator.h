@@ -84,6 +84,17 @@ class Communicator {
   // other means than calls. Thread: the calling thread.
   virtual Status CheckHealth() = 0;
 
+  // Where this rank can read what rank `root` has in the place in lent memory where `data` is in
+  // this rank's; null: nowhere. Good between two calls, of which the next one is a barrier: before
+  // it `root` writes nothing there, unless it has failed. So what was read counts once the call
+  // after the barrier has succeeded as well: only a root that had come to the barrier's end, and
+  // not failed by then, makes that. Shapes: [byte_count]. Thread: the calling thread.
+  virtual const std::byte* LentBy(int /*root*/,
+                                  const void* /*data*/,
+                                  std::size_t /*byte_count*/) const {
+    return nullptr;
+  }
+
   // "shared-memory", "tcp", "hierarchical", or "alone" for a world of one.
   virtual const char* BackendName() const = 0;
 
@@ -104,7 +115,8 @@ struct CommunicatorOptions {
   std::vector<int> names;  // [world_size], what errors call the ranks; empty: their own numbers
   // Memory of this rank's that those of its host may read, or null. It must outlive the
   // communicator. Where all of them lend as much, an all-reduce or broadcast of data that lies in
-  // it moves no bytes to or from a stage; all ranks then give the same place of their own memory.
+  // it moves no bytes to or from a stage; of an all-reduce all ranks then give the same place of
+  // their own memory, of a broadcast the root's place is all that counts.
   const SharedSegment* lent = nullptr;
 };
 

@@ -40,7 +40,11 @@ class LentMemory {
   // Precondition (checked): it does not lie there with a part only.
   uint64_t PlaceOf(const void* data, std::size_t byte_count) const;
 
-  // What lies at that place in the memory of `rank`. Precondition: `place` came from PlaceOf.
+  // Whether so many bytes from `place` on lie in a rank's memory; of nowhere they do not.
+  bool Contains(uint64_t place, std::size_t byte_count) const;
+
+  // What lies at that place in the memory of `rank`. Precondition: `place` came from PlaceOf, or
+  // Contains says so.
   const std::byte* At(int rank, uint64_t place) const {
     return memories_[static_cast<std::size_t>(rank)].data() + (place - 1);
   }

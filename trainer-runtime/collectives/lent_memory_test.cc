@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -145,6 +146,94 @@ TEST(LentMemory, BroadcastComesFromTheRootsPlace) {
   }
 }
 
+// A rank that keeps what it has until all has come takes the bytes elsewhere.
+TEST(LentMemory, BroadcastGoesWhereverTheOthersWantIt) {
+  constexpr std::size_t kCount = 3 * LentMemory::kChunkBytes / sizeof(float) / 2;
+  for (const bool is_root_lent : {true, false}) {
+    RunLenders(3,
+               Backend::kSharedMemory,
+               kCount * sizeof(float),
+               [&](Communicator& communicator, std::span<std::byte> own) {
+                 std::vector<float> elsewhere(kCount);
+                 const bool is_root = communicator.rank() == 1;
+                 const std::span<float> data =
+                     is_root == is_root_lent ? Floats(own) : std::span<float>(elsewhere);
+                 const std::vector<float> expected = Numbers(1, kCount);
+                 if (is_root) {
+                   std::ranges::copy(expected, data.begin());
+                 }
+                 const Status filled =
+                     communicator.Broadcast(data.data(), data.size_bytes(), 1, Soon());
+                 ASSERT_TRUE(filled.ok()) << filled.error().ToString();
+                 EXPECT_TRUE(std::ranges::equal(data, expected));
+                 EXPECT_TRUE(communicator.Barrier(Soon()).ok());
+               });
+  }
+}
+
+TEST(LentMemory, OthersMemoryCanBeReadInPlace) {
+  RunLenders(
+      3, Backend::kSharedMemory, 1 << 20, [](Communicator& communicator, std::span<std::byte> own) {
+        std::ranges::fill(own, static_cast<std::byte>(communicator.rank()));
+        ASSERT_TRUE(communicator.Barrier(Soon()).ok());
+        const std::byte* const theirs = communicator.LentBy(2, own.data() + 4096, 4096);
+        ASSERT_NE(theirs, nullptr);
+        EXPECT_EQ(std::count(theirs, theirs + 4096, std::byte{2}), 4096);
+        EXPECT_EQ(communicator.LentBy(2, &communicator, 1), nullptr);
+        ASSERT_TRUE(communicator.Barrier(Soon()).ok());
+      });
+  RunThreads(2, Backend::kTcp, [](Communicator& communicator) {
+    EXPECT_EQ(communicator.LentBy(0, &communicator, 1), nullptr);
+  });
+}
+
+// "START-END ... /memfd:lockstep-collectives (deleted)", in this process.
+std::ptrdiff_t MappedSegmentCount() {
+  std::ifstream maps("/proc/self/maps");
+  std::ptrdiff_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("lockstep-collectives") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+// What a lost rank lent is gone when those who are left leave the meeting.
+TEST(LentMemory, MemoryOfTheDeadGoesWithTheLastCommunicator) {
+  const std::ptrdiff_t before = MappedSegmentCount();
+  LinkMatrix links = MakeLinks(2);
+  auto lost = SharedSegment::CreateForReaders(1 << 20).value();
+  const auto own = SharedSegment::CreateForReaders(1 << 20).value();
+  std::unique_ptr<Communicator> theirs;
+  std::jthread peer([&, options = OptionsOf(1, Backend::kSharedMemory, links)]() mutable {
+    options.lent = &lost;
+    theirs = MakeCommunicator(std::move(options), Soon()).value();
+  });
+  CommunicatorOptions options = OptionsOf(0, Backend::kSharedMemory, links);
+  options.lent = &own;
+  auto mine = MakeCommunicator(std::move(options), Soon()).value();
+  peer.join();
+  theirs.reset();
+  { const SharedSegment gone = std::move(lost); }
+  EXPECT_GT(MappedSegmentCount(), before + 1) << "the reader has it for as long as it may read";
+  mine.reset();
+  EXPECT_EQ(MappedSegmentCount(), before + 1) << "its own alone is left";
+}
+
+// What comes from another process is looked at before it is used.
+TEST(LentMemory, PlacesOutsideAreSeen) {
+  std::vector<SharedSegment> memories;
+  memories.push_back(SharedSegment::CreateForReaders(100).value());
+  const LentMemory lent(0, std::move(memories));
+  EXPECT_TRUE(lent.Contains(1, 100));
+  EXPECT_TRUE(lent.Contains(101, 0));
+  EXPECT_FALSE(lent.Contains(0, 1));
+  EXPECT_FALSE(lent.Contains(2, 100));
+  EXPECT_FALSE(lent.Contains(102, 0));
+  EXPECT_FALSE(lent.Contains(uint64_t{1} << 63U, 100));
+  EXPECT_FALSE(lent.Contains(50, ~std::size_t{0}));
+  EXPECT_FALSE(LentMemory().Contains(1, 0));
+}
+
 TEST(LentMemory, RanksThatMeanOtherPlacesDisagree) {
   RunLenders(
       2, Backend::kSharedMemory, 1 << 20, [](Communicator& communicator, std::span<std::byte> own) {
@@ -275,6 +364,23 @@ TEST(LentMemory, BroadcastWhoseNumbersMayBeOverwrittenIsNone) {
       lender.own().data(), lender.own().size_bytes(), broadcast.root, Soon());
   ASSERT_FALSE(told.ok());
   EXPECT_EQ(told.error().code(), ErrorCode::kTimeout);
+}
+
+// As soon as the root is gone, and not when the rest has been read of what it leaves behind.
+TEST(LentMemory, LostRootEndsABroadcastBetweenTwoChunks) {
+  const auto segment = SharedSegment::Create(SharedMemoryLayout::ByteCount(2)).value();
+  LinkMatrix links = MakeLinks(2);
+  SharedMemoryGroup reader(
+      0, SharedMemoryLayout(segment.data(), 2), OptionsOf(0, Backend::kSharedMemory, links));
+  const CallContext context{Call{}, 0, SteadyNow(), Soon(), 0};
+  EXPECT_TRUE(reader.CheckGoesOn(context, 1).ok());
+  links[1].clear();
+  const Status lost = reader.CheckGoesOn(context, 1);
+  ASSERT_FALSE(lost.ok());
+  EXPECT_EQ(lost.error().code(), ErrorCode::kPeerLost);
+  EXPECT_THAT(lost.error().ToString(), HasSubstr("rank 1 is gone"));
+  const CallContext late{Call{}, 0, SteadyNow(), Deadline::After(SteadyNow(), Duration::zero()), 0};
+  EXPECT_EQ(reader.CheckGoesOn(late, 1).error().code(), ErrorCode::kTimeout);
 }
 
 TEST(LentMemory, LostRankEndsTheSum) {

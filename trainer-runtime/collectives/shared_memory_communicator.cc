@@ -40,6 +40,11 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
 
   Status CheckHealth() override { return group_.CheckHealth(); }
 
+  const std::byte* LentBy(int root, const void* data, std::size_t byte_count) const override {
+    const uint64_t place = lent_.PlaceOf(data, byte_count);
+    return place == 0 ? nullptr : lent_.At(root, place);
+  }
+
   const char* BackendName() const override { return "shared-memory"; }
 
   std::string Detail() const override { return lent_.is_empty() ? "" : "gradients in lent memory"; }
@@ -76,9 +81,11 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
   Status Meet(const CallContext& context);
   Status SmallAllReduce(const CallContext& context, std::byte* data);
   Status StagedAllReduce(const CallContext& context, std::byte* data);
+  Status Broadcast(const CallContext& context, std::byte* data);
   Status StagedBroadcast(const CallContext& context, std::byte* data);
   Status LentAllReduce(const CallContext& context, std::byte* data);
-  Status LentBroadcast(const CallContext& context, std::byte* data);
+  Status LentBroadcast(const CallContext& context, uint64_t root_place, std::byte* data);
+  Status CopyFromLent(const CallContext& context, const std::byte* from, std::byte* data);
   std::vector<int> RanksLacking(const Call& call) const;
 
   static Cut CutMessage(std::size_t byte_count, std::size_t chunk_bytes_max);
@@ -148,8 +155,7 @@ Status SharedMemoryCommunicator::RunOperation(const CallContext& context, std::b
       return context.call.place != 0 ? LentAllReduce(context, data)
                                      : StagedAllReduce(context, data);
     case Operation::kBroadcast:
-      return context.call.place != 0 ? LentBroadcast(context, data)
-                                     : StagedBroadcast(context, data);
+      return Broadcast(context, data);
     case Operation::kBarrier:
     case Operation::kAnnounceBroadcast:
       return Meet(context);
@@ -210,11 +216,20 @@ Status SharedMemoryCommunicator::StagedAllReduce(const CallContext& context, std
   return OkStatus();
 }
 
+// Where the root's bytes lie is its own affair: the others may want them anywhere.
+Status SharedMemoryCommunicator::Broadcast(const CallContext& context, std::byte* data) {
+  LOCKSTEP_RETURN_IF_ERROR(Meet(context));
+  const Post* post = layout_.post(context.call.root, context.call.sequence);
+  const uint64_t place = post->call.place;
+  return place != 0 ? LentBroadcast(context, place, data) : StagedBroadcast(context, data);
+}
+
+// Precondition of this and the next: all have announced the call.
+//
 // The root lays out whole chunks; those who lack them say with their own counter how far they have
 // copied, so that the root neither overwrites what is not copied nor returns before all are done.
 // Whoever holds the bytes already goes on at once: nobody waits for it before the next call.
 Status SharedMemoryCommunicator::StagedBroadcast(const CallContext& context, std::byte* data) {
-  LOCKSTEP_RETURN_IF_ERROR(Meet(context));
   const std::vector<int> lacking = RanksLacking(context.call);
   const std::size_t byte_count = lacking.empty() ? 0 : CallBytes(context.call);
   const Cut cut = CutMessage(byte_count, layout_.chunk_bytes());
@@ -392,17 +407,33 @@ Status SharedMemoryCommunicator::LentAllReduce(const CallContext& context, std::
 }
 
 // Those who lack the bytes copy them from where the root has them.
-Status SharedMemoryCommunicator::LentBroadcast(const CallContext& context, std::byte* data) {
+Status SharedMemoryCommunicator::LentBroadcast(const CallContext& context,
+                                               uint64_t root_place,
+                                               std::byte* data) {
   constexpr std::size_t kChunkCount = 1;
-  LOCKSTEP_RETURN_IF_ERROR(Meet(context));
   const int root = context.call.root;
+  if (!lent_.Contains(root_place, CallBytes(context.call))) {
+    return context.Fail(ErrorCode::kCorrupt, "the root's bytes end outside its lent memory");
+  }
   if (rank_ == root) {
     LOCKSTEP_RETURN_IF_ERROR(EndReading(context, kChunkCount, RanksLacking(context.call)));
   } else if (context.call.holds == 0) {
-    std::memcpy(data, lent_.At(root, context.call.place), CallBytes(context.call));
+    LOCKSTEP_RETURN_IF_ERROR(CopyFromLent(context, lent_.At(root, root_place), data));
     LOCKSTEP_RETURN_IF_ERROR(EndReading(context, kChunkCount, {}));
   }
   AdvanceChunks(kChunkCount);
+  return OkStatus();
+}
+
+// The root is gone as soon as it is, not when all has been read of what it leaves behind.
+Status SharedMemoryCommunicator::CopyFromLent(const CallContext& context,
+                                              const std::byte* from,
+                                              std::byte* data) {
+  const std::size_t byte_count = CallBytes(context.call);
+  for (std::size_t done = 0; done < byte_count; done += LentMemory::kChunkBytes) {
+    LOCKSTEP_RETURN_IF_ERROR(group_.CheckGoesOn(context, context.call.root));
+    std::memcpy(data + done, from + done, std::min(LentMemory::kChunkBytes, byte_count - done));
+  }
   return OkStatus();
 }
 

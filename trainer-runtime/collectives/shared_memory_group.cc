@@ -154,8 +154,7 @@ Status SharedMemoryGroup::FindTrouble(const CallContext& context,
     // A peer may leave once it has finished this call; what it wrote last is seen by looking again.
     if (!HasReached(word, target) && !HasReached(layout_.progress(other)->completed,
                                                  static_cast<uint32_t>(context.call.sequence))) {
-      return context.Fail(ErrorCode::kPeerLost,
-                          NameOfRank(other) + " is gone, its connection is closed");
+      return LostPeer(context, other);
     }
   }
   if (context.deadline.HasPassed(SteadyNow())) {
@@ -163,6 +162,11 @@ Status SharedMemoryGroup::FindTrouble(const CallContext& context,
                         "deadline passed while waiting for " + NameOfRank(peer));
   }
   return OkStatus();
+}
+
+Error SharedMemoryGroup::LostPeer(const CallContext& context, int peer) const {
+  return context.Fail(ErrorCode::kPeerLost,
+                      NameOfRank(peer) + " is gone, its connection is closed");
 }
 
 Status SharedMemoryGroup::FindMismatch(const CallContext& context, int peer) const {
@@ -212,6 +216,19 @@ Status SharedMemoryGroup::CheckNobodyHasFailed(const CallContext& context) const
       layout_.failure()->state.load(std::memory_order_acquire) != FailureRecord::kNone;
   return is_one_coming ? Status(context.Fail(ErrorCode::kAborted, "another rank has failed"))
                        : OkStatus();
+}
+
+Status SharedMemoryGroup::CheckGoesOn(const CallContext& context, int peer) const {
+  if (failure_.is_set()) {
+    return failure_.Get();
+  }
+  LOCKSTEP_RETURN_IF_ERROR(CheckNobodyHasFailed(context));
+  if (context.deadline.HasPassed(SteadyNow())) {
+    return context.Fail(ErrorCode::kTimeout,
+                        "deadline passed while reading from " + NameOfRank(peer));
+  }
+  const std::vector<int> lost = FindLostPeers(links_);
+  return std::ranges::find(lost, peer) == lost.end() ? OkStatus() : LostPeer(context, peer);
 }
 
 std::optional<Error> SharedMemoryGroup::ReportedFailure() const {

@@ -55,6 +55,10 @@ class SharedMemoryGroup {
   // Ok where no rank has reported a failure so far; else that. Does not wait.
   Status CheckNobodyHasFailed(const CallContext& context) const;
 
+  // In the middle of a call that does not wait: whether this rank has failed, or another reported
+  // that it did, `peer`, which waits for this one, is gone, or the deadline has passed.
+  Status CheckGoesOn(const CallContext& context, int peer) const;
+
   // Communicator::CheckHealth.
   Status CheckHealth();
 
@@ -80,6 +84,7 @@ class SharedMemoryGroup {
                      uint32_t target,
                      int peer) const;
   Status FindMismatch(const CallContext& context, int peer) const;
+  Error LostPeer(const CallContext& context, int peer) const;
   // "rank R".
   std::string NameOfRank(int rank) const;
   void ReportFailure(const Error& error) noexcept;

@@ -197,6 +197,15 @@ SharedSegment::~SharedSegment() {
   }
 }
 
+void MapPagesToRead(const void* begin, std::size_t byte_count) {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, which older headers lack
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto at = reinterpret_cast<std::uintptr_t>(begin);
+  const std::uintptr_t first = at / page * page;
+  static_cast<void>(
+      ::madvise(reinterpret_cast<void*>(first), at + byte_count - first, kPopulateRead));
+}
+
 Result<SegmentServer> SegmentServer::Open(const SharedSegment& segment) {
   SegmentOffer offer{
       "lockstep-" + RandomHex(kRandomBytes), RandomHex(kRandomBytes), segment.size()};

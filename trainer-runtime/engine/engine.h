@@ -13,8 +13,8 @@ namespace lockstep::runtime {
 enum class TensorKind { kParameter, kOptimizerSlot };
 
 // A named tensor of float32 of the engine's. `data` is the host's image of it (see Engine) and
-// stays valid as long as the engine lives, so a checkpoint or a peer's state is read from and
-// written to it in place.
+// stays valid as long as the engine lives or until LendState, so a checkpoint or a peer's state is
+// read from and written to it in place.
 struct TensorView {
   std::string name;  // canonical: "layer0/kernel", "layer0/kernel/adam_m"
   TensorKind kind = TensorKind::kParameter;
@@ -126,6 +126,17 @@ class Engine {
   // that is lent. Shapes: as Gradients(). Errors: kInvalidArgument (another size), kUnavailable (an
   // engine that cannot); Gradients() is then what it was.
   virtual Status LendGradients(std::span<float> memory) = 0;
+
+  // From now on the tensors of Tensors() lie in these memories, one after the other and without
+  // gaps: the parameters in `parameters`, the optimizer's slots in `slots`. Their values come
+  // along, and the engine's own memory is given back. Both must outlive the engine, or the next
+  // memories that are lent. An engine that takes them takes memory for its gradients, too. Shapes:
+  // [sum of parameter sizes], [sum of slot sizes]. Errors: kInvalidArgument (other sizes),
+  // kUnavailable (an engine that cannot, as those do whose state is on a device); the tensors are
+  // then where they were.
+  virtual Status LendState(std::span<float> /*parameters*/, std::span<float> /*slots*/) {
+    return Error(ErrorCode::kUnavailable, "this engine keeps its state in memory of its own");
+  }
 
   // Makes the gradients: gradient_scale x d(sum of losses)/d(parameter), on the device. Errors:
   // kInvalidArgument (shapes), kInternal (the numeric library threw; its text is in the message).

@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 5
+#define LOCKSTEP_ENGINE_ABI_VERSION 6
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -56,7 +56,7 @@ struct LockstepEngineError {
   char field[256];
 };
 
-// Valid as long as the engine.
+// Valid as long as the engine, or until lend_state.
 struct LockstepEngineTensor {
   const char* name;
   int32_t is_optimizer_slot;  // 0 or 1
@@ -138,6 +138,14 @@ struct LockstepEngineApi {
                                        float* memory,
                                        uint64_t element_count,
                                        LockstepEngineError* error);
+  // `parameters` and `slots` are the host's. Tensors that were asked for before are no longer
+  // valid.
+  LockstepEngineCode (*lend_state)(LockstepEngineHandle* engine,
+                                   float* parameters,
+                                   uint64_t parameter_count,
+                                   float* slots,
+                                   uint64_t slot_count,
+                                   LockstepEngineError* error);
 };
 
 using LockstepEngineEntry = const LockstepEngineApi* (*)();

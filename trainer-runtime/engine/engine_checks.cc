@@ -35,6 +35,15 @@ std::vector<float> Copy(std::span<const float> values) {
   return {values.begin(), values.end()};
 }
 
+bool IsInHostMemory(Engine& engine) {
+  return engine.GradientBuffer().address == engine.Gradients().data();
+}
+
+// Parameters first, then the slots.
+Status Lend(std::span<float> memory, std::size_t parameter_count, Engine& engine) {
+  return engine.LendState(memory.first(parameter_count), memory.subspan(parameter_count));
+}
+
 }  // namespace
 
 std::vector<float> GradientsOf(Engine& engine) {
@@ -211,6 +220,41 @@ void CheckTakesLentMemory(const EngineFactory& make,
     memory = std::move(next);  // the same memory under another name
   }
   EXPECT_EQ(ValuesOf(**lent), ValuesOf(**own));
+}
+
+void CheckTakesLentState(const EngineFactory& make,
+                         const TrainingSpec& spec,
+                         const SampleData& data) {
+  std::vector<float> memory;  // outlives the engine
+  auto lent = make(spec);
+  auto own = make(spec);
+  ASSERT_TRUE(lent.ok() && own.ok());
+  const std::size_t parameter_count = (*own)->Gradients().size();
+  const std::size_t count = ValuesOf(**own).size();
+  if (!IsInHostMemory(**lent)) {
+    memory.resize(count);
+    const Status refused = Lend(memory, parameter_count, **lent);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
+    return;
+  }
+  memory.assign(count + 1, kOverwritten);
+  const Status refused = Lend(memory, parameter_count, **lent);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
+  for (std::size_t round = 0; round < 3; ++round) {
+    const std::vector<float> before = memory;
+    std::vector<float> next(count, kOverwritten);
+    ASSERT_TRUE(Lend(next, parameter_count, **lent).ok());
+    EXPECT_EQ(next, ValuesOf(**own)) << "left behind";
+    EXPECT_EQ(TrainOnOneBatch(**lent, data, 2), TrainOnOneBatch(**own, data, 2));
+    EXPECT_EQ((*lent)->Evaluate(data.All())->loss_sum, (*own)->Evaluate(data.All())->loss_sum);
+    EXPECT_EQ(next, ValuesOf(**own));
+    EXPECT_EQ(ValuesOf(**lent), ValuesOf(**own));
+    EXPECT_EQ(memory, before) << "written after it was given back";
+    std::ranges::fill(memory, kOverwritten);
+    memory = std::move(next);  // the same memory under another name
+  }
 }
 
 void CheckNearFloat32(const EngineFactory& make,

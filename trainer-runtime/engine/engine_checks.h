@@ -49,6 +49,13 @@ void CheckTakesLentMemory(const EngineFactory& make,
                           const TrainingSpec& spec,
                           const SampleData& data);
 
+// An engine that computes in the host's memory takes the memory that it is lent for its state, at
+// any time and more than once, and trains on in it as another of the same spec does in its own. Any
+// other says that it cannot.
+void CheckTakesLentState(const EngineFactory& make,
+                         const TrainingSpec& spec,
+                         const SampleData& data);
+
 // In `precision` the gradients are not Float32's, and yet near them: the length of the difference
 // is at most `tolerance` of theirs. A scale of the loss is gone from them.
 void CheckNearFloat32(const EngineFactory& make,

@@ -191,6 +191,20 @@ LockstepEngineCode LendGradients(LockstepEngineHandle* engine,
   return Guard(error, [&] { return engine->engine->LendGradients({memory, element_count}); });
 }
 
+LockstepEngineCode LendState(LockstepEngineHandle* engine,
+                             float* parameters,
+                             uint64_t parameter_count,
+                             float* slots,
+                             uint64_t slot_count,
+                             LockstepEngineError* error) {
+  return Guard(error, [&]() -> Status {
+    LOCKSTEP_RETURN_IF_ERROR(
+        engine->engine->LendState({parameters, parameter_count}, {slots, slot_count}));
+    engine->tensors = engine->engine->Tensors();
+    return OkStatus();
+  });
+}
+
 }  // namespace
 
 LockstepEngineCode CreateExportedEngine(EngineCreator creator,
@@ -223,7 +237,8 @@ LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
           .compute_gradients = ComputeGradients,
           .apply_update = ApplyUpdate,
           .evaluate = Evaluate,
-          .lend_gradients = LendGradients};
+          .lend_gradients = LendGradients,
+          .lend_state = LendState};
 }
 
 }  // namespace lockstep::runtime

@@ -1,5 +1,7 @@
 #include "trainer-runtime/engine/parameter_store.h"
 
+#include <algorithm>
+#include <new>
 #include <utility>
 
 namespace lockstep::runtime {
@@ -13,6 +15,16 @@ std::size_t ElementCount(const std::vector<int64_t>& shape) {
   return count;
 }
 
+// Errors: throws std::bad_alloc, as a vector would.
+ZeroedFloats MakeZeroed(std::size_t count) {
+  ZeroedFloats memory(
+      static_cast<float*>(std::calloc(std::max<std::size_t>(count, 1), sizeof(float))));
+  if (memory == nullptr) {
+    throw std::bad_alloc();
+  }
+  return memory;
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
@@ -21,10 +33,13 @@ ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
   for (const ParameterShape& parameter : shapes_) {
     offsets_.push_back(offsets_.back() + ElementCount(parameter.shape));
   }
-  parameters_.resize(offsets_.back());
-  own_gradients_.resize(offsets_.back());
-  gradients_ = own_gradients_;
-  slots_.resize(offsets_.back() * slot_names_.size());
+  const std::size_t count = offsets_.back();
+  own_parameters_ = MakeZeroed(count);
+  own_gradients_ = MakeZeroed(count);
+  own_slots_ = MakeZeroed(count * slot_names_.size());
+  parameters_ = {own_parameters_.get(), count};
+  gradients_ = {own_gradients_.get(), count};
+  slots_ = {own_slots_.get(), count * slot_names_.size()};
 }
 
 std::span<float> ParameterStore::Parameter(std::size_t index) {
@@ -62,7 +77,23 @@ Status ParameterStore::LendGradients(std::span<float> memory) {
                      std::to_string(gradients_.size()));
   }
   gradients_ = memory;
-  own_gradients_ = std::vector<float>();  // `= {}` would keep the memory
+  own_gradients_.reset();
+  return OkStatus();
+}
+
+Status ParameterStore::LendState(std::span<float> parameters, std::span<float> slots) {
+  if (parameters.size() != parameters_.size() || slots.size() != slots_.size()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "memory for " + std::to_string(parameters.size()) + " parameters and " +
+                     std::to_string(slots.size()) + " numbers in slots lent, expected " +
+                     std::to_string(parameters_.size()) + " and " + std::to_string(slots_.size()));
+  }
+  std::ranges::copy(parameters_, parameters.begin());
+  std::ranges::copy(slots_, slots.begin());
+  parameters_ = parameters;
+  slots_ = slots;
+  own_parameters_.reset();
+  own_slots_.reset();
   return OkStatus();
 }
 

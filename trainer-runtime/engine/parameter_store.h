@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +19,14 @@ struct ParameterShape {
   std::vector<int64_t> shape;
 };
 
+struct FreeMemory {
+  void operator()(float* memory) const { std::free(memory); }
+};
+
+// Numbers that are zero. Of many, the kernel gives pages when they are first written to: what is
+// lent other memory before that costs nothing.
+using ZeroedFloats = std::unique_ptr<float, FreeMemory>;
+
 // Owns a model's parameters, gradients and optimizer slots, each kind in one flat buffer:
 //
 //   parameters  | layer0/kernel | layer0/bias | layer3/kernel | ...
@@ -23,7 +34,7 @@ struct ParameterShape {
 //   slots       | adam_m of all parameters     | adam_v of all parameters |
 //
 // so that gradients travel and updates run without gathering. Everything starts at zero; addresses
-// never change, but that of the gradients when memory for them is lent. Thread: one.
+// change only where memory is lent. Thread: one.
 class ParameterStore {
  public:
   ParameterStore(std::vector<ParameterShape> shapes, const std::vector<std::string_view>& slots);
@@ -43,6 +54,9 @@ class ParameterStore {
   // As Engine::LendGradients() promises.
   Status LendGradients(std::span<float> memory);
 
+  // As Engine::LendState() promises.
+  Status LendState(std::span<float> parameters, std::span<float> slots);
+
   // What ApplyOptimizer works on.
   FlatState Flat();
 
@@ -52,10 +66,13 @@ class ParameterStore {
   std::vector<ParameterShape> shapes_;
   std::vector<std::string> slot_names_;
   std::vector<std::size_t> offsets_;  // [parameters + 1]; the last one is the total
-  std::vector<float> parameters_;
-  std::vector<float> own_gradients_;  // empty where memory for them is lent
+  // The store's own memory; null where memory is lent.
+  ZeroedFloats own_parameters_;
+  ZeroedFloats own_gradients_;
+  ZeroedFloats own_slots_;
+  std::span<float> parameters_;
   std::span<float> gradients_;
-  std::vector<float> slots_;
+  std::span<float> slots_;
 };
 
 }  // namespace lockstep::runtime

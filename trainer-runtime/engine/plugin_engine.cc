@@ -148,6 +148,13 @@ class PluginEngine final : public Engine {
     return ToStatus(code, error);
   }
 
+  Status LendState(std::span<float> parameters, std::span<float> slots) override {
+    LockstepEngineError error{};
+    const LockstepEngineCode code = api_.lend_state(
+        handle_, parameters.data(), parameters.size(), slots.data(), slots.size(), &error);
+    return ToStatus(code, error);
+  }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     const LockstepEngineBatch plain_batch = ToPlugin(batch);
     const LockstepEngineStepOptions plain_options = ToPlugin(options);

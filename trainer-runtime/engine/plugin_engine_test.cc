@@ -71,12 +71,11 @@ TEST(EnginePlugin, WhatIsReadyIsToldAcross) {
 TEST(EnginePlugin, MemoryIsLentAcross) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
   const TrainingSpec spec = SmallSpec();
-  CheckTakesLentMemory(
-      [&plugin](const TrainingSpec& of_engine) {
-        return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
-      },
-      spec,
-      MakeSamples(spec, 2, 6));
+  const auto make = [&plugin](const TrainingSpec& of_engine) {
+    return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
+  };
+  CheckTakesLentMemory(make, spec, MakeSamples(spec, 2, 6));
+  CheckTakesLentState(make, spec, MakeSamples(spec, 2, 6));
 }
 
 // An engine whose numbers the host cannot look at, across the interface and back.
@@ -109,6 +108,7 @@ TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
   CheckGradientsAgainstDifferences(*engine, data, 2e-2);
   CheckPartsAddUp(*engine, data);
   CheckTakesLentMemory(make, spec, data);
+  CheckTakesLentState(make, spec, data);
 }
 
 TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {

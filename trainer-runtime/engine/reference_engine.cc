@@ -103,6 +103,10 @@ class ReferenceEngine final : public Engine {
 
   Status LendGradients(std::span<float> memory) override { return store_.LendGradients(memory); }
 
+  Status LendState(std::span<float> parameters, std::span<float> slots) override {
+    return store_.LendState(parameters, slots);
+  }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(Forward(batch));
     std::vector<float> gradient(outputs_.back().size());

@@ -94,6 +94,7 @@ TEST(ReferenceEngine, GradientsAreReadyLayerByLayer) {
 TEST(ReferenceEngine, TakesLentMemory) {
   const TrainingSpec spec = TwoLayers(Activation::kRelu);
   CheckTakesLentMemory(MakeReferenceEngine, spec, MakeSamples(spec, 3, 10));
+  CheckTakesLentState(MakeReferenceEngine, spec, MakeSamples(spec, 3, 10));
 }
 
 TEST(ReferenceEngine, RunsRepeatBitwise) {

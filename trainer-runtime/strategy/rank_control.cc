@@ -77,6 +77,13 @@ Result<std::string> RankControl::ShareBytes(const std::string& mine,
   return bytes;
 }
 
+Result<std::optional<int>> RankControl::LowestRank(bool is_one, Deadline deadline) {
+  int32_t lowest = is_one ? rank() : world_size();
+  LOCKSTEP_RETURN_IF_ERROR(
+      communicator_->AllReduce(&lowest, 1, DataType::kInt32, ReduceOp::kMin, deadline));
+  return lowest < world_size() ? std::optional<int>(lowest) : std::nullopt;
+}
+
 Result<int64_t> RankControl::CountRanks(bool is_one, Deadline deadline) {
   int64_t count = is_one ? 1 : 0;
   LOCKSTEP_RETURN_IF_ERROR(

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,17 @@ class RankControl {
 
   // How many ranks say yes.
   Result<int64_t> CountRanks(bool is_one, Deadline deadline);
+
+  // The lowest rank that says yes; empty: none does.
+  Result<std::optional<int>> LowestRank(bool is_one, Deadline deadline);
+
+  // Communicator::LentBy and CheckHealth, of values.
+  const float* LentBy(int source, std::span<const float> values) const {
+    return reinterpret_cast<const float*>(
+        communicator_->LentBy(source, values.data(), values.size_bytes()));
+  }
+
+  Status CheckHealth() { return communicator_->CheckHealth(); }
 
   // Returns once every rank has called it.
   Status Barrier(Deadline deadline) { return communicator_->Barrier(deadline); }

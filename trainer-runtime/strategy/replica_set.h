@@ -52,6 +52,11 @@ class ReplicaSet {
   // Engine::LendGradients of the first replica, whose gradients are what is summed over ranks.
   Status LendGradients(std::span<float> memory);
 
+  // Engine::LendState of the first replica, whose state is what ranks give each other.
+  Status LendState(std::span<float> parameters, std::span<float> slots) {
+    return engine(0).LendState(parameters, slots);
+  }
+
   // Calls `work` with each replica's number, all at once, each on its replica's thread. Returns
   // when all have ended. Errors: that of the lowest replica that has one.
   Status ForEach(const std::function<Status(int)>& work);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -136,6 +138,54 @@ TEST(StateLoss, AStateThatAnotherRankHoldsNeedsNoSecondPlace) {
     RunMeeting(ranks, Epoch(2));
     ExpectAll(ranks, TrainerVerdict::kFinished);
     ASSERT_EQ(Weights(ranks[1]->engine), Weights(ranks[2]->engine)) << calls_left;
+  }
+  ExpectMixtures(mixture_count);
+}
+
+// Three ranks of which rank 1 is new, while the others have taken steps.
+Gang WithANewcomer(const TrainingSpec& spec) {
+  constexpr int kCallsOfSomeSteps = 40;
+  Gang ranks = MakeRanks(3, spec);
+  ranks[1]->calls_left = kCallsOfSomeSteps;
+  RunMeeting(ranks, Epoch(1));
+  EXPECT_GT(ranks[0]->trainer->last_applied(), Step(0));
+  ranks[1] = MakeRank(spec);
+  return ranks;
+}
+
+// The newcomer reads where the source has its state, if that is in the host's memory: whichever of
+// the two is lost on the way, the survivors have what they had, and the next newcomer takes it.
+TEST(StateLoss, WhoeverIsLostAsANewcomerReadsTheNextOneHasAnotherSource) {
+  const TrainingSpec spec = MakeSpec(12);
+  const Gang undisturbed = MakeRanks(3, spec);
+  RunMeeting(undisturbed, Epoch(1));
+  const std::vector<float> fresh = Weights(MakeRank(spec)->engine);
+  int mixture_count = 0;
+  for (int calls_left = 0; calls_left < 2 * kCallsMax; ++calls_left) {
+    const std::size_t victim = static_cast<std::size_t>(calls_left) % 2;
+    Gang ranks = WithANewcomer(spec);
+    const Step applied = ranks[2]->trainer->last_applied();
+    ranks[victim]->calls_left = calls_left / 2;
+    RunMeeting(ranks, Epoch(2));
+    ASSERT_FALSE(ranks[2]->verdict->ok());
+    EXPECT_EQ(ranks[2]->verdict->error().code(), ErrorCode::kPeerLost);
+    EXPECT_NE(
+        ranks[2]->verdict->error().ToString().find("rank " + std::to_string(victim) + " is gone"),
+        std::string::npos)
+        << ranks[2]->verdict->error().ToString();
+    if (ranks[2]->trainer->last_applied() > applied) {
+      break;
+    }
+    const std::vector<float> came = Weights(ranks[1]->engine);
+    const bool is_part = came != fresh && came != Weights(ranks[2]->engine);
+    mixture_count += is_part ? 1 : 0;
+    ASSERT_FALSE(is_part && ranks[1]->trainer->has_state()) << calls_left;
+    ranks[victim] = MakeRank(spec);
+    RunMeeting(ranks, Epoch(3));
+    ExpectAll(ranks, TrainerVerdict::kFinished);
+    for (const auto& rank : ranks) {
+      ASSERT_EQ(Weights(rank->engine), Weights(undisturbed[0]->engine)) << calls_left;
+    }
   }
   ExpectMixtures(mixture_count);
 }

@@ -11,6 +11,7 @@
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/host_reducer.h"
 #include "trainer-runtime/session/state_source.h"
+#include "trainer-runtime/strategy/lent_replica.h"
 #include "trainer-runtime/strategy/rank_control.h"
 #include "trainer-runtime/train/testing/fake_wire.h"
 
@@ -68,7 +69,15 @@ class MortalCommunicator final : public Communicator {
 
   void Abort(const Error& reason) noexcept override { inner_->Abort(reason); }
 
-  Status CheckHealth() override { return inner_->CheckHealth(); }
+  // Reading is no call, but a rank may die as it reads.
+  Status CheckHealth() override {
+    LOCKSTEP_RETURN_IF_ERROR(Live());
+    return inner_->CheckHealth();
+  }
+
+  const std::byte* LentBy(int root, const void* data, std::size_t byte_count) const override {
+    return inner_->LentBy(root, data, byte_count);
+  }
 
   const char* BackendName() const override { return inner_->BackendName(); }
 
@@ -87,10 +96,7 @@ GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointS
     : logger(MakeNullLogger()) {
   replicas = MakeReplicas(spec, parts.make_engine).value();
   engine = &replicas->engine(0);
-  const std::size_t gradient_count = engine->Gradients().size();
-  lent = SharedSegment::CreateForReaders(gradient_count * sizeof(float)).value();
-  EXPECT_TRUE(
-      replicas->LendGradients({reinterpret_cast<float*>(lent->data()), gradient_count}).ok());
+  lent = LendFirstReplica(replicas.get()).value();
   strategy = MakeStrategy(spec, replicas.get());
   bucket_count = PlanBuckets(spec, replicas.get()).beside.size();
   TrainerHooks hooks;
@@ -141,7 +147,7 @@ void RunMeeting(const Gang& gang, Epoch epoch, GangHosts hosts) {
       options.world_size = static_cast<int>(count);
       options.epoch = epoch;
       options.links = std::move(links[i]);
-      options.lent = &*gang[i]->lent;
+      options.lent = gang[i]->lent.get();
       if (wires.empty() &&
           hosts == GangHosts::kOne) {  // through shared memory no wire sees anything
         options.host_ids.assign(count, "one-host");

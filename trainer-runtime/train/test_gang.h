@@ -31,8 +31,8 @@ struct GangRank {
            const GangParts& parts,
            CheckpointStore* checkpoints = nullptr);
 
-  std::optional<SharedSegment> lent;  // the first replica's gradients
-  Engine* engine;                     // the first replica's
+  std::unique_ptr<const SharedSegment> lent;  // the first replica's gradients and state
+  Engine* engine;                             // the first replica's
   std::unique_ptr<ReplicaSet> replicas;
   std::unique_ptr<Strategy> strategy;
   std::size_t bucket_count = 0;  // of a step

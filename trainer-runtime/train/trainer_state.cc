@@ -77,7 +77,7 @@ Status Trainer::EstablishState(std::optional<int> state_source, RankControl* con
   }
   const std::vector<StateValues> values = ValuesOf(parts_.strategy->TakeState());
   StateExchange exchange(control, source, deadline);
-  LOCKSTEP_RETURN_IF_ERROR(exchange.Compare(values, /*may_be_equal=*/true));
+  LOCKSTEP_RETURN_IF_ERROR(exchange.Compare(values, HeldValues::kMaybeSame));
   return exchange.Fill(values);
 }
 
@@ -176,8 +176,13 @@ Status Trainer::AdoptState(const std::string& mine,
   }
   StateExchange exchange(way.control, way.source, way.deadline);
   const std::vector<StateValues> values = ValuesOf(tensors);
-  LOCKSTEP_RETURN_IF_ERROR(exchange.Compare(values, mine == shared));
   const bool had_state = state_.is_established;
+  const HeldValues held = mine == shared ? HeldValues::kMaybeSame
+                          : had_state    ? HeldValues::kOthers
+                                         : HeldValues::kNone;
+  const Status compared = exchange.Compare(values, held);
+  is_mixture_ = is_mixture_ || exchange.has_begun();
+  LOCKSTEP_RETURN_IF_ERROR(compared);
   if (exchange.HoldsAll() && had_state) {
     return exchange.Fill(values);
   }

@@ -165,6 +165,21 @@ class AutogradEngine final : public Engine {
     });
   }
 
+  Status LendState(std::span<float> parameters, std::span<float> slots) override {
+    if (!device_->IsTheHostsMemory()) {
+      return Engine::LendState(parameters, slots);
+    }
+    return WithTorch([&]() -> Status {
+      LOCKSTEP_RETURN_IF_ERROR(store_->LendState(parameters, slots));
+      state_.parameters = Over(parameters);
+      state_.slots = Over(slots);
+      for (std::size_t i = 0; i < leaves_.size(); ++i) {
+        leaves_[i].set_data(Slice(state_.parameters, i));  // the network's tensor is this one
+      }
+      return OkStatus();
+    });
+  }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckBatch(batch));
     return WithTorch([&]() -> Result<StepResult> {

@@ -20,6 +20,7 @@ void CheckAllNetworks(const EngineFactory& make) {
     CheckTellsWhatIsReady(*engine, data, static_cast<int>(layer_count));
     CheckPartsAddUp(*engine, data);
     CheckTakesLentMemory(make, spec, data);
+    CheckTakesLentState(make, spec, data);
     CheckRepeatsBitwise(make, spec, data, 3);
   }
 }

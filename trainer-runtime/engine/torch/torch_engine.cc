@@ -44,6 +44,11 @@ class TorchEngine final : public Engine {
     return WithoutAutograd([&]() -> Status { return runtime::LendGradients(&network_, memory); });
   }
 
+  Status LendState(std::span<float> parameters, std::span<float> slots) override {
+    return WithoutAutograd(
+        [&]() -> Status { return runtime::LendState(&network_, parameters, slots); });
+  }
+
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
     BackwardProgress progress(options.on_ready,

@@ -18,6 +18,11 @@ at::Tensor Over(std::span<float> values, at::IntArrayRef shape) {
   return at::from_blob(values.data(), shape, at::kFloat);
 }
 
+// The layer's tensor is this one: it looks elsewhere from now on.
+void Move(at::Tensor* tensor, std::span<float> values) {
+  tensor->set_(Over(values, tensor->sizes()));
+}
+
 // Walks the layer list and appends the operations of each layer.
 class Builder {
  public:
@@ -49,8 +54,9 @@ class Builder {
   TorchParameter TakeParameter() {
     const std::size_t i = next_parameter_++;
     const std::vector<int64_t>& shape = plan_[i].shape.shape;
+    network_.parameters.push_back(Over(network_.store->Parameter(i), shape));
     network_.gradients.push_back(Over(network_.store->Gradient(i), shape));
-    return {Over(network_.store->Parameter(i), shape), network_.gradients.back()};
+    return {network_.parameters.back(), network_.gradients.back()};
   }
 
   // Precondition: the layer's parameters, and no later ones, are taken.
@@ -130,9 +136,15 @@ class Builder {
 Status LendGradients(TorchNetwork* network, std::span<float> memory) {
   LOCKSTEP_RETURN_IF_ERROR(network->store->LendGradients(memory));
   for (std::size_t i = 0; i < network->gradients.size(); ++i) {
-    // The layer's tensor is this one: it looks elsewhere from now on.
-    at::Tensor& gradient = network->gradients[i];
-    gradient.set_(Over(network->store->Gradient(i), gradient.sizes()));
+    Move(&network->gradients[i], network->store->Gradient(i));
+  }
+  return OkStatus();
+}
+
+Status LendState(TorchNetwork* network, std::span<float> parameters, std::span<float> slots) {
+  LOCKSTEP_RETURN_IF_ERROR(network->store->LendState(parameters, slots));
+  for (std::size_t i = 0; i < network->parameters.size(); ++i) {
+    Move(&network->parameters[i], network->store->Parameter(i));
   }
   return OkStatus();
 }

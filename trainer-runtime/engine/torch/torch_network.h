@@ -14,7 +14,8 @@ namespace lockstep::runtime {
 struct TorchNetwork {
   std::vector<std::unique_ptr<TorchLayer>> layers;
   std::unique_ptr<ParameterStore> store;  // layers hold views into it
-  // [parameters] of the layers, in the store's order: they follow where the store's gradients go.
+  // [parameters] of the layers, in the store's order: they follow where the store's numbers go.
+  std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> gradients;
   // [layers], where each one's gradients begin in the store's buffer, or would if it had any
   std::vector<int64_t> gradient_offsets;
@@ -30,5 +31,8 @@ Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec);
 
 // As Engine::LendGradients() promises. The layers write to the lent memory from now on.
 Status LendGradients(TorchNetwork* network, std::span<float> memory);
+
+// As Engine::LendState() promises. The layers read the lent memory from now on.
+Status LendState(TorchNetwork* network, std::span<float> parameters, std::span<float> slots);
 
 }  // namespace lockstep::runtime
