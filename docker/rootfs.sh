@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
 # Lays out the root folder of an image that holds our programs, what they load, and nothing else.
 #
-#   docker/rootfs.sh ROOT [--notice PACKAGE]... FILE=PATH...
+#   docker/rootfs.sh ROOT [--notice PACKAGE]... [--beside DIR=PATH]... FILE=PATH...
 #
 # FILE (or folder) is copied to PATH below ROOT. Programs and libraries lose their symbols, and all
 # shared libraries they load come along, from the packages installed here. What was taken is written
 # down as a Debian system would: /var/lib/dpkg/status.d for scanners of vulnerabilities, the
 # licences in /usr/share/doc. --notice names a package that is inside our programs as a header or an
-# archive: its licence comes along too.
+# archive: its licence comes along too. --beside names a folder of other people's libraries that
+# will be at PATH by a layer of its own, with its licences: it is not laid out here, but what it
+# loads of Debian's is, and our programs are looked at as they will be with it. What it loads that
+# nobody has (the driver's, network cards') is left to the node.
 # Runs in a build stage: as root, on Debian.
 set -euo pipefail
 
@@ -58,6 +61,31 @@ libraries_of() {
   grep --only-matching '/[^ ]*' <<<"$listing" | grep --invert-match "^$root/" || true
 }
 
+# Lays DIR out at PATH, until take_out.
+copy_beside() {
+  local from=$1 to=$root$2 file
+  [[ -d $from ]] || die "no folder $from"
+  mkdir -p "$(dirname "$to")"
+  cp --recursive "$from" "$to"
+  beside+=("$to")
+  while IFS= read -r -d '' file; do
+    ! is_elf "$file" || foreign+=("$file")
+  done < <(find "$to" -type f -print0)
+}
+
+# Libraries of Debian's that file $1, of a folder beside, loads, one a line.
+libraries_of_foreign() {
+  { ldd "$1" 2>/dev/null || true; } | grep --invert-match 'not found' |
+    grep --only-matching '/[^ ]*' | grep --invert-match "^$root/" || true
+}
+
+take_out() {
+  local folder
+  for folder in "${beside[@]}"; do
+    rm -rf "$folder"
+  done
+}
+
 copy_library() {
   local folder
   folder=$(realpath "$(dirname "$1")")
@@ -84,7 +112,10 @@ write_licence() {
 
 copy_libraries() {
   local listing libraries packages library package
-  listing=$(for program in "${programs[@]}"; do libraries_of "$program"; done | sort -u)
+  listing=$({
+    for program in "${programs[@]}"; do libraries_of "$program"; done
+    for library in "${foreign[@]}"; do libraries_of_foreign "$library"; done
+  } | sort -u)
   mapfile -t libraries <<<"$listing"
   for library in "${libraries[@]}"; do
     copy_library "$library"
@@ -107,16 +138,21 @@ check() {
   done
 }
 
-[[ $# -ge 2 ]] || die "usage: docker/rootfs.sh ROOT [--notice PACKAGE]... FILE=PATH..."
+[[ $# -ge 2 ]] ||
+  die "usage: docker/rootfs.sh ROOT [--notice PACKAGE]... [--beside DIR=PATH]... FILE=PATH..."
 root=$(realpath --canonicalize-missing "$1")
 shift
 [[ ! -e $root ]] || die "$root exists"
-programs=()
+programs=() foreign=() beside=()
 make_skeleton
 while [[ $# -gt 0 ]]; do
   case $1 in
     --notice)
       write_licence "$2"
+      shift
+      ;;
+    --beside)
+      copy_beside "${2%%=*}" "${2#*=}"
       shift
       ;;
     *=*) copy_file "${1%%=*}" "${1#*=}" ;;
@@ -127,3 +163,4 @@ done
 copy_libraries
 ldconfig -r "$root" 2>/dev/null
 check
+take_out

@@ -159,7 +159,8 @@ struct StatusDocument {
   CheckpointStatus checkpoints;
   StepPhaseSeconds step_phase_seconds;
   std::string backend;  // what gradients are summed with; empty until known, and for commands
-  std::string backend_detail;            // for people to read
+  std::string backend_detail;  // for people to read
+  std::string backend_reason;  // why it is not NCCL, in a word; empty where it is not missed
   std::vector<DataEpochResult> history;  // oldest first, the newest kStatusHistoryMax
   std::vector<TimelineEvent> timeline;   // oldest first, the newest kStatusTimelineMax
   // Of its programs in this pod so far; absent where the pod ends with them.

@@ -46,6 +46,7 @@ StatusDocument Sample() {
   document.step_phase_seconds = {0.001, 0.004, 0.002, 0.0005};
   document.backend = "nccl";
   document.backend_detail = "NCCL 2.28.9 (/usr/lib/libnccl.so.2): revoke, on GPU-5d2c";
+  document.backend_reason = "no-library";
   document.history = {{0, 30, 2880, 0.5, 0.875, 1.25, 960}, {1, 60, 2880, 0.25, std::nullopt, 1}};
   document.relaunches = 2;
   document.held = HeldEnd{137, 9, 0.5, R"({"outcome":"retryable","reason":"killed"})", 93450000000};
@@ -115,6 +116,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "stepPhaseSeconds",
                           "backend",
                           "backendDetail",
+                          "backendReason",
                           "devices",
                           "history",
                           "timeline"}) {
@@ -189,6 +191,7 @@ TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
                                              "lastCheckpointStep",
                                              "backend",
                                              "backendDetail",
+                                             "backendReason",
                                              "relaunches",
                                              "held"};
   const Json sample = SampleJson();

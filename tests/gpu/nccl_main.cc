@@ -135,7 +135,8 @@ class Pair {
       return Error(ErrorCode::kInternal, "NCCL has no identity");
     }
     LOCKSTEP_RETURN_IF_ERROR(control_.Broadcast(&seat.id, sizeof(seat.id), 0, In(20s)));
-    LOCKSTEP_ASSIGN_OR_RETURN(stage_, CudaStage::Make(ground_->device, kCount * sizeof(float)));
+    LOCKSTEP_ASSIGN_OR_RETURN(stage_,
+                              CudaStage::Make(ground_->devices.front(), kCount * sizeof(float)));
     LOCKSTEP_ASSIGN_OR_RETURN(nccl_, NcclCommunicator::Join(ground_, seat, Limits()));
     return OkStatus();
   }
@@ -146,8 +147,8 @@ class Pair {
     LOCKSTEP_RETURN_IF_ERROR(stage_->device().MakeCurrent());
     std::fill_n(Values(), kCount, static_cast<float>(control_.rank() + 1));
     LOCKSTEP_RETURN_IF_ERROR(stage_->CopyToDevice(0, kCount * sizeof(float)));
-    LOCKSTEP_RETURN_IF_ERROR(
-        nccl_->AllReduce(stage_->device_address(0), kCount, stage_->stream(), Limits()));
+    const NcclCommunicator::Part part{stage_->device_address(0), stage_->stream()};
+    LOCKSTEP_RETURN_IF_ERROR(nccl_->AllReduce({&part, 1}, kCount, Limits()));
     return stage_->CopyToHost(0, kCount * sizeof(float));
   }
 

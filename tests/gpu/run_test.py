@@ -44,7 +44,11 @@ class NoGpuTest(unittest.TestCase):
         ended = run(RUN, "--programs", PROGRAMS)
         self.assertEqual(ended.returncode, NO_GPU, ended.stderr)
         self.assertIn("no GPU that CUDA 13 can use is visible here: ", ended.stderr)
-        self.assertEqual(ended.stdout, "")
+        table = ended.stdout.splitlines()
+        self.assertEqual(table[-1], "no GPU is here: nothing was tried")
+        self.assertEqual(len(table), 1 + 3 + 3 * 3 + 3 + 1, ended.stdout)
+        for row in table[1:-1]:
+            self.assertRegex(row, r" not run .*no GPU")
 
     def test_programs_that_are_not_there_are_named(self):
         ended = run(RUN, "--programs", "/nowhere")
@@ -58,23 +62,64 @@ class NoGpuTest(unittest.TestCase):
             self.assertIn(arguments[0], ended.stderr)
 
 
+# Stands for python3 where PyTorch 9.9.9 with CUDA is: what of the engine runs is a script, too.
+PYTHON = """
+case $1 in
+  -c) case $2 in *"import torch"*) echo 9.9.9; echo "%s/torch" ;; *) exit 1 ;; esac ;;
+  *) %s ;;
+esac
+"""
+
+
 class TableTest(unittest.TestCase):
     """Of programs that are scripts, each ending as it is told."""
 
-    def table(self, kernels="exit 0", nccl="exit 0"):
+    def table(self, kernels="exit 0", nccl="exit 0", engine="exit 0", torch="9.9.9"):
+        """`torch`: of the engine that is carried; empty: there is no PyTorch."""
         with tempfile.TemporaryDirectory() as folder:
-            for name, text in (("lockstep-gpu-kernels", kernels), ("lockstep-gpu-nccl", nccl)):
-                program = pathlib.Path(folder) / name
+            folder = pathlib.Path(folder)
+            python = PYTHON % (folder, engine)
+            if not torch:
+                python = '[ "$1" != -c ] || exit 1\nexec /usr/bin/python3 "$@"'
+            for name, text in (("lockstep-gpu-kernels", kernels), ("lockstep-gpu-nccl", nccl),
+                               ("path/python3", python)):
+                program = folder / name
+                program.parent.mkdir(exist_ok=True)
                 program.write_text(f"#!/bin/sh\n{text}\n")
                 program.chmod(0o755)
-            return run(RUN, "--programs", folder)
+            for name in ("torch/lib/libtorch_cuda.so", "nvidia/cu13/lib/libcudart.so.13",
+                         "liblockstep-engine-cuda.so"):
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).touch()
+            (folder / "lockstep-engine-cuda.version").write_text(torch)
+            path = f"{folder / 'path'}:{os.environ['PATH']}"
+            return run(RUN, "--programs", folder, PATH=path)
 
-    def test_held_bars_end_with_0_and_name_what_is_not_built(self):
-        ended = self.table(kernels=r"printf 'Adam\t90 %%\t>= 85 %%\theld\n'")
-        self.assertEqual(ended.returncode, 0, ended.stderr)
+    def test_held_bars_end_with_0(self):
+        ended = self.table(kernels=r"printf 'Adam\t90 %%\t>= 85 %%\theld\n'",
+                           engine=r"printf 'line\t0.1 ms\t>= 2x\theld\n'")
+        self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
         self.assertRegex(ended.stdout, r"Adam +held +>= 85 % +90 %")
-        self.assertEqual(ended.stdout.count("not built"), 5)
+        self.assertRegex(ended.stdout, r"line +held +>= 2x +0.1 ms")
+        self.assertIn("the engine that was carried, for PyTorch 9.9.9", ended.stdout)
         self.assertIn("every bar is held", ended.stdout)
+
+    def test_an_engine_that_misses_ends_with_1(self):
+        ended = self.table(engine=r"printf 'line\t9 ms\t>= 2x\tMISSED\n'; exit 1")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("not every bar is held", ended.stdout)
+
+    def test_without_pytorch_each_row_of_the_engine_says_so(self):
+        ended = self.table(torch="")
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stdout.count("no PyTorch: python3 cannot import torch"), 12,
+                         ended.stdout)
+
+    def test_an_engine_of_another_release_that_cannot_be_compiled_says_why(self):
+        ended = self.table(torch="9.8.0", engine='printf "engine\\t$*\\t\\tnot run\\n"; exit 1')
+        self.assertEqual(ended.returncode, 1, ended.stdout)
+        self.assertRegex(ended.stdout, "--why no .*liblockstep-gpu-parts.a")
+        self.assertNotIn("that was carried", ended.stdout)
 
     def test_a_missed_bar_ends_with_1(self):
         ended = self.table(kernels=r"printf 'Adam\t80 %%\t>= 85 %%\tMISSED\n'; exit 1")

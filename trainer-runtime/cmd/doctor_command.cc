@@ -50,7 +50,9 @@ int DoctorCommand() {
                          (!library.ok() && library.error().code() != ErrorCode::kNotFound);
   bool works = false;
   if (library.ok()) {
-    ground->device = device.ok() ? *device : nullptr;
+    if (device.ok()) {
+      ground->devices.push_back(*device);
+    }
     ground->library = *library;
     works = TryToJoin(ground) && device.ok();
   }

@@ -61,7 +61,9 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
     TellEnd(*environment, options, message);
     return kExitUserError;
   }
-  TrainingProcess process(std::move(environment).value(), std::move(spec).value(), options);
+  TrainCommandOptions own = options;
+  own.nccl_may_block = NcclMayBlock(variables);
+  TrainingProcess process(std::move(environment).value(), std::move(spec).value(), std::move(own));
   return process.Run();
 }
 

@@ -22,6 +22,7 @@ struct TrainCommandOptions {
   Logger* logger = nullptr;
   StopSignal* stop = nullptr;
   std::vector<GpuDevice> devices;  // of this pod, shown in the status
+  bool nccl_may_block = false;     // LoadingOptions; known of the variables
   // Which of the pod's processes this is, where it has several; null: the only one.
   std::optional<ProcessPlace> place = std::nullopt;
 };

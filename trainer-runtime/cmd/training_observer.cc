@@ -118,9 +118,17 @@ void TrainingObserver::GradientsMeet(const GradientReducer& reducer) {
   board_->Update([&](StatusDocument& document) {
     document.backend = backend;
     document.backend_detail = detail;
+    document.backend_reason.clear();
   });
   logger_->Info("gradients meet",
                 {{"rank", rank_}, {"backend", backend}, {"backend_detail", detail}});
+}
+
+void TrainingObserver::NcclIsMissed(const NcclObstacle& obstacle) {
+  const std::string word = NcclObstacleWord(obstacle.kind);
+  board_->Update([&](StatusDocument& document) { document.backend_reason = word; });
+  logger_->Warn("gradients of GPUs are summed by the CPU, not by NCCL",
+                {{"rank", rank_}, {"reason", word}, {"error", obstacle.sentence}});
 }
 
 void TrainingObserver::PeerLost(const PeerLoss& loss) {

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/time.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_agreement.h"
 #include "trainer-runtime/data/sample_ledger.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"
@@ -39,6 +40,8 @@ class TrainingObserver {
   // From here on steps are this rank's alone.
   void TrainsAlone();
   void GradientsMeet(const GradientReducer& reducer);
+  // After GradientsMeet, where the job would have had NCCL for the gradients of its GPUs.
+  void NcclIsMissed(const NcclObstacle& obstacle);
   void PeerLost(const PeerLoss& loss);
   void MeetingBroke(Epoch epoch, const Error& error);
   void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);

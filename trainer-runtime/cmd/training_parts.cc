@@ -4,6 +4,7 @@
 #include <future>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "common/json/json.h"
 #include "trainer-runtime/data/label_check.h"
@@ -13,6 +14,8 @@
 
 namespace lockstep::runtime {
 namespace {
+
+constexpr const char* kBlockingVariable = "NCCL_COMM_BLOCKING";
 
 std::string ExecutableDirectory() {
   std::error_code error;
@@ -41,26 +44,51 @@ Result<std::unique_ptr<ReplicaSet>> LoadReplicas(const TrainingSpec& spec,
   });
 }
 
-// GPU and NCCL, for a job that insists on them. Auto does not yet: of an engine in the host's
-// memory the CPU's way is the shorter one, and nothing was tried on a GPU.
-Result<std::shared_ptr<NcclGround>> LoadNccl(const CommunicationSpec& communication) {
-  if (communication.all_reduce != AllReduceBackend::kNccl) {
-    return std::shared_ptr<NcclGround>();
+// GPUs and NCCL, for a job that insists on them: those that its engines compute on, or else the
+// first visible one.
+Result<NcclOffer> LoadNccl(std::vector<int> devices) {
+  if (devices.empty()) {
+    devices.push_back(0);
   }
-  Result<std::shared_ptr<NcclGround>> ground = OpenNccl();
+  Result<std::shared_ptr<NcclGround>> ground = OpenNccl(devices);
   if (ground.ok()) {
-    return ground;
+    return OfferOf(std::move(ground).value());
   }
   return Error(ground.error().code(),
                "Nccl found, but " + ground.error().message() + "; Auto and Cpu train without")
       .WithField("spec.training.communication.allReduce");
 }
 
-// Whether the gradients of this rank are summed with those of others by the CPU.
-bool MeetsOtherRanks(const TrainingSpec& spec, const WorkerEnvironment& environment) {
-  return environment.world_size > 1 && spec.communication.all_reduce != AllReduceBackend::kNccl &&
-         spec.variables != VariablePlacement::kIndependent &&
+// Whether gradients are summed over the ranks of the job.
+bool SumsOverRanks(const TrainingSpec& spec) {
+  return spec.variables != VariablePlacement::kIndependent &&
          spec.variables != VariablePlacement::kParameterServers;
+}
+
+// Under Auto: of an engine in the host's memory the CPU's way is the shorter one.
+Result<std::optional<NcclOffer>> MakeNcclOffer(const TrainingSpec& spec,
+                                               ReplicaSet* replicas,
+                                               bool may_block) {
+  if (!SumsOverRanks(spec) || spec.communication.all_reduce == AllReduceBackend::kCpu) {
+    return std::optional<NcclOffer>();
+  }
+  const std::vector<int> devices = replicas->Devices();
+  if (spec.communication.all_reduce == AllReduceBackend::kNccl) {
+    LOCKSTEP_ASSIGN_OR_RETURN(NcclOffer offer, LoadNccl(devices));
+    return std::optional(std::move(offer));
+  }
+  NcclOffer offer = OfferNccl(devices);
+  if (offer.ground != nullptr && may_block) {
+    offer.lack = NcclObstacleKind::kMayBlock;
+    offer.words = "NCCL_COMM_BLOCKING=1 makes waits of NCCL's that nobody can end";
+  }
+  return std::optional(std::move(offer));
+}
+
+// Whether the gradients of this rank may be summed with those of others by the CPU.
+bool MayMeetByCpu(const TrainingSpec& spec, const WorkerEnvironment& environment) {
+  return environment.world_size > 1 && spec.communication.all_reduce != AllReduceBackend::kNccl &&
+         SumsOverRanks(spec);
 }
 
 // The training samples of a rank that trains a model of its own.
@@ -79,13 +107,15 @@ Result<Dataset> PartOfRank(const Dataset& train, const WorkerEnvironment& enviro
 
 Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
                                         const WorkerEnvironment& environment,
-                                        const std::string& engine_path) {
-  // First: what is not there is known at once.
-  LOCKSTEP_ASSIGN_OR_RETURN(std::shared_ptr<NcclGround> nccl, LoadNccl(spec.communication));
+                                        const LoadingOptions& options) {
+  // First: what is not there is known at once. Which GPUs the engines take is known of them later.
+  if (spec.communication.all_reduce == AllReduceBackend::kNccl && spec.devices.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const NcclOffer there, LoadNccl({}));
+  }
   auto reading = std::async(std::launch::async, [&spec, &environment] {
     return LoadDataset(spec.dataset, environment.data_directory);
   });
-  Result<std::unique_ptr<ReplicaSet>> replicas = LoadReplicas(spec, engine_path);
+  Result<std::unique_ptr<ReplicaSet>> replicas = LoadReplicas(spec, options.engine_path);
   Result<DatasetSplits> data = reading.get();
   if (!replicas.ok()) {
     return std::move(replicas).error();
@@ -101,8 +131,9 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   parts.replicas = std::move(replicas).value();
   parts.strategy = MakeStrategy(spec, parts.replicas.get());
   parts.data = std::move(data).value();
-  parts.nccl = std::move(nccl);
-  if (MeetsOtherRanks(spec, environment)) {
+  LOCKSTEP_ASSIGN_OR_RETURN(parts.nccl,
+                            MakeNcclOffer(spec, parts.replicas.get(), options.nccl_may_block));
+  if (MayMeetByCpu(spec, environment)) {
     auto lent = LendFirstReplica(parts.replicas.get());
     if (lent.ok()) {
       parts.lent = std::move(lent).value();
@@ -113,13 +144,16 @@ Result<TrainingParts> LoadTrainingParts(const TrainingSpec& spec,
   return parts;
 }
 
+bool NcclMayBlock(const EnvironmentMap& variables) {
+  const auto blocking = variables.find(kBlockingVariable);
+  return blocking != variables.end() && blocking->second == "1";
+}
+
 Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {
-  const auto blocking = variables.find("NCCL_COMM_BLOCKING");
-  if (spec.communication.all_reduce == AllReduceBackend::kNccl && blocking != variables.end() &&
-      blocking->second == "1") {
+  if (spec.communication.all_reduce == AllReduceBackend::kNccl && NcclMayBlock(variables)) {
     return Error(ErrorCode::kInvalidArgument,
                  "1 found, expected 0 or nothing with allReduce: Nccl, whose waits must end")
-        .WithField(blocking->first);
+        .WithField(kBlockingVariable);
   }
   return spec;
 }

@@ -16,7 +16,6 @@
 #include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/collectives/host_reducer.h"
-#include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/rank_control.h"
@@ -249,21 +248,51 @@ Status TrainingProcess::StartSession() {
 
 Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
     const JoinedMeeting& meeting) {
-  if (parts_->nccl == nullptr) {
-    return MakeHostReducer(meeting.communicator,
-                           PlanBuckets(spec_, parts_->replicas.get()).beside.size());
+  missed_nccl_.reset();
+  if (!parts_->nccl.has_value()) {
+    return MakeCpuReducer(meeting);
   }
   NcclReducerOptions options;
-  options.ground = parts_->nccl;
+  options.ground = parts_->nccl->ground;
   options.control = meeting.communicator;
   options.epoch = meeting.epoch;
-  Engine& first = parts_->replicas->engine(0);
-  const EngineBuffer buffer = first.GradientBuffer();
-  const bool stay_on_device =
-      parts_->replicas->count() == 1 && buffer.memory == MemoryKind::kCuda && buffer.device == 0;
-  options.element_count = stay_on_device ? 0 : first.Gradients().size();
+  const bool stay_on_device = !parts_->replicas->Devices().empty();
+  options.element_count = stay_on_device ? 0 : parts_->replicas->engine(0).Gradients().size();
   options.is_stopped = [this] { return options_.stop->requested().load(); };
-  return JoinNccl(options, Deadline::After(SteadyNow(), environment_.rendezvous_timeout));
+  const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
+  if (spec_.communication.all_reduce == AllReduceBackend::kNccl) {
+    return JoinNccl(options, deadline);
+  }
+  options.can_do_without = true;
+  return TryNccl(options, meeting, deadline);
+}
+
+std::unique_ptr<GradientReducer> TrainingProcess::MakeCpuReducer(const JoinedMeeting& meeting) {
+  return MakeHostReducer(meeting.communicator,
+                         PlanBuckets(spec_, parts_->replicas.get()).beside.size());
+}
+
+// Under Auto: where all can, all do. A rank that could not join says so at the next meeting, and
+// all sum by the CPU from then on.
+Result<std::unique_ptr<GradientReducer>> TrainingProcess::TryNccl(const NcclReducerOptions& options,
+                                                                  const JoinedMeeting& meeting,
+                                                                  Deadline deadline) {
+  NcclOffer& offer = *parts_->nccl;
+  LOCKSTEP_ASSIGN_OR_RETURN(NcclAgreement agreement,
+                            AgreeOnNccl(offer, meeting.communicator, deadline));
+  if (agreement.obstacle.has_value()) {
+    missed_nccl_ = agreement.is_of_devices ? std::move(agreement.obstacle) : std::nullopt;
+    return MakeCpuReducer(meeting);
+  }
+  Result<std::unique_ptr<GradientReducer>> joined = JoinAgreedNccl(options, deadline);
+  const bool is_heard_of = !joined.ok() && (joined.error().code() == ErrorCode::kPeerLost ||
+                                            joined.error().code() == ErrorCode::kAborted);
+  if (joined.ok() || is_heard_of || options.ground->is_stuck.load()) {
+    return joined;
+  }
+  offer.lack = NcclObstacleKind::kFailedToJoin;
+  offer.words = joined.error().message();
+  return Error(ErrorCode::kAborted, joined.error().ToString());
 }
 
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
@@ -275,6 +304,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<GradientReducer> reducer, MakeReducer(meeting));
   observer_->GradientsMeet(*reducer);
+  if (missed_nccl_.has_value()) {
+    observer_->NcclIsMissed(*missed_nccl_);
+  }
   RankControl control(meeting.communicator);
   Result<TrainerVerdict> verdict = trainer_->RunMeeting(
       meeting.state_source, {&control, reducer.get()}, options_.stop->requested());

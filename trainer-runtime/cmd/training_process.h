@@ -21,6 +21,7 @@
 #include "trainer-runtime/cmd/training_observer.h"
 #include "trainer-runtime/cmd/training_parts.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/session/session.h"
 #include "trainer-runtime/train/ending.h"
 #include "trainer-runtime/train/own_models.h"
@@ -60,6 +61,10 @@ class TrainingProcess {
   Status MakeTrainer();
   TrainerHooks Hooks();
   Result<std::unique_ptr<GradientReducer>> MakeReducer(const JoinedMeeting& meeting);
+  std::unique_ptr<GradientReducer> MakeCpuReducer(const JoinedMeeting& meeting);
+  Result<std::unique_ptr<GradientReducer>> TryNccl(const NcclReducerOptions& options,
+                                                   const JoinedMeeting& meeting,
+                                                   Deadline deadline);
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(const Result<TrainerVerdict>& verdict);
   void TellEnding(const Ending& ending);
@@ -94,6 +99,7 @@ class TrainingProcess {
   std::stop_source give_up_;  // waiting for the others: asked to stop, or nothing to train with
   std::future<Result<TrainingParts>> loading_;
   std::optional<TrainingParts> parts_;
+  std::optional<NcclObstacle> missed_nccl_;  // in the way of the newest meeting's, and told
   std::unique_ptr<CheckpointStore> checkpoints_;
   std::optional<Trainer> trainer_;
   TimePoint samples_counted_at_;

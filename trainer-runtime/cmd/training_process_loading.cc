@@ -16,17 +16,18 @@ namespace lockstep::runtime {
 // for it: a stop is heard while a disk does not answer. What it finds wrong ends the wait for the
 // others, so that this rank's own reason is what is reported.
 void TrainingProcess::StartLoading() {
-  std::packaged_task<Result<TrainingParts>()> load([spec = SpecOfRank(),
-                                                    environment = environment_,
-                                                    path = options_.engine_path,
-                                                    give_up = give_up_] {
-    Result<TrainingParts> parts =
-        ReportShortage([&] { return LoadTrainingParts(spec, environment, path); });
-    if (!parts.ok()) {
-      std::stop_source(give_up).request_stop();
-    }
-    return parts;
-  });
+  std::packaged_task<Result<TrainingParts>()> load(
+      [spec = SpecOfRank(),
+       environment = environment_,
+       options = LoadingOptions{options_.engine_path, options_.nccl_may_block},
+       give_up = give_up_] {
+        Result<TrainingParts> parts =
+            ReportShortage([&] { return LoadTrainingParts(spec, environment, options); });
+        if (!parts.ok()) {
+          std::stop_source(give_up).request_stop();
+        }
+        return parts;
+      });
   loading_ = load.get_future();
   std::thread(std::move(load)).detach();
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "trainer-runtime/collectives/communicator.h"
@@ -19,10 +20,13 @@ class CommunicatorReducer final : public GradientReducer {
         bucket.data(), bucket.size(), DataType::kFloat32, ReduceOp::kSum, deadline);
   }
 
-  // Of one rank's gradients there is nothing to add.
-  bool SumsOnDevice(int /*device*/) const override { return communicator_->world_size() == 1; }
+  // Of one replica's gradients there is nothing to add.
+  bool SumsOnDevices(std::span<const int> devices) const override {
+    return communicator_->world_size() == 1 && devices.size() == 1;
+  }
 
-  Status EnqueueOnDevice(const DeviceBucket& /*bucket*/, Deadline /*deadline*/) override {
+  Status EnqueueOnDevices(std::span<const DeviceBucket> /*buckets*/,
+                          Deadline /*deadline*/) override {
     return communicator_->CheckHealth();
   }
 

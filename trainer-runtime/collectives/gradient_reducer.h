@@ -9,8 +9,8 @@
 
 namespace lockstep::runtime {
 
-// Gradients in a GPU's memory. They are computed once `stream`, a CUstream of the same GPU, has
-// done what it has been given so far.
+// A bucket's gradients in a GPU's memory, as one replica of this process has made them. They are
+// computed once `stream`, a CUstream of the same GPU, has done what it has been given so far.
 struct DeviceBucket {
   void* address = nullptr;
   std::size_t element_count = 0;  // of float32
@@ -34,12 +34,15 @@ class GradientReducer {
   // belongs to the reducer until Finish() has returned.
   virtual Status Enqueue(std::span<float> bucket, Deadline deadline) = 0;
 
-  // Whether it sums buckets in the memory of that GPU, by CUDA's number, where they are. The same
-  // on every rank whose GPU has the same number.
-  virtual bool SumsOnDevice(int /*device*/) const { return false; }
+  // Whether it sums buckets in the memory of those GPUs, by CUDA's numbers, where they are: one
+  // replica of this process computes on each. The same on every rank that has as many.
+  virtual bool SumsOnDevices(std::span<const int> /*devices*/) const { return false; }
 
-  // As Enqueue(). Precondition: SumsOnDevice(), and no bucket in the host's memory since Finish().
-  virtual Status EnqueueOnDevice(const DeviceBucket& /*bucket*/, Deadline /*deadline*/) {
+  // As Enqueue(), of one bucket as each of those GPUs has it, in their order: all hold the sum over
+  // all GPUs of all ranks then. Precondition: SumsOnDevices(), and no bucket in the host's memory
+  // since Finish().
+  virtual Status EnqueueOnDevices(std::span<const DeviceBucket> /*buckets*/,
+                                  Deadline /*deadline*/) {
     return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
   }
 

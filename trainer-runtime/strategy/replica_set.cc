@@ -22,7 +22,7 @@ StepResult SumOf(const std::vector<StepResult>& results) {
 }  // namespace
 
 ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
-    : engines_(std::move(engines)), outcomes_(engines_.size()) {
+    : engines_(std::move(engines)), buffers_(engines_.size()), outcomes_(engines_.size()) {
   LOCKSTEP_CHECK(!engines_.empty(), "a set of no replicas");
   for (const auto& engine : engines_) {
     gradients_.push_back(engine->Gradients());
@@ -38,6 +38,18 @@ Status ReplicaSet::LendGradients(std::span<float> memory) {
   LOCKSTEP_RETURN_IF_ERROR(engine(0).LendGradients(memory));
   gradients_.front() = engine(0).Gradients();
   return OkStatus();
+}
+
+std::vector<int> ReplicaSet::Devices() {
+  std::vector<int> devices;
+  for (const auto& engine : engines_) {
+    const EngineBuffer buffer = engine->GradientBuffer();
+    if (buffer.memory != MemoryKind::kCuda) {
+      return {};
+    }
+    devices.push_back(buffer.device);
+  }
+  return devices;
 }
 
 ReplicaSet::~ReplicaSet() {
@@ -96,6 +108,7 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
   LOCKSTEP_RETURN_IF_ERROR(ForEach([&](int replica) -> Status {
     const auto i = static_cast<std::size_t>(replica);
     const ReplicaShare& share = step.shares[i];
+    buffers_[i] = engine(replica).GradientBuffer();
     LOCKSTEP_ASSIGN_OR_RETURN(results[i],
                               engine(replica).ComputeGradients(share.batch,
                                                                {step.gradient_scale,

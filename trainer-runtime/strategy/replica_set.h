@@ -65,10 +65,20 @@ class ReplicaSet {
   // made.
   bool IsInHostMemory() const { return is_in_host_memory_; }
 
+  // Where the replicas compute, by CUDA's numbers, in their order; empty unless all do so on GPUs.
+  std::vector<int> Devices();
+
   // Each replica computes the gradients of its share and, unless they stay where they are, brings
   // them to the host. Returns the sums over all shares. Errors: those of Engine. Precondition
   // (checked): as many shares as replicas.
   Result<StepResult> ComputeGradients(const ReplicaStep& step);
+
+  // Engine::GradientBuffer as that replica's thread found it when it began the newest
+  // ComputeGradients: a numeric library may have a stream for each thread. Thread: whoever knows
+  // that the replica has begun.
+  const EngineBuffer& gradient_buffer(int replica) const {
+    return buffers_[static_cast<std::size_t>(replica)];
+  }
 
   // Adds the gradients of all replicas up, into those of the first: on the host.
   void SumGradients();
@@ -86,6 +96,7 @@ class ReplicaSet {
 
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<std::span<float>> gradients_;  // of each engine
+  std::vector<EngineBuffer> buffers_;        // of each engine, see gradient_buffer
   bool is_in_host_memory_ = true;
 
   std::mutex mutex_;  // guards what follows

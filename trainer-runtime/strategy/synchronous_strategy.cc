@@ -1,5 +1,6 @@
 #include "trainer-runtime/strategy/synchronous_strategy.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <mutex>
@@ -12,38 +13,48 @@
 namespace lockstep::runtime {
 namespace {
 
-// What is summed over the ranks of a step: the first replica's gradients, on the host or where they
-// were made.
-class FirstGradients {
+// What is summed over the ranks of a step: the gradients of each replica where they were made, or
+// those of all in the first one's memory on the host.
+class OwnGradients {
  public:
-  FirstGradients(Engine* first, const StepExchange& exchange, bool is_on_device)
-      : first_(first), exchange_(exchange), is_on_device_(is_on_device) {}
+  OwnGradients(ReplicaSet* replicas, const StepExchange& exchange, bool is_on_device)
+      : replicas_(replicas), exchange_(exchange), is_on_device_(is_on_device) {}
 
+  // Precondition: all replicas have made them. Thread: any, one at a time.
   Status Enqueue(const Bucket& bucket) const {
     const auto offset = static_cast<std::size_t>(bucket.element_offset);
     const auto count = static_cast<std::size_t>(bucket.element_count);
-    const std::span<float> image = first_->Gradients();
+    const std::span<float> image = replicas_->engine(0).Gradients();
     LOCKSTEP_CHECK(offset + count <= image.size(), "bucket plan exceeds the gradients");
     if (!is_on_device_) {
       return exchange_.reducer->Enqueue(image.subspan(offset, count), exchange_.deadline);
     }
-    const EngineBuffer buffer = first_->GradientBuffer();
-    return exchange_.reducer->EnqueueOnDevice(
-        {static_cast<float*>(buffer.address) + offset, count, buffer.stream}, exchange_.deadline);
+    std::vector<DeviceBucket> buckets;
+    for (int replica = 0; replica < replicas_->count(); ++replica) {
+      const EngineBuffer& buffer = replicas_->gradient_buffer(replica);
+      buckets.push_back({static_cast<float*>(buffer.address) + offset, count, buffer.stream});
+    }
+    return exchange_.reducer->EnqueueOnDevices(buckets, exchange_.deadline);
+  }
+
+  // Adds the bucket of all replicas up, where the reducer does not.
+  void SumOverReplicas(const Bucket& bucket) const {
+    if (!is_on_device_) {
+      replicas_->SumGradients(static_cast<std::size_t>(bucket.element_offset),
+                              static_cast<std::size_t>(bucket.element_count));
+    }
   }
 
  private:
-  Engine* const first_;
+  ReplicaSet* const replicas_;
   const StepExchange& exchange_;
   const bool is_on_device_;
 };
 
-// Whether the sum over the ranks can be made where the gradients are.
+// Whether the sum over the ranks can be made where the gradients of all replicas are.
 bool SumsWhereTheyAre(ReplicaSet* replicas, const GradientReducer& reducer) {
-  if (replicas->count() > 1 || replicas->IsInHostMemory()) {
-    return false;
-  }
-  return reducer.SumsOnDevice(replicas->engine(0).GradientBuffer().device);
+  const std::vector<int> devices = replicas->Devices();
+  return !devices.empty() && reducer.SumsOnDevices(devices);
 }
 
 // Hands each bucket to the reducer as soon as backward has made it on all replicas. What fails is
@@ -53,9 +64,8 @@ class EarlySums {
   EarlySums(ReplicaSet* replicas,
             const std::vector<Bucket>& buckets,
             const StepExchange& exchange,
-            const FirstGradients& gradients)
-      : replicas_(replicas),
-        buckets_(buckets),
+            const OwnGradients& gradients)
+      : buckets_(buckets),
         exchange_(exchange),
         gradients_(gradients),
         progress_(buckets, replicas->count()) {}
@@ -68,8 +78,7 @@ class EarlySums {
     const std::size_t complete_count = progress_.Ready(offset, count);
     for (; next_ < complete_count; ++next_) {
       const Bucket& bucket = buckets_[next_];
-      replicas_->SumGradients(static_cast<std::size_t>(bucket.element_offset),
-                              static_cast<std::size_t>(bucket.element_count));
+      gradients_.SumOverReplicas(bucket);
       if (status_.ok()) {
         status_ = gradients_.Enqueue(bucket);
       }
@@ -95,10 +104,9 @@ class EarlySums {
   }
 
  private:
-  ReplicaSet* const replicas_;
   const std::vector<Bucket>& buckets_;
   const StepExchange& exchange_;
-  const FirstGradients& gradients_;
+  const OwnGradients& gradients_;
   std::mutex mutex_;  // guards what follows
   BucketProgress progress_;
   std::size_t next_ = 0;  // of the plan
@@ -112,7 +120,7 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
   StepOutcome outcome;
   const TimePoint begin = SteadyNow();
   is_on_device_ = SumsWhereTheyAre(replicas_, *exchange.reducer);
-  const FirstGradients gradients(&replicas_->engine(0), exchange, is_on_device_);
+  const OwnGradients gradients(replicas_, exchange, is_on_device_);
   EarlySums early(replicas_, buckets_.beside, exchange, gradients);
   const bool is_early =
       exchange.reducer->SumsBeside() && (is_on_device_ || replicas_->IsInHostMemory());
@@ -140,8 +148,10 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
 }
 
 Status SynchronousStrategy::SumAfterwards(const StepExchange& exchange) {
-  const FirstGradients gradients(&replicas_->engine(0), exchange, is_on_device_);
-  replicas_->SumGradients();
+  const OwnGradients gradients(replicas_, exchange, is_on_device_);
+  if (!is_on_device_) {
+    replicas_->SumGradients();
+  }
   // The plan is the reducer's, on all ranks: others may be early where this one is not.
   const bool sums_beside = exchange.reducer->SumsBeside();
   for (const Bucket& bucket : sums_beside ? buckets_.beside : buckets_.afterwards) {
@@ -173,11 +183,23 @@ Status SynchronousStrategy::ClipGradients(double norm_max) {
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const double length, first.GradientLength());
   const std::optional<float> factor = ClipFactor(norm_max, length);
-  return factor.has_value() ? first.ScaleGradients(*factor) : OkStatus();
+  if (!factor.has_value()) {
+    return OkStatus();
+  }
+  return replicas_->ForEach(
+      [&](int replica) { return replicas_->engine(replica).ScaleGradients(*factor); });
 }
 
-Status SynchronousStrategy::BringGradientsToFirst() {
-  return is_on_device_ ? OkStatus() : replicas_->engine(0).BringToDevice(EnginePart::kGradients);
+Status SynchronousStrategy::BringGradientsTo(int replica) {
+  if (is_on_device_) {
+    return OkStatus();
+  }
+  Engine& engine = replicas_->engine(replica);
+  if (replica > 0) {
+    const std::span<const float> sum = image();
+    std::copy(sum.begin(), sum.end(), engine.Gradients().begin());
+  }
+  return engine.BringToDevice(EnginePart::kGradients);
 }
 
 }  // namespace lockstep::runtime

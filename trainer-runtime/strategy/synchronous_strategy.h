@@ -8,15 +8,15 @@
 
 namespace lockstep::runtime {
 
-// What all synchronous strategies have in common: the replicas compute, their gradients are summed
-// in the first one's memory on the host, and that sum is summed over all ranks, bucket by bucket in
-// the plan's order. Where the reducer sums beside the computing thread, it has each bucket as soon
-// as backward has made it on all replicas, if that is in the host's memory or summed where it is.
-// The state is the first replica's. How the others get at each update is left to Apply and
-// AdoptState.
+// What all synchronous strategies have in common: the replicas compute, and their gradients are
+// summed over all replicas of all ranks, bucket by bucket in the plan's order. Where the reducer
+// sums beside the computing thread, it has each bucket as soon as backward has made it on all
+// replicas, if that is in the host's memory or summed where it is. The state is the first
+// replica's. How the others get at each update is left to Apply and AdoptState.
 //
-// The gradients of one replica on a GPU stay there, where the reducer sums them there or has none
-// to add. All others are brought to the host.
+// Gradients on GPUs stay there, where the reducer sums them there or has none to add: all replicas
+// hold the sum then. All others are brought to the host and summed in the first one's memory, and
+// that sum goes over the ranks.
 class SynchronousStrategy : public Strategy {
  public:
   // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
@@ -36,12 +36,13 @@ class SynchronousStrategy : public Strategy {
   Status ReadState() final { return replicas_->engine(0).BringToHost(EnginePart::kState); }
 
  protected:
-  // The sum is with the first replica's engine, and so are the host's changes to it.
-  Status BringGradientsToFirst();
-
-  std::span<const float> image() { return replicas_->engine(0).Gradients(); }
+  // The sum is with that replica's engine, and so are the host's changes to it. Thread: the
+  // replica's.
+  Status BringGradientsTo(int replica);
 
  private:
+  std::span<const float> image() { return replicas_->engine(0).Gradients(); }
+
   Status SumAfterwards(const StepExchange& exchange);
 
   ReplicaSet* replicas_;

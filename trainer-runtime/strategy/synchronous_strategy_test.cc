@@ -1,5 +1,6 @@
 #include "trainer-runtime/strategy/synchronous_strategy.h"
 
+#include <algorithm>
 #include <array>
 #include <barrier>
 #include <cmath>
@@ -91,11 +92,15 @@ class TellingReducer final : public GradientReducer {
     return OkStatus();
   }
 
-  bool SumsOnDevice(int device) const override { return device == device_; }
+  bool SumsOnDevices(std::span<const int> devices) const override {
+    return std::ranges::equal(devices, devices_);
+  }
 
-  Status EnqueueOnDevice(const DeviceBucket& bucket, Deadline /*deadline*/) override {
-    story_->Tell("device bucket of " + std::to_string(bucket.element_count));
-    addresses.push_back(bucket.address);
+  Status EnqueueOnDevices(std::span<const DeviceBucket> buckets, Deadline /*deadline*/) override {
+    story_->Tell("device bucket of " + std::to_string(buckets.front().element_count));
+    for (const DeviceBucket& bucket : buckets) {
+      addresses.push_back(bucket.address);
+    }
     return OkStatus();
   }
 
@@ -123,9 +128,9 @@ class TellingReducer final : public GradientReducer {
 
   std::string Detail() const override { return ""; }
 
-  int buckets_left = 100000;     // until it fails
-  std::vector<void*> addresses;  // of buckets on the device
-  int device_ = -1;              // where it sums, if anywhere
+  int buckets_left = 100000;         // until it fails
+  std::vector<void*> addresses;      // of buckets on the device
+  std::vector<int> devices_ = {-1};  // where it sums, if anywhere
 
  private:
   Story* const story_;
@@ -213,7 +218,7 @@ TEST(SynchronousStrategy, GradientsOnADeviceAreSummedAfterwardsInThePlanOfAllRan
 // Beside backward, and nothing comes to the host until somebody reads it.
 TEST(SynchronousStrategy, GradientsOfOneReplicaStayOnTheDeviceThatTheReducerSumsOn) {
   World world(1, true, /*is_on_device=*/true);
-  world.reducer.device_ = 0;
+  world.reducer.devices_ = {0};
   ASSERT_TRUE(world.Step({3}).ok());
   EXPECT_THAT(world.story.events(),
               ElementsAre("made 4",
@@ -234,13 +239,38 @@ TEST(SynchronousStrategy, GradientsOfOneReplicaStayOnTheDeviceThatTheReducerSums
   ASSERT_TRUE(world.strategy->Apply(1).ok());
 }
 
-// Replicas are summed on the host, so that is where ranks are.
+// Where the reducer cannot sum on the devices of all, replicas are summed on the host, and so are
+// ranks.
 TEST(SynchronousStrategy, GradientsOfSeveralReplicasAreSummedOnTheHost) {
   World world(2, true, /*is_on_device=*/true);
-  world.reducer.device_ = 0;
+  world.reducer.devices_ = {0};
   ASSERT_TRUE(world.Step({1, 2}).ok());
   EXPECT_TRUE(world.reducer.addresses.empty());
   EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(6, 6, 6, 6, 6, 6));
+}
+
+// One bucket goes with the parts of all replicas, once all have made it; each clips its own.
+TEST(SynchronousStrategy, GradientsOfSeveralReplicasStayOnTheDevicesThatTheReducerSumsOn) {
+  World world(2, true, /*is_on_device=*/true);
+  world.reducer.devices_ = {0, 0};
+  ASSERT_TRUE(world.Step({3, 3}).ok());
+  const std::vector<std::string> events = world.story.events();
+  EXPECT_EQ(std::ranges::count(events, "device bucket of 3"), 1);
+  EXPECT_EQ(std::ranges::count(events, "device bucket of 2"), 1);
+  EXPECT_EQ(std::ranges::count(events, "device bucket of 1"), 1);
+  auto* const first = static_cast<float*>(world.replicas->engine(0).GradientBuffer().address);
+  auto* const second = static_cast<float*>(world.replicas->engine(1).GradientBuffer().address);
+  EXPECT_THAT(world.reducer.addresses,
+              ElementsAre(first + 3, second + 3, first + 1, second + 1, first, second));
+  EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
+  ASSERT_TRUE(world.strategy->ClipGradients(std::sqrt(6.0)).ok());
+  ASSERT_TRUE(world.strategy->Apply(1).ok());
+  for (const int replica : {0, 1}) {
+    Engine& engine = world.replicas->engine(replica);
+    EXPECT_TRUE(std::isnan(engine.Gradients()[0])) << "brought to the host";
+    ASSERT_TRUE(engine.BringToHost(EnginePart::kGradients).ok());
+    EXPECT_THAT(engine.Gradients(), ElementsAre(1, 1, 1, 1, 1, 1)) << replica;
+  }
 }
 
 TEST(SynchronousStrategy, BucketIsTheSumOfAllReplicas) {

@@ -30,13 +30,13 @@ std::string FormatUuid(const std::array<unsigned char, kUuidBytes>& bytes) {
 
 }  // namespace
 
-Result<std::shared_ptr<const CudaDevice>> CudaDevice::OpenFirst(const std::string& library) {
+Result<std::shared_ptr<const CudaDevice>> CudaDevice::Open(int number, const std::string& library) {
   Result<SharedObject> object = SharedObject::Open(library);
   if (!object.ok()) {
     return Error(ErrorCode::kNotFound,
                  "no NVIDIA driver is here (" + object.error().message() + ")");
   }
-  const std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(object).value()));
+  const std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(object).value(), number));
   LOCKSTEP_RETURN_IF_ERROR(device->FindFunctions());
   LOCKSTEP_RETURN_IF_ERROR(device->OpenDevice());
   return std::shared_ptr<const CudaDevice>(device);
@@ -51,6 +51,7 @@ Status CudaDevice::FindFunctions() {
                        object_.Find("cuDevicePrimaryCtxRetain", &cuda.context_retain) &&
                        object_.Find("cuDevicePrimaryCtxRelease_v2", &cuda.context_release) &&
                        object_.Find("cuCtxSetCurrent", &cuda.context_set) &&
+                       object_.Find("cuCtxGetCurrent", &cuda.context_get) &&
                        object_.Find("cuMemAlloc_v2", &cuda.memory_allocate) &&
                        object_.Find("cuMemFree_v2", &cuda.memory_free) &&
                        object_.Find("cuMemHostAlloc", &cuda.host_allocate) &&
@@ -83,10 +84,15 @@ Status CudaDevice::OpenDevice() {
   if (visible_count_ == 0) {
     return Error(ErrorCode::kNotFound, "no GPU is visible to this process");
   }
-  LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_get(&device_, 0), "open the first GPU"));
+  if (number_ >= visible_count_) {
+    return Error(ErrorCode::kNotFound,
+                 "GPU " + std::to_string(number_) + " of this process is not there: " +
+                     std::to_string(visible_count_) + " visible");
+  }
+  const std::string name = "GPU " + std::to_string(number_);
+  LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_get(&device_, number_), "open " + name));
   std::array<unsigned char, kUuidBytes> bytes{};
-  LOCKSTEP_RETURN_IF_ERROR(
-      Check(functions_.device_uuid(bytes.data(), device_), "name the first GPU"));
+  LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_uuid(bytes.data(), device_), "name " + name));
   uuid_ = FormatUuid(bytes);
   return Check(functions_.context_retain(&context_, device_), "open a context on " + uuid_);
 }
@@ -110,6 +116,18 @@ Status CudaDevice::Check(int code, const std::string& what) const {
   return Error(code == kCudaOutOfMemory ? ErrorCode::kResourceExhausted : ErrorCode::kUnavailable,
                "CUDA cannot " + what + ": " +
                    (words != nullptr ? std::string(words) : "error " + std::to_string(code)));
+}
+
+CudaDeviceKeeper::CudaDeviceKeeper(const CudaDevice& any) : functions_(any.functions()) {
+  if (functions_.context_get(&context_) != kCudaSuccess) {
+    context_ = nullptr;
+  }
+}
+
+CudaDeviceKeeper::~CudaDeviceKeeper() {
+  if (context_ != nullptr) {
+    functions_.context_set(context_);
+  }
 }
 
 Result<std::unique_ptr<CudaStage>> CudaStage::Make(std::shared_ptr<const CudaDevice> device,

@@ -29,6 +29,7 @@ struct CudaFunctions {
   int (*context_retain)(void**, int device) = nullptr;
   int (*context_release)(int device) = nullptr;
   int (*context_set)(void*) = nullptr;
+  int (*context_get)(void**) = nullptr;
   int (*memory_allocate)(CudaAddress*, std::size_t) = nullptr;
   int (*memory_free)(CudaAddress) = nullptr;
   int (*host_allocate)(void**, std::size_t, unsigned int) = nullptr;
@@ -44,18 +45,27 @@ struct CudaFunctions {
   int (*copy_to_host)(void*, CudaAddress, std::size_t, CudaStreamHandle) = nullptr;
 };
 
-// The first GPU that this process may use, with its primary context: which one that is, is said by
-// CUDA_VISIBLE_DEVICES. Thread: any; what allocates or copies wants MakeCurrent() on its thread.
+// One of the GPUs that this process may use, with its primary context: which ones those are, and in
+// which order, is said by CUDA_VISIBLE_DEVICES. Thread: any; what allocates or copies wants
+// MakeCurrent() on its thread.
 class CudaDevice {
  public:
-  // Errors: kNotFound (no driver, or no GPU: the sentence says which), kUnavailable (the driver
-  // refuses: its own words).
+  // `number` is CUDA's, from 0. Errors: kNotFound (no driver, no GPU, or not so many: the sentence
+  // says which), kUnavailable (the driver refuses: its own words).
+  static Result<std::shared_ptr<const CudaDevice>> Open(int number,
+                                                        const std::string& library = kCudaLibrary);
+
   static Result<std::shared_ptr<const CudaDevice>> OpenFirst(
-      const std::string& library = kCudaLibrary);
+      const std::string& library = kCudaLibrary) {
+    return Open(0, library);
+  }
 
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
   ~CudaDevice();
+
+  // CUDA's, of this process.
+  int number() const { return number_; }
 
   // "GPU-8f0c...", as NVML and the device plugin name it.
   const std::string& uuid() const { return uuid_; }
@@ -72,17 +82,33 @@ class CudaDevice {
   Status Check(int code, const std::string& what) const;
 
  private:
-  explicit CudaDevice(SharedObject object) : object_(std::move(object)) {}
+  CudaDevice(SharedObject object, int number) : object_(std::move(object)), number_(number) {}
 
   Status FindFunctions();
   Status OpenDevice();
 
   SharedObject object_;
   CudaFunctions functions_;
+  int number_;
   int device_ = 0;
   void* context_ = nullptr;
   std::string uuid_;
   int visible_count_ = 0;
+};
+
+// Gives the calling thread back, at its end, the device that it had: a thread of an engine's goes
+// on computing on its own. Thread: that of its making.
+class CudaDeviceKeeper {
+ public:
+  explicit CudaDeviceKeeper(const CudaDevice& any);
+
+  CudaDeviceKeeper(const CudaDeviceKeeper&) = delete;
+  CudaDeviceKeeper& operator=(const CudaDeviceKeeper&) = delete;
+  ~CudaDeviceKeeper();
+
+ private:
+  const CudaFunctions& functions_;
+  void* context_ = nullptr;  // null: it had none
 };
 
 // A stream of its own, and memory on both sides: a place where buckets are laid out for the device.

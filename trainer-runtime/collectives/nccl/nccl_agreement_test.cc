@@ -1,34 +1,216 @@
 #include "trainer-runtime/collectives/nccl/nccl_agreement.h"
 
+#include <cstdlib>
+#include <mutex>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
 
 namespace lockstep::runtime {
 namespace {
 
-NcclHello Hello(int version, const std::string& uuid, bool is_unable = false) {
-  return MakeNcclHello(version, uuid, is_unable);
+using testing::AllOf;
+using testing::Each;
+using testing::Field;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// What one rank says, and the GPUs that it has.
+struct Said {
+  int version = 22809;
+  std::vector<std::string> uuids;
+  NcclObstacleKind lack = NcclObstacleKind::kNone;
+  std::string words = {};
+};
+
+std::string Words(const std::vector<Said>& ranks) {
+  std::vector<NcclHello> hellos;
+  std::vector<NcclDeviceName> names;
+  for (const Said& said : ranks) {
+    NcclOffer offer;
+    offer.device_count = static_cast<int>(said.uuids.size());
+    offer.lack = said.lack;
+    offer.words = said.words;
+    hellos.push_back(MakeNcclHello(offer));
+    hellos.back().version = said.version;
+    for (const std::string& uuid : said.uuids) {
+      names.push_back(MakeNcclDeviceName(uuid));
+    }
+  }
+  const std::optional<NcclObstacle> obstacle = FindNcclObstacle(hellos, names);
+  return obstacle.has_value()
+             ? NcclObstacleWord(obstacle->kind) + std::string(": ") + obstacle->sentence
+             : "none";
 }
 
-std::string Words(const std::vector<NcclHello>& hellos) {
-  const Status status = CheckNcclHellos(hellos);
-  return status.ok() ? "ok" : status.error().message();
+TEST(FindNcclObstacle, SaysWhoCannotBeJoined) {
+  using Kind = NcclObstacleKind;
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}}), "none");
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22807, {"GPU-b"}}, {22809, {"GPU-c"}}}), "none");
+  EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c", "GPU-d"}}}), "none");
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {23007, {"GPU-c"}}}),
+            "releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.30.7");
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22809, {"GPU-b"}}}),
+            "shared-gpu: rank 1 and rank 2 would both use GPU-b, and NCCL takes one rank on a GPU");
+  EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c", "GPU-a"}}}),
+            "shared-gpu: rank 0 and rank 1 would both use GPU-a, and NCCL takes one rank on a GPU");
+  EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c"}}}),
+            "devices-differ: the number of GPUs differs: rank 0 has 2, rank 1 has 1");
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}, Kind::kStuck}}),
+            "stuck: rank 1 cannot join: an earlier call of NCCL has not returned there");
 }
 
-TEST(CheckNcclHellos, SaysWhoCannotBeJoined) {
-  EXPECT_EQ(Words({Hello(22809, "GPU-a")}), "ok");
-  EXPECT_EQ(Words({Hello(22809, "GPU-a"), Hello(22807, "GPU-b"), Hello(22809, "GPU-c")}), "ok");
-  EXPECT_EQ(Words({Hello(22809, "GPU-a"), Hello(22809, "GPU-b"), Hello(23007, "GPU-c")}),
-            "NCCL differs: rank 0 has 2.28.9, rank 2 has 2.30.7");
-  EXPECT_EQ(Words({Hello(22809, "GPU-a"), Hello(22809, "GPU-b"), Hello(22809, "GPU-b")}),
-            "rank 1 and rank 2 would both use GPU-b, and NCCL takes one rank on a GPU");
-  EXPECT_EQ(Words({Hello(22809, "GPU-a"), Hello(22809, "GPU-b", true)}),
-            "rank 1 cannot join: an earlier call of NCCL has not returned there");
+// What a rank lacks comes before what differs because of that.
+TEST(FindNcclObstacle, SaysWhatARankLacksInItsOwnWords) {
+  using Kind = NcclObstacleKind;
+
+  const struct {
+    Kind kind;
+    const char* word;
+  } rows[] = {{Kind::kNoDevice, "no-gpu"},
+              {Kind::kNoLibrary, "no-library"},
+              {Kind::kOldLibrary, "old-library"},
+              {Kind::kUnusable, "unusable"},
+              {Kind::kMayBlock, "may-block"},
+              {Kind::kFailedToJoin, "failed-to-join"}};
+
+  for (const auto& [kind, word] : rows) {
+    EXPECT_EQ(Words({{22809, {"GPU-a"}}, {0, {"GPU-b"}, kind, "no such thing"}}),
+              std::string(word) + ": rank 1: no such thing");
+  }
 }
 
-TEST(CheckNcclHellos, LongNamesAreCutAndStillTold) {
+TEST(FindNcclObstacle, LongNamesAndWordsAreCutAndStillTold) {
   const std::string slice = "MIG-" + std::string(100, 'x');
-  EXPECT_EQ(Words({Hello(22809, slice), Hello(22809, slice)}).substr(0, 39),
-            "rank 0 and rank 1 would both use MIG-xx");
+  EXPECT_THAT(Words({{22809, {slice}}, {22809, {slice}}}),
+              StartsWith("shared-gpu: rank 0 and rank 1 would both use MIG-xx"));
+  EXPECT_THAT(Words({{0, {"GPU-a"}, NcclObstacleKind::kUnusable, std::string(1000, 'y')}}),
+              StartsWith("unusable: rank 0: yyyy"));
+}
+
+// --- What a machine has ---
+
+class OfferNcclTest : public testing::Test {
+ protected:
+  void SetUp() override { ::setenv("FAKE_CUDA_DEVICES", "2", 1); }
+
+  void TearDown() override { ::unsetenv("FAKE_CUDA_DEVICES"); }
+};
+
+TEST_F(OfferNcclTest, HasTheDevicesThatTheEnginesHave) {
+  constexpr int kDevices[] = {1, 0};
+  const NcclOffer offer = OfferNccl(kDevices, FakeFiles("2.30"));
+  ASSERT_NE(offer.ground, nullptr) << offer.words;
+  EXPECT_EQ(offer.device_count, 2);
+  EXPECT_EQ(offer.ground->devices[0]->number(), 1);
+  EXPECT_EQ(offer.ground->devices[1]->number(), 0);
+}
+
+TEST_F(OfferNcclTest, SaysWhatIsMissing) {
+  constexpr int kDevices[] = {0};
+  constexpr int kThird[] = {2};
+  const auto lack = [](std::span<const int> devices, const NcclFiles& files) {
+    const NcclOffer offer = OfferNccl(devices, files);
+    EXPECT_EQ(offer.ground, nullptr);
+    EXPECT_EQ(offer.device_count, static_cast<int>(devices.size()));
+    return NcclObstacleWord(offer.lack) + std::string(": ") + offer.words;
+  };
+  EXPECT_EQ(lack({}, FakeFiles("2.30")), "no-gpu: its engine computes in the host's memory");
+  EXPECT_THAT(lack(kDevices, {FakeNcclFile("2.30"), "libno-such-cuda.so.1"}),
+              StartsWith("no-gpu: no NVIDIA driver is here"));
+  EXPECT_EQ(lack(kThird, FakeFiles("2.30")),
+            "no-gpu: GPU 2 of this process is not there: 2 visible");
+  EXPECT_THAT(lack(kDevices, {"libno-such-nccl.so.2", FakeCudaFile()}),
+              StartsWith("no-library: libno-such-nccl.so.2"));
+  EXPECT_THAT(lack(kDevices, FakeFiles("2.13")),
+              AllOf(StartsWith("old-library: "), HasSubstr("is NCCL 2.13.4, which cannot join")));
+}
+
+// --- What ranks come to, over each communicator ---
+
+struct Came {
+  bool has_obstacle = false;
+  bool is_of_devices = false;
+  std::string told;
+};
+
+// What each rank comes to, rank r with `offers[r]`.
+std::vector<Came> Agree(Backend backend, const std::vector<NcclOffer>& offers) {
+  std::vector<Came> came(offers.size());
+  RunThreads(static_cast<int>(offers.size()), backend, [&](Communicator& control) {
+    const auto rank = static_cast<std::size_t>(control.rank());
+    const Result<NcclAgreement> agreed = AgreeOnNccl(offers[rank], &control, Soon());
+    if (!agreed.ok()) {
+      came[rank].told = agreed.error().ToString();
+      return;
+    }
+    came[rank] = {agreed->obstacle.has_value(),
+                  agreed->is_of_devices,
+                  agreed->obstacle.has_value() ? agreed->obstacle->sentence : "joined"};
+    EXPECT_TRUE(control.Barrier(Soon()).ok());
+  });
+  return came;
+}
+
+// One process of the test stands for three here, so its GPUs have to have three names.
+class AgreeOnNcclTest : public OfferNcclTest, public testing::WithParamInterface<Backend> {
+ protected:
+  static NcclOffer WithDevice(int number) {
+    ::setenv("FAKE_CUDA_DEVICES", "3", 1);
+    const int devices[] = {number};
+    return OfferNccl(devices, FakeFiles("2.30"));
+  }
+
+  static NcclOffer OnHost() { return OfferNccl({}); }
+
+  static NcclOffer WithoutLibrary() {
+    constexpr int kDevices[] = {0};
+    return OfferNccl(kDevices, {"libno-such-nccl.so.2", FakeCudaFile()});
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Backends,
+                         AgreeOnNcclTest,
+                         testing::Values(Backend::kSharedMemory, Backend::kTcp),
+                         [](const auto& test) { return BackendText(test.param); });
+
+TEST_P(AgreeOnNcclTest, WhereAllCanAllDo) {
+  for (const Came& came : Agree(GetParam(), {WithDevice(0), WithDevice(1), WithDevice(2)})) {
+    EXPECT_EQ(came.told, "joined");
+    EXPECT_TRUE(came.is_of_devices);
+  }
+}
+
+TEST_P(AgreeOnNcclTest, OneThatCannotIsHeardByAll) {
+  const std::vector<Came> no_library =
+      Agree(GetParam(), {WithDevice(0), WithoutLibrary(), WithDevice(2)});
+  EXPECT_THAT(no_library, Each(Field(&Came::told, StartsWith("rank 1: libno-such-nccl.so.2"))));
+  EXPECT_THAT(no_library, Each(Field(&Came::is_of_devices, true)));
+
+  const std::vector<Came> on_host = Agree(GetParam(), {WithDevice(0), WithDevice(1), OnHost()});
+  EXPECT_THAT(on_host,
+              Each(Field(&Came::told, "rank 2: its engine computes in the host's memory")));
+  EXPECT_THAT(on_host, Each(Field(&Came::is_of_devices, true)));
+
+  const std::vector<Came> shared = Agree(GetParam(), {WithDevice(0), WithDevice(1), WithDevice(1)});
+  EXPECT_THAT(shared, Each(Field(&Came::told, StartsWith("rank 1 and rank 2 would both use"))));
+}
+
+TEST_P(AgreeOnNcclTest, WhereNobodyHasADeviceNobodyMissesNccl) {
+  const std::vector<Came> came = Agree(GetParam(), {OnHost(), OnHost()});
+  EXPECT_THAT(came, Each(Field(&Came::has_obstacle, true)));
+  EXPECT_THAT(came, Each(Field(&Came::is_of_devices, false)));
+}
+
+// It is replaced, and the others meet its successor: that is no reason to do without.
+TEST_P(AgreeOnNcclTest, RankThatIsStuckEndsTheMeeting) {
+  const std::vector<NcclOffer> offers = {WithDevice(0), WithDevice(1)};
+  offers[1].ground->is_stuck.store(true);
+  const std::vector<Came> came = Agree(GetParam(), offers);
+  EXPECT_THAT(came[0].told, StartsWith("rank 1 cannot join: an earlier call"));
+  EXPECT_EQ(came[1].told, "an earlier call of NCCL has not returned in this process");
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 #include "trainer-runtime/collectives/nccl/bounded_wait.h"
@@ -16,7 +18,8 @@ namespace lockstep::runtime {
 // What all communicators of one process stand on.
 struct NcclGround {
   std::shared_ptr<const NcclLibrary> library;
-  std::shared_ptr<const CudaDevice> device;  // null: whatever NCCL takes
+  // On each of them this process is a rank of NCCL's. Empty: it is one on whatever NCCL takes.
+  std::vector<std::shared_ptr<const CudaDevice>> devices;
   // How long a call that ends a communicator may take. An abort takes milliseconds; kernels that do
   // not hear it have been seen to keep it for ever. Choice.
   Duration end_patience = std::chrono::seconds(3);
@@ -25,25 +28,38 @@ struct NcclGround {
   std::atomic<bool> is_stuck{false};
 };
 
-// Opens the first visible GPU, and then NCCL: without the first the second is of no use. Errors:
-// those of CudaDevice::OpenFirst and NcclLibrary::Open, in that order.
-Result<std::shared_ptr<NcclGround>> OpenNccl(const std::string& nccl_library = kNcclLibrary,
-                                             const std::string& cuda_library = kCudaLibrary);
+// The files that are looked for.
+struct NcclFiles {
+  std::string nccl = kNcclLibrary;
+  std::string cuda = kCudaLibrary;
+};
 
-// One rank's place among those that join.
+// Opens these GPUs, by CUDA's numbers, and then NCCL: without the first the second is of no use.
+// Errors: those of CudaDevice::Open and NcclLibrary::Open, in that order.
+Result<std::shared_ptr<NcclGround>> OpenNccl(std::span<const int> devices,
+                                             const NcclFiles& files = {});
+
+// The same with the first visible GPU.
+Result<std::shared_ptr<NcclGround>> OpenNccl(const NcclFiles& files = {});
+
+// A process's place among those that join: it has as many ranks of NCCL's, from `rank` on, as its
+// ground has devices.
 struct NcclSeat {
   nccl::UniqueId id{};
   int rank = 0;
-  int world_size = 1;
+  int world_size = 1;  // of all processes together
 };
 
-// One rank's end of a communicator of NCCL. Nothing here waits longer than its limits say. Its end
+// What one process has of a communicator of NCCL: an end for each device. Whatever is called of all
+// of them goes in one group, as one thread calls it, and one thread ends them all: releases of NCCL
+// hang where several do (NVIDIA/nccl#992). Nothing here waits longer than its limits say. Its end
 // is NCCL's abort in every case: that is local, where a destroy may wait for the others, and loses
-// nothing, as whoever ends it has waited for its sums. Thread: one.
+// nothing, as whoever ends it has waited for its sums. Thread: one at a time.
 class NcclCommunicator {
  public:
-  // Joins the others: collective. Errors: kTimeout, those of `limits.check`, and NCCL's:
-  // kPeerLost (another rank or the network), kInvalidArgument (it was used wrongly), kInternal.
+  // Joins the others: collective. Errors: kTimeout, those of `limits.check`, and NCCL's, with the
+  // device at fault: kPeerLost (another rank or the network), kInvalidArgument (it was used
+  // wrongly), kInternal.
   static Result<std::unique_ptr<NcclCommunicator>> Join(std::shared_ptr<NcclGround> ground,
                                                         const NcclSeat& seat,
                                                         const WaitLimits& limits);
@@ -55,27 +71,30 @@ class NcclCommunicator {
   // the ground is stuck.
   ~NcclCommunicator();
 
-  // Puts the sum over all ranks, in place, into the stream: a later sum runs after it. Shapes: data
-  // [count] of float32 on the device. Errors: as Join.
-  Status AllReduce(void* data,
-                   std::size_t count,
-                   CudaStreamHandle stream,
-                   const WaitLimits& limits);
+  // What one device brings to a sum. Shapes: data [count of the sum] of float32 on that device.
+  struct Part {
+    void* data = nullptr;
+    CudaStreamHandle stream = nullptr;  // of that device
+  };
 
-  // What went wrong beside the calls. Does not wait. Errors: as Join.
+  // Puts the sum over all ranks, in place, into the streams: a later sum runs after it. Shapes:
+  // parts [devices of the ground]. Errors: as Join.
+  Status AllReduce(std::span<const Part> parts, std::size_t count, const WaitLimits& limits);
+
+  // What went wrong beside the calls, on any device. Does not wait. Errors: as Join.
   Status Check() const;
 
   // It is of no use any more: its kernels are stopped before it is ended, where NCCL can do that.
   void NoteFailure() { has_failed_ = true; }
 
  private:
-  NcclCommunicator(std::shared_ptr<NcclGround> ground, nccl::Comm* comm)
-      : ground_(std::move(ground)), comm_(comm) {}
+  NcclCommunicator(std::shared_ptr<NcclGround> ground, std::vector<nccl::Comm*> ends)
+      : ground_(std::move(ground)), ends_(std::move(ends)) {}
 
   Status AwaitSettled(const WaitLimits& limits) const;
 
   std::shared_ptr<NcclGround> ground_;  // shared: a call that never returns keeps it
-  nccl::Comm* comm_;
+  std::vector<nccl::Comm*> ends_;       // [devices]; null: not made
   bool has_failed_ = false;
 };
 

@@ -50,7 +50,9 @@ Status NcclLibrary::FindFunctions() {
                        object_.Find("ncclCommAbort", &comm_abort) &&
                        object_.Find("ncclGetErrorString", &get_error_string) &&
                        object_.Find("ncclGetLastError", &get_last_error) &&
-                       object_.Find("ncclAllReduce", &all_reduce);
+                       object_.Find("ncclAllReduce", &all_reduce) &&
+                       object_.Find("ncclGroupStart", &group_start) &&
+                       object_.Find("ncclGroupEnd", &group_end);
   if (!has_all) {
     return Error(ErrorCode::kNotFound,
                  path() + " is NCCL " + VersionText() +

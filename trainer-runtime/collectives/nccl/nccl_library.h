@@ -48,6 +48,8 @@ class NcclLibrary {
   const char* (*get_last_error)(nccl::Comm*) = nullptr;
   nccl::Result (*all_reduce)(const void*, void*, std::size_t, int, int, nccl::Comm*, nccl::Stream) =
       nullptr;
+  nccl::Result (*group_start)() = nullptr;
+  nccl::Result (*group_end)() = nullptr;
   nccl::Result (*comm_revoke)(nccl::Comm*, int) = nullptr;  // null before 2.28.7
 
  private:

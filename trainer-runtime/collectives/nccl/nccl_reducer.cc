@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "trainer-runtime/collectives/nccl/nccl_agreement.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -20,6 +19,23 @@ struct Invitation {
   nccl::UniqueId id{};
   std::array<char, kWordsSize> words{};
 };
+
+// "GPU-5d2c, GPU-8f0c".
+std::string Listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) {
+    text += (text.empty() ? "" : ", ") + name;
+  }
+  return text;
+}
+
+std::string NamesOf(const std::vector<std::shared_ptr<const CudaDevice>>& devices) {
+  std::vector<std::string> names;
+  for (const auto& device : devices) {
+    names.push_back(device->uuid());
+  }
+  return Listed(names);
+}
 
 // What the other ranks fail with when this one does. That this process has to be replaced is its
 // own affair: they meet its successor.
@@ -49,36 +65,59 @@ Status FromDevice(Status status) {
              : Status(Error(ErrorCode::kInternal, status.error().message()));
 }
 
+// A place on each device of the ground, in its order.
+using Stages = std::vector<std::unique_ptr<CudaStage>>;
+
 // Frees what NCCL's kernels use, unless they may still run: then it is lost with them.
-void FreeStage(const NcclGround& ground, std::unique_ptr<CudaStage> stage) {
-  if (ground.is_stuck.load()) {
-    static_cast<void>(stage.release());
+void FreeStages(const NcclGround& ground, Stages stages) {
+  const CudaDeviceKeeper keeper(*ground.devices.front());
+  for (std::unique_ptr<CudaStage>& stage : stages) {
+    if (ground.is_stuck.load()) {
+      static_cast<void>(stage.release());
+    }
   }
+  stages.clear();
+}
+
+// Only the first has room for what comes from the host.
+Result<Stages> MakeStages(const NcclGround& ground, std::size_t byte_count) {
+  const CudaDeviceKeeper keeper(*ground.devices.front());
+  Stages stages;
+  for (const auto& device : ground.devices) {
+    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaStage> stage,
+                              CudaStage::Make(device, stages.empty() ? byte_count : 0));
+    stages.push_back(std::move(stage));
+  }
+  return stages;
 }
 
 class NcclReducer final : public GradientReducer {
  public:
   NcclReducer(const NcclReducerOptions& options,
-              std::unique_ptr<CudaStage> stage,
+              Stages stages,
               std::unique_ptr<NcclCommunicator> communicator)
       : ground_(options.ground),
         control_(options.control),
         epoch_(options.epoch),
         element_count_(options.element_count),
-        stage_(std::move(stage)),
+        stages_(std::move(stages)),
+        parts_(stages_.size()),
         communicator_(std::move(communicator)) {}
 
   ~NcclReducer() override { End(); }
 
   Status Enqueue(std::span<float> bucket, Deadline deadline) override;
-  Status EnqueueOnDevice(const DeviceBucket& bucket, Deadline deadline) override;
+  Status EnqueueOnDevices(std::span<const DeviceBucket> buckets, Deadline deadline) override;
   Status EnqueueTotals(std::span<double> totals, Deadline deadline) override;
   Status Finish(Deadline deadline) override;
 
   bool SumsBeside() const override { return true; }
 
-  // NCCL is on the first GPU that this process may use.
-  bool SumsOnDevice(int device) const override { return device == 0; }
+  bool SumsOnDevices(std::span<const int> devices) const override {
+    return std::ranges::equal(devices, ground_->devices, [](int number, const auto& device) {
+      return device->number() == number;
+    });
+  }
 
   // Whoever waits for NCCL looks at `control` all the time.
   void Abort(const Error& reason) noexcept override { control_->Abort(reason); }
@@ -86,7 +125,7 @@ class NcclReducer final : public GradientReducer {
   const char* BackendName() const override { return "nccl"; }
 
   std::string Detail() const override {
-    return ground_->library->Describe() + ", on " + ground_->device->uuid();
+    return ground_->library->Describe() + ", on " + NamesOf(ground_->devices);
   }
 
  private:
@@ -96,7 +135,8 @@ class NcclReducer final : public GradientReducer {
   };
 
   Status Send(std::span<float> bucket, const WaitLimits& limits);
-  Status SumInPlace(const DeviceBucket& bucket, const WaitLimits& limits);
+  Status SumInPlace(std::span<const DeviceBucket> buckets, const WaitLimits& limits);
+  Result<bool> AreIdle();
   WaitLimits LimitsOf(Deadline deadline) const;
   CallContext ContextOf(std::size_t count, Deadline deadline) const;
   Status Fail(const CallContext& context, const Error& met);
@@ -106,10 +146,13 @@ class NcclReducer final : public GradientReducer {
   Communicator* control_;
   Epoch epoch_;
   std::size_t element_count_;
-  std::unique_ptr<CudaStage> stage_;
+  Stages stages_;                              // [devices]; empty after the end
+  std::vector<NcclCommunicator::Part> parts_;  // [devices] of the bucket at hand
   std::unique_ptr<NcclCommunicator> communicator_;
-  std::vector<Entry> entries_;     // since the last Finish
-  std::size_t pending_count_ = 0;  // elements of them
+  std::vector<std::string> busy_;   // devices on which a sum has not ended, as Finish last saw
+  std::vector<Entry> entries_;      // since the last Finish
+  std::size_t pending_count_ = 0;   // elements of them
+  std::size_t in_place_count_ = 0;  // elements summed on devices since the last Finish
   uint64_t sequence_ = 0;
   std::optional<Error> failure_;
 };
@@ -126,33 +169,42 @@ Status NcclReducer::Enqueue(std::span<float> bucket, Deadline deadline) {
 }
 
 Status NcclReducer::Send(std::span<float> bucket, const WaitLimits& limits) {
+  LOCKSTEP_CHECK(stages_.size() == 1, "gradients of several devices in the host's memory");
   const std::size_t offset = pending_count_ * sizeof(float);
-  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->device().MakeCurrent()));
-  std::memcpy(stage_->host() + offset, bucket.data(), bucket.size_bytes());
-  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->CopyToDevice(offset, bucket.size_bytes())));
-  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
-      stage_->device_address(offset), bucket.size(), stage_->stream(), limits));
-  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->CopyToHost(offset, bucket.size_bytes())));
+  CudaStage& stage = *stages_.front();
+  const CudaDeviceKeeper keeper(stage.device());
+  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage.device().MakeCurrent()));
+  std::memcpy(stage.host() + offset, bucket.data(), bucket.size_bytes());
+  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage.CopyToDevice(offset, bucket.size_bytes())));
+  parts_.front() = {stage.device_address(offset), stage.stream()};
+  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(parts_, bucket.size(), limits));
+  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage.CopyToHost(offset, bucket.size_bytes())));
   entries_.push_back({bucket, offset});
   pending_count_ += bucket.size();
   return OkStatus();
 }
 
-Status NcclReducer::EnqueueOnDevice(const DeviceBucket& bucket, Deadline deadline) {
+Status NcclReducer::EnqueueOnDevices(std::span<const DeviceBucket> buckets, Deadline deadline) {
   if (failure_.has_value()) {
     return *failure_;
   }
   ++sequence_;
-  const CallContext context = ContextOf(bucket.element_count, deadline);
-  const Status sent = SumInPlace(bucket, LimitsOf(deadline));
+  LOCKSTEP_CHECK(buckets.size() == stages_.size(), "a bucket for each device");
+  in_place_count_ += buckets.front().element_count;
+  const CallContext context = ContextOf(buckets.front().element_count, deadline);
+  const Status sent = SumInPlace(buckets, LimitsOf(deadline));
   return sent.ok() ? sent : Fail(context, sent.error());
 }
 
-// In the stage's stream, of which Finish sees the end; its memory is not used.
-Status NcclReducer::SumInPlace(const DeviceBucket& bucket, const WaitLimits& limits) {
-  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->device().MakeCurrent()));
-  LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage_->WaitFor(bucket.stream)));
-  return communicator_->AllReduce(bucket.address, bucket.element_count, stage_->stream(), limits);
+// In the stages' streams, of which Finish sees the end; their memory is not used.
+Status NcclReducer::SumInPlace(std::span<const DeviceBucket> buckets, const WaitLimits& limits) {
+  const CudaDeviceKeeper keeper(stages_.front()->device());
+  for (std::size_t i = 0; i < buckets.size(); ++i) {
+    LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->device().MakeCurrent()));
+    LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->WaitFor(buckets[i].stream)));
+    parts_[i] = {buckets[i].address, stages_[i]->stream()};
+  }
+  return communicator_->AllReduce(parts_, buckets.front().element_count, limits);
 }
 
 // By `control`, while NCCL is at work.
@@ -170,24 +222,43 @@ Status NcclReducer::Finish(Deadline deadline) {
   if (failure_.has_value()) {
     return *failure_;
   }
-  const CallContext context = ContextOf(pending_count_, deadline);
+  const CallContext context = ContextOf(pending_count_ + in_place_count_, deadline);
   const Status done = WaitUntil(
       [this]() -> Result<bool> {
-        const Result<bool> is_idle = stage_->IsIdle();
+        const Result<bool> are_idle = AreIdle();
         // NCCL's word first: a stream that was stopped because of an error is idle, too.
         LOCKSTEP_RETURN_IF_ERROR(communicator_->Check());
-        return is_idle.ok() ? is_idle : Result<bool>(FromDevice(is_idle.error()).error());
+        return are_idle;
       },
       LimitsOf(deadline));
   if (!done.ok()) {
     return Fail(context, done.error());
   }
   for (const Entry& entry : entries_) {
-    std::memcpy(entry.bucket.data(), stage_->host() + entry.offset, entry.bucket.size_bytes());
+    std::memcpy(
+        entry.bucket.data(), stages_.front()->host() + entry.offset, entry.bucket.size_bytes());
   }
   entries_.clear();
   pending_count_ = 0;
+  in_place_count_ = 0;
   return OkStatus();
+}
+
+// All streams are asked, so that an error can name those that are late.
+Result<bool> NcclReducer::AreIdle() {
+  busy_.clear();
+  const CudaDeviceKeeper keeper(stages_.front()->device());
+  for (const std::unique_ptr<CudaStage>& stage : stages_) {
+    LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage->device().MakeCurrent()));
+    const Result<bool> is_idle = stage->IsIdle();
+    if (!is_idle.ok()) {
+      return FromDevice(is_idle.error()).error();
+    }
+    if (!*is_idle) {
+      busy_.push_back(stage->device().uuid());
+    }
+  }
+  return busy_.empty();
 }
 
 WaitLimits NcclReducer::LimitsOf(Deadline deadline) const {
@@ -207,9 +278,12 @@ CallContext NcclReducer::ContextOf(std::size_t count, Deadline deadline) const {
 
 Status NcclReducer::Fail(const CallContext& context, const Error& met) {
   const Error error = Named(met, control_);
-  std::string what = "by NCCL: " + error.message();
+  std::string what = "by NCCL on " + NamesOf(ground_->devices) + ": " + error.message();
   if (error.code() == ErrorCode::kTimeout) {
     what += ", and NCCL does not say which rank is late";
+  }
+  if (!busy_.empty()) {
+    what += "; not at its end on " + Listed(busy_);
   }
   failure_ = context.Fail(error.code(), what);
   control_->Abort(AsTold(*failure_));
@@ -222,28 +296,10 @@ Status NcclReducer::Fail(const CallContext& context, const Error& met) {
 
 void NcclReducer::End() {
   communicator_.reset();
-  FreeStage(*ground_, std::move(stage_));
+  FreeStages(*ground_, std::exchange(stages_, {}));
 }
 
 // --- Joining ---
-
-Status ExchangeHellos(const NcclReducerOptions& options, Deadline deadline) {
-  const auto rank = static_cast<std::size_t>(options.control->rank());
-  std::vector<NcclHello> hellos(static_cast<std::size_t>(options.control->world_size()));
-  hellos[rank] = MakeNcclHello(options.ground->library->version(),
-                               options.ground->device->uuid(),
-                               options.ground->is_stuck.load());
-  // Each byte is one rank's and zero at the others, so their sum puts the list together.
-  LOCKSTEP_RETURN_IF_ERROR(options.control->AllReduce(hellos.data(),
-                                                      hellos.size() * sizeof(NcclHello),
-                                                      DataType::kUInt8,
-                                                      ReduceOp::kSum,
-                                                      deadline));
-  if (options.ground->is_stuck.load()) {
-    return Error(ErrorCode::kInternal, "an earlier call of NCCL has not returned in this process");
-  }
-  return CheckNcclHellos(hellos);
-}
 
 Result<nccl::UniqueId> ExchangeIdentity(const NcclReducerOptions& options, Deadline deadline) {
   const bool is_host = options.control->rank() == 0;
@@ -271,48 +327,76 @@ Result<nccl::UniqueId> ExchangeIdentity(const NcclReducerOptions& options, Deadl
 
 Result<std::unique_ptr<GradientReducer>> JoinAll(const NcclReducerOptions& options,
                                                  Deadline deadline) {
-  LOCKSTEP_RETURN_IF_ERROR(ExchangeHellos(options, deadline));
   LOCKSTEP_ASSIGN_OR_RETURN(const nccl::UniqueId id, ExchangeIdentity(options, deadline));
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      std::unique_ptr<CudaStage> stage,
-      CudaStage::Make(options.ground->device, options.element_count * sizeof(float)));
+  LOCKSTEP_ASSIGN_OR_RETURN(Stages stages,
+                            MakeStages(*options.ground, options.element_count * sizeof(float)));
   const WaitLimits limits{deadline, [&options]() -> Status {
                             if (options.is_stopped && options.is_stopped()) {
                               return Error(ErrorCode::kAborted, "joining stopped by request");
                             }
                             return options.control->CheckHealth();
                           }};
+  const auto own = static_cast<int>(options.ground->devices.size());
   auto communicator = NcclCommunicator::Join(
-      options.ground, {id, options.control->rank(), options.control->world_size()}, limits);
+      options.ground,
+      {id, options.control->rank() * own, options.control->world_size() * own},
+      limits);
   if (!communicator.ok()) {
-    FreeStage(*options.ground, std::move(stage));
+    FreeStages(*options.ground, std::move(stages));
     return std::move(communicator).error();
   }
   return std::unique_ptr<GradientReducer>(
-      std::make_unique<NcclReducer>(options, std::move(stage), std::move(communicator).value()));
+      std::make_unique<NcclReducer>(options, std::move(stages), std::move(communicator).value()));
+}
+
+// Whom NCCL calls gone is there, as far as `control` knows: it is joining that failed.
+bool IsUnfounded(const Error& cause, Communicator* control) {
+  return cause.code() == ErrorCode::kPeerLost && control->CheckHealth().ok();
+}
+
+Error FailJoining(const NcclReducerOptions& options, const Error& met, TimePoint begin) {
+  const Error cause = Named(met, options.control);
+  const Communicator& control = *options.control;
+  const bool is_own = cause.code() == ErrorCode::kUnavailable ||
+                      (options.can_do_without && IsUnfounded(cause, options.control));
+  Error error(is_own ? ErrorCode::kInternal : cause.code(),
+              "rank " + std::to_string(control.rank()) + ": joining " +
+                  std::to_string(control.world_size()) + " ranks by NCCL " +
+                  options.ground->library->VersionText() + " on " +
+                  NamesOf(options.ground->devices) + ", epoch " +
+                  std::to_string(options.epoch.value()) + ": " + cause.ToString() + ", after " +
+                  std::to_string(ToSeconds(SteadyNow() - begin)) + " s");
+  const bool is_loss = error.code() == ErrorCode::kPeerLost;
+  options.control->Abort(options.can_do_without && !is_loss
+                             ? Error(ErrorCode::kAborted, error.ToString())
+                             : AsTold(error));
+  return error;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<GradientReducer>> JoinNccl(const NcclReducerOptions& options,
-                                                  Deadline deadline) {
+Result<std::unique_ptr<GradientReducer>> JoinAgreedNccl(const NcclReducerOptions& options,
+                                                        Deadline deadline) {
   const TimePoint begin = SteadyNow();
   Result<std::unique_ptr<GradientReducer>> joined = JoinAll(options, deadline);
   if (joined.ok()) {
     return joined;
   }
-  const Error cause = Named(joined.error(), options.control);
-  const Communicator& control = *options.control;
-  const ErrorCode code =
-      cause.code() == ErrorCode::kUnavailable ? ErrorCode::kInternal : cause.code();
-  Error error(code,
-              "rank " + std::to_string(control.rank()) + ": joining " +
-                  std::to_string(control.world_size()) + " ranks by NCCL " +
-                  options.ground->library->VersionText() + ", epoch " +
-                  std::to_string(options.epoch.value()) + ": " + cause.ToString() + ", after " +
-                  std::to_string(ToSeconds(SteadyNow() - begin)) + " s");
-  options.control->Abort(AsTold(error));
-  return error;
+  return FailJoining(options, joined.error(), begin);
+}
+
+Result<std::unique_ptr<GradientReducer>> JoinNccl(const NcclReducerOptions& options,
+                                                  Deadline deadline) {
+  const TimePoint begin = SteadyNow();
+  const Result<NcclAgreement> agreement =
+      AgreeOnNccl(OfferOf(options.ground), options.control, deadline);
+  if (!agreement.ok()) {
+    return FailJoining(options, agreement.error(), begin);
+  }
+  if (agreement->obstacle.has_value()) {
+    return FailJoining(options, agreement->obstacle->ToError(), begin);
+  }
+  return JoinAgreedNccl(options, deadline);
 }
 
 }  // namespace lockstep::runtime

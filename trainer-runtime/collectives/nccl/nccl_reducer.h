@@ -14,6 +14,7 @@
 #include "trainer-runtime/collectives/call.h"
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_agreement.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
 
 namespace lockstep::runtime {
@@ -25,15 +26,24 @@ struct NcclReducerOptions {
   // that a process on its own host has died. Must outlive the reducer.
   Communicator* control = nullptr;
   Epoch epoch;
-  // Of all buckets of a step together that are in the host's memory.
+  // Of all buckets of a step together that are in the host's memory: those of several devices never
+  // are, and go by the first one.
   std::size_t element_count = 0;
   std::function<bool()> is_stopped;  // ends joining early; empty: nothing does
+  // Where joining fails the others only hear that this meeting is over: they can train without.
+  bool can_do_without = false;
 };
 
-// Joins the ranks of `control` for sums by NCCL: collective.
-// Errors: as GradientReducer, and kInvalidArgument (two ranks on one GPU), kMismatch (releases of
-// NCCL differ), kAborted (stopped), kInternal (NCCL or the device failed here: the others get
-// kAborted, and this process is best replaced). Thread: the calling thread.
+// Joins the ranks of `control` for sums by NCCL, after AgreeOnNccl found nothing in the way:
+// collective. This rank has as many of NCCL's ranks as the ground has devices.
+// Errors: as GradientReducer, and kAborted (stopped), kInvalidArgument (NCCL refuses how it is
+// used), kInternal (NCCL or the device failed here: the others get kAborted, and this process is
+// best replaced). Thread: the calling thread.
+Result<std::unique_ptr<GradientReducer>> JoinAgreedNccl(const NcclReducerOptions& options,
+                                                        Deadline deadline);
+
+// Agrees and joins, for a job that insists. Errors: as JoinAgreedNccl, and kInvalidArgument (two
+// ranks on one GPU), kMismatch (releases of NCCL, or numbers of GPUs, differ).
 Result<std::unique_ptr<GradientReducer>> JoinNccl(const NcclReducerOptions& options,
                                                   Deadline deadline);
 

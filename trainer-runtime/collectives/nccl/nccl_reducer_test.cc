@@ -15,6 +15,7 @@
 namespace lockstep::runtime {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -86,20 +87,29 @@ void WriteLate(void* data) {
   std::copy(made.begin(), made.end(), late->values.begin());
 }
 
+bool SumsOn(const GradientReducer& reducer, const std::vector<int>& devices) {
+  return reducer.SumsOnDevices(devices);
+}
+
+Status EnqueueOne(GradientReducer& reducer, const DeviceBucket& bucket) {
+  return reducer.EnqueueOnDevices({&bucket, 1}, Soon());
+}
+
 // Sums what lies on the device and is made there after the call.
 Result<std::string> SumOnDevice(Communicator& control,
                                 GradientReducer& reducer,
                                 NcclGround& ground) {
   constexpr std::size_t kCount = 5000;
-  const CudaFunctions& cuda = ground.device->functions();
+  const CudaFunctions& cuda = ground.devices.front()->functions();
   LOCKSTEP_ASSIGN_OR_RETURN(const SharedObject driver, SharedObject::Open(FakeCudaFile()));
   LaunchHostFunction launch = nullptr;
   CudaAddress address = 0;
   CudaStreamHandle stream = nullptr;
-  LOCKSTEP_RETURN_IF_ERROR(ground.device->MakeCurrent());
+  LOCKSTEP_RETURN_IF_ERROR(ground.devices.front()->MakeCurrent());
   if (!driver.Find("cuLaunchHostFunc", &launch) ||
       cuda.memory_allocate(&address, kCount * sizeof(float)) != 0 ||
-      cuda.stream_create(&stream, 1) != 0 || !reducer.SumsOnDevice(0) || reducer.SumsOnDevice(1)) {
+      cuda.stream_create(&stream, 1) != 0 || !SumsOn(reducer, {0}) || SumsOn(reducer, {1}) ||
+      SumsOn(reducer, {0, 1})) {
     return std::string("no device");
   }
   const std::span<float> values(reinterpret_cast<float*>(address), kCount);  // the double's is ours
@@ -110,8 +120,7 @@ Result<std::string> SumOnDevice(Communicator& control,
     launch(stream, WriteLate, &late);
     for (const std::size_t begin : {std::size_t{3000}, std::size_t{0}}) {
       const std::size_t size = begin == 0 ? 3000 : kCount - begin;
-      LOCKSTEP_RETURN_IF_ERROR(
-          reducer.EnqueueOnDevice({values.data() + begin, size, stream}, Soon()));
+      LOCKSTEP_RETURN_IF_ERROR(EnqueueOne(reducer, {values.data() + begin, size, stream}));
     }
     LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(Soon()));
     std::vector<float> expected = Gradients(control.rank(), step, kCount);
@@ -186,7 +195,8 @@ TEST(NcclReducer, StopEndsJoining) {
   ASSERT_FALSE(joined.ok());
   EXPECT_EQ(joined.error().code(), ErrorCode::kAborted);
   EXPECT_THAT(joined.error().message(),
-              HasSubstr("rank 0: joining 1 ranks by NCCL 2.30.7, epoch 0: joining stopped"));
+              AllOf(HasSubstr("rank 0: joining 1 ranks by NCCL 2.30.7 on GPU-"),
+                    HasSubstr(", epoch 0: joining stopped")));
 }
 
 }  // namespace

@@ -21,7 +21,9 @@ constexpr int kOk = 0;
 constexpr int kInvalidValue = 1;
 constexpr int kOutOfMemory = 2;
 constexpr int kNoDevice = 100;
+constexpr int kInvalidHandle = 400;
 constexpr int kNotReady = 600;
+constexpr int kDevicesMax = 16;
 constexpr std::size_t kMemoryMax = std::size_t{1} << 40U;
 
 int NumberOf(const char* variable, int otherwise) {
@@ -36,7 +38,10 @@ int DeviceCount() {
 // Does what it is given, one after the other, on its thread.
 class FakeStream {
  public:
-  FakeStream() : thread_([this] { Work(); }) {}
+  explicit FakeStream(void* context) : context_(context), thread_([this] { Work(); }) {}
+
+  // Of the device that it is on.
+  void* context() const { return context_; }
 
   ~FakeStream() {
     Push([this] { is_over_ = true; });
@@ -73,6 +78,7 @@ class FakeStream {
     }
   }
 
+  void* const context_;
   std::mutex mutex_;
   std::condition_variable news_;
   std::deque<std::function<void()>> work_;
@@ -83,6 +89,10 @@ class FakeStream {
 // Tells when a stream has come to where it was recorded last.
 class FakeEvent {
  public:
+  explicit FakeEvent(void* context) : context_(context) {}
+
+  void* context() const { return context_; }
+
   // Without a stream that is at once.
   void Record(FakeStream* stream) {
     const uint64_t record = Begin();
@@ -115,6 +125,7 @@ class FakeEvent {
     news_.wait(lock, [&] { return reached_ >= record; });
   }
 
+  void* const context_;
   std::mutex mutex_;
   std::condition_variable news_;
   uint64_t recorded_ = 0;
@@ -213,9 +224,12 @@ int cuDeviceGetUuid_v2(unsigned char* bytes, int device) {
   return kOk;
 }
 
-int cuDevicePrimaryCtxRetain(void** context, int /*device*/) {
-  static int the_context = 0;
-  *context = &the_context;
+int cuDevicePrimaryCtxRetain(void** context, int device) {
+  static int contexts[kDevicesMax] = {};
+  if (device >= kDevicesMax) {
+    return kInvalidValue;
+  }
+  *context = &contexts[device];
   return kOk;
 }
 
@@ -225,6 +239,16 @@ int cuDevicePrimaryCtxRelease_v2(int /*device*/) {
 
 int cuCtxSetCurrent(void* context) {
   current_context = context;
+  return kOk;
+}
+
+int cuCtxGetCurrent(void** context) {
+  *context = current_context;
+  return kOk;
+}
+
+int cuStreamGetCtx(void* stream, void** context) {
+  *context = StreamOf(stream)->context();
   return kOk;
 }
 
@@ -255,7 +279,10 @@ int cuMemFreeHost(void* memory) {
 }
 
 int cuStreamCreate(void** stream, unsigned int /*flags*/) {
-  *stream = new FakeStream();
+  if (current_context == nullptr) {
+    return kInvalidValue;
+  }
+  *stream = new FakeStream(current_context);
   return kOk;
 }
 
@@ -269,7 +296,10 @@ int cuStreamQuery(void* stream) {
 }
 
 int cuEventCreate(void** event, unsigned int /*flags*/) {
-  *event = new FakeEvent();
+  if (current_context == nullptr) {
+    return kInvalidValue;
+  }
+  *event = new FakeEvent(current_context);
   return kOk;
 }
 
@@ -281,6 +311,10 @@ int cuEventDestroy_v2(void* event) {
 int cuEventRecord(void* event, void* stream) {
   if (current_context == nullptr) {
     return kInvalidValue;
+  }
+  // An event is recorded by streams of its own device, and of no other.
+  if (stream != nullptr && StreamOf(stream)->context() != EventOf(event)->context()) {
+    return kInvalidHandle;
   }
   EventOf(event)->Record(StreamOf(stream));
   return kOk;

@@ -4,14 +4,17 @@
 
 #include <chrono>
 #include <csignal>
-#include <dlfcn.h>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_comm.h"
+#include "trainer-runtime/collectives/nccl/testing/fake_nccl_driver.h"
+#include "trainer-runtime/collectives/nccl/testing/fake_nccl_ends.h"
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_fault.h"
 
 namespace lockstep::runtime::nccl {
@@ -25,12 +28,13 @@ Result FailCall(Result code, const char* words) {
 }
 
 using LaunchHostFunc = int (*)(void*, void (*)(void*), void*);
+using StreamContext = int (*)(void*, void**);
 
-// The driver's, which whoever calls NCCL has loaded.
-LaunchHostFunc Launcher() {
-  void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  return driver == nullptr ? nullptr
-                           : reinterpret_cast<LaunchHostFunc>(::dlsym(driver, "cuLaunchHostFunc"));
+// Whether the stream is on the device of the communicator's end.
+bool IsOnDeviceOf(const Comm& comm, void* stream) {
+  const auto context_of = OfDriver<StreamContext>("cuStreamGetCtx");
+  void* context = nullptr;
+  return context_of != nullptr && context_of(stream, &context) == 0 && context == comm.context;
 }
 
 struct Kernel {
@@ -38,7 +42,17 @@ struct Kernel {
   float* data;
   std::size_t count;
   int call;
+  void* stream;
 };
+
+// What the calling thread has called since it began a group.
+struct OpenGroup {
+  int depth = 0;
+  bool is_refused = false;
+  std::vector<Kernel> kernels;
+};
+
+thread_local OpenGroup open_group;
 
 void RunKernel(void* argument) {
   const std::unique_ptr<Kernel> kernel(static_cast<Kernel*>(argument));
@@ -59,6 +73,14 @@ void RunKernel(void* argument) {
   const std::lock_guard lock(comm->mutex);
   --comm->kernel_count;
   comm->news.notify_all();
+}
+
+int Launch(const Kernel& kernel) {
+  {
+    const std::lock_guard lock(kernel.comm->mutex);
+    ++kernel.comm->kernel_count;
+  }
+  return OfDriver<LaunchHostFunc>("cuLaunchHostFunc")(kernel.stream, RunKernel, new Kernel(kernel));
 }
 
 }  // namespace
@@ -108,19 +130,53 @@ int ncclAllReduce(const void* from,
                   int operation,
                   nccl::Comm* comm,
                   void* stream) {
+  nccl::OpenGroup& group = nccl::open_group;
   const int call = ++comm->call_count;
-  const nccl::LaunchHostFunc launch = nccl::Launcher();
-  const bool is_known =
-      from == to && type == nccl::kFloat32 && operation == nccl::kSum && launch != nullptr;
+  const bool is_known = from == to && type == nccl::kFloat32 && operation == nccl::kSum;
   if (!is_known || OrderedFault("refuse", comm->rank, call)) {
+    group.is_refused = true;
     return nccl::FailCall(nccl::kInternalError, "ordered: this sum is refused");
   }
-  {
-    const std::lock_guard lock(comm->mutex);
-    ++comm->kernel_count;
+  // The real one may hang where one thread calls one end after the other.
+  if (comm->has_siblings && group.depth == 0) {
+    return nccl::FailCall(nccl::kInvalidUsage, "sums of several devices outside of a group");
   }
-  return launch(
-      stream, nccl::RunKernel, new nccl::Kernel{comm, static_cast<float*>(to), count, call});
+  if (!nccl::IsOnDeviceOf(*comm, stream)) {
+    group.is_refused = true;
+    return nccl::FailCall(nccl::kInvalidUsage, "a stream of another device");
+  }
+  const nccl::Kernel kernel{comm, static_cast<float*>(to), count, call, stream};
+  if (group.depth > 0) {
+    group.kernels.push_back(kernel);
+    return nccl::kSuccess;
+  }
+  return nccl::Launch(kernel);
+}
+
+int ncclGroupStart() {
+  ++nccl::open_group.depth;
+  return nccl::kSuccess;
+}
+
+// Without blocking: what was called goes on by itself.
+int ncclGroupEnd() {
+  nccl::OpenGroup& group = nccl::open_group;
+  if (group.depth == 0) {
+    return nccl::FailCall(nccl::kInvalidUsage, "a group that was not begun");
+  }
+  if (--group.depth > 0) {
+    return nccl::kSuccess;
+  }
+  const nccl::OpenGroup ended = std::exchange(group, {});
+  if (ended.is_refused) {
+    return nccl::FailCall(nccl::kInvalidUsage, "a call of the group was refused");
+  }
+  for (const nccl::Kernel& kernel : ended.kernels) {
+    if (const int code = nccl::Launch(kernel); code != 0) {
+      return nccl::kUnhandledCudaError;
+    }
+  }
+  return nccl::kInProgress;
 }
 
 // Kernels stop when they are told to; then nothing uses the communicator.
@@ -131,6 +187,7 @@ int ncclCommAbort(nccl::Comm* comm) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   comm->Stop();
+  nccl::ForgetEnd(comm);
   delete comm;
   return nccl::kSuccess;
 }

@@ -20,6 +20,9 @@ struct Comm {
   std::atomic<Result> state{kInProgress};
   std::string words;  // written before a failed state
   std::atomic<bool> is_stopped{false};
+  void* context = nullptr;  // of the device that it was made on
+  // Ends of one communicator in this process: a thread that calls several has to group them.
+  std::atomic<bool> has_siblings{false};
   int call_count = 0;
   std::mutex mutex;
   std::condition_variable news;

@@ -4,6 +4,8 @@
 #include <thread>
 
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_comm.h"
+#include "trainer-runtime/collectives/nccl/testing/fake_nccl_driver.h"
+#include "trainer-runtime/collectives/nccl/testing/fake_nccl_ends.h"
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_fault.h"
 
 namespace lockstep::runtime::nccl {
@@ -35,6 +37,16 @@ void JoinOthers(Comm* comm, const UniqueId& id) {
   }
 }
 
+// Of the calling thread.
+void* CurrentContext() {
+  const auto context_of_thread = OfDriver<int (*)(void**)>("cuCtxGetCurrent");
+  void* context = nullptr;
+  if (context_of_thread != nullptr) {
+    context_of_thread(&context);
+  }
+  return context;
+}
+
 }  // namespace
 }  // namespace lockstep::runtime::nccl
 
@@ -53,6 +65,8 @@ extern "C" int ncclCommInitRankConfig(
   auto* const comm = new nccl::Comm;
   comm->rank = rank;
   comm->world_size = world_size;
+  comm->context = nccl::CurrentContext();
+  nccl::RememberEnd(comm, id);
   *made = comm;
   comm->joining = std::thread([comm, id] { nccl::JoinOthers(comm, id); });
   return nccl::kInProgress;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include <sys/mman.h>
@@ -23,7 +24,11 @@ Result<std::string> RunRank(const NcclGangOptions& options,
                             Communicator& control) {
   ::setenv("FAKE_NCCL_FAULT", options.fault.c_str(), 1);
   NcclReducerOptions join;
-  join.ground = MakeFakeGround(options.version);
+  const auto rank = static_cast<std::size_t>(control.rank());
+  const int device_count =
+      options.device_counts.empty() ? options.device_count : options.device_counts[rank];
+  ::setenv("FAKE_CUDA_DEVICES", std::to_string(device_count).c_str(), 1);
+  join.ground = MakeFakeGround(options.version, device_count);
   join.control = &control;
   join.epoch = Epoch(3);
   join.element_count = options.element_count;
@@ -51,8 +56,14 @@ std::string FakeCudaFile() {
   return std::string(LOCKSTEP_TEST_DOUBLES) + "/cuda/libcuda.so.1";
 }
 
-std::shared_ptr<NcclGround> MakeFakeGround(const std::string& version) {
-  std::shared_ptr<NcclGround> ground = OpenNccl(FakeNcclFile(version), FakeCudaFile()).value();
+NcclFiles FakeFiles(const std::string& version) {
+  return {FakeNcclFile(version), FakeCudaFile()};
+}
+
+std::shared_ptr<NcclGround> MakeFakeGround(const std::string& version, int device_count) {
+  std::vector<int> devices(static_cast<std::size_t>(device_count));
+  std::iota(devices.begin(), devices.end(), 0);
+  std::shared_ptr<NcclGround> ground = OpenNccl(devices, FakeFiles(version)).value();
   ground->end_patience = std::chrono::milliseconds(300);  // tests of what never ends wait for it
   return ground;
 }

@@ -18,11 +18,16 @@ namespace lockstep::runtime {
 std::string FakeNcclFile(const std::string& version);
 std::string FakeCudaFile();
 
-// What one process's communicators of the doubles stand on.
-std::shared_ptr<NcclGround> MakeFakeGround(const std::string& version);
+// Both, for NCCL of that release.
+NcclFiles FakeFiles(const std::string& version);
+
+// What one process's communicators of the doubles stand on, with so many devices.
+std::shared_ptr<NcclGround> MakeFakeGround(const std::string& version, int device_count = 1);
 
 struct NcclGangOptions {
-  int world_size = 3;
+  int world_size = 3;                   // processes
+  int device_count = 1;                 // of each
+  std::vector<int> device_counts = {};  // of each rank, where they differ
   std::string version = "2.30";
   std::string fault;  // see fake_nccl_fault.h
   Backend control = Backend::kSharedMemory;

@@ -1,0 +1,269 @@
+// Drives an engine plug-in alone on what it is given, and prints what it saw as one JSON line, for
+// tests/gpu/engine_rows.py: losses, times of steps, what the engine says of itself, and how long a
+// snapshot keeps the training thread.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <future>
+#include <iostream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "common/base/time.h"
+#include "common/json/json.h"
+#include "tests/gpu/rows.h"
+#include "trainer-runtime/engine/plugin_engine.h"
+
+namespace lockstep::gpu {
+namespace {
+
+using runtime::Engine;
+using runtime::EnginePart;
+using runtime::StepOptions;
+using runtime::StepResult;
+
+struct Options {
+  std::string plugin;
+  std::string spec;    // a training section, a file
+  std::string inputs;  // float32, [samples, width]
+  std::string labels;  // float32, [samples, width]
+  std::string weights;
+  std::string snapshots;
+  std::size_t sample_count = 128;
+  std::size_t batch_size = 128;
+  std::size_t step_count = 50;
+  std::size_t timed_rounds = 0;
+  std::size_t timed_steps = 200;
+};
+
+constexpr std::size_t kSnapshotPeriod = 20;  // steps
+constexpr std::size_t kSnapshotCount = 5;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<float> ReadFloats(const std::string& path) {
+  const std::string bytes = ReadFile(path);
+  std::vector<float> values(bytes.size() / sizeof(float));
+  std::copy_n(bytes.data(), values.size() * sizeof(float), reinterpret_cast<char*>(values.data()));
+  return values;
+}
+
+// Seconds since it was made or asked last.
+class Stopwatch {
+ public:
+  double Lap() {
+    const TimePoint now = SteadyNow();
+    return ToSeconds(now - std::exchange(last_, now));
+  }
+
+ private:
+  TimePoint last_ = SteadyNow();
+};
+
+// An update behind the step on the device, where the engine's interface has such: it is newer than
+// this program.
+template <typename AnyOptions>
+bool AskForUpdate(AnyOptions* options, int64_t number) {
+  if constexpr (requires { options->update.emplace(); }) {
+    options->update.emplace();
+    options->update->number = number;
+    return true;
+  }
+  return false;
+}
+
+// What the engine says of how it computes, where it says anything.
+template <typename AnyEngine>
+Json NoticesOf(AnyEngine& engine) {
+  Json notices = Json::array();
+  if constexpr (requires { engine.TakeNotice(); }) {
+    while (const auto notice = engine.TakeNotice()) {
+      notices.push_back(*notice);
+    }
+    return notices;
+  }
+  return nullptr;
+}
+
+class Subject {
+ public:
+  Subject(Engine* engine, const Options& options)
+      : engine_(engine),
+        batch_size_(options.batch_size),
+        inputs_(ReadFloats(options.inputs)),
+        labels_(ReadFloats(options.labels)),
+        input_width_(inputs_.size() / options.sample_count),
+        label_width_(labels_.size() / options.sample_count),
+        batch_count_(options.sample_count / options.batch_size) {}
+
+  // Takes the next step. Returns the mean loss before it.
+  Result<double> Step() {
+    const std::size_t begin = (step_ % batch_count_) * batch_size_;
+    ++step_;
+    const runtime::Batch batch{
+        .inputs = std::span(inputs_).subspan(begin * input_width_, batch_size_ * input_width_),
+        .labels = std::span(labels_).subspan(begin * label_width_, batch_size_ * label_width_),
+        .sample_count = static_cast<int64_t>(batch_size_)};
+    StepOptions options;
+    options.gradient_scale = 1.0 / static_cast<double>(batch_size_);
+    const auto number = static_cast<int64_t>(step_);
+    const bool is_asked = is_guarded_ && AskForUpdate(&options, number);
+    Result<StepResult> result = engine_->ComputeGradients(batch, options);
+    if (!result.ok() && is_asked && result.error().code() == ErrorCode::kUnavailable) {
+      is_guarded_ = false;
+      --step_;
+      return Step();
+    }
+    if (!result.ok()) {
+      return result.error();
+    }
+    is_guarded_ = is_asked;
+    overflow_count_ += result->overflow_count;
+    if (!is_asked && result->overflow_count == 0) {
+      LOCKSTEP_RETURN_IF_ERROR(engine_->ApplyUpdate(number));
+    }
+    return result->loss_sum / static_cast<double>(batch_size_);
+  }
+
+  Result<double> MillisecondsPerStep(std::size_t count) {
+    Stopwatch watch;
+    for (std::size_t i = 0; i < count; ++i) {
+      LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const double loss, Step());
+    }
+    return watch.Lap() * 1e3 / static_cast<double>(count);
+  }
+
+  bool is_guarded() const { return is_guarded_; }
+
+  int64_t overflow_count() const { return overflow_count_; }
+
+ private:
+  Engine* const engine_;
+  const std::size_t batch_size_;
+  const std::vector<float> inputs_;
+  const std::vector<float> labels_;
+  const std::size_t input_width_;  // of a sample
+  const std::size_t label_width_;
+  const std::size_t batch_count_;  // then they come again
+  std::size_t step_ = 0;
+  bool is_guarded_ = true;
+  int64_t overflow_count_ = 0;
+};
+
+std::string StateOf(Engine& engine) {
+  std::string bytes;
+  for (const runtime::TensorView& tensor : engine.Tensors()) {
+    bytes.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size_bytes());
+  }
+  return bytes;
+}
+
+void WriteFile(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<int64_t>(bytes.size()));
+}
+
+// As the trainer does: the state comes to the host and is copied, and a thread writes the copy
+// while training goes on.
+Result<Json> TimeSnapshots(Engine& engine, Subject& subject, const std::string& path) {
+  double stall = 0;
+  double writing = 0;
+  std::size_t byte_count = 0;
+  std::size_t steps_beside = 0;
+  for (std::size_t i = 0; i < kSnapshotCount; ++i) {
+    LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const double pause,
+                              subject.MillisecondsPerStep(kSnapshotPeriod));
+    Stopwatch watch;
+    LOCKSTEP_RETURN_IF_ERROR(engine.BringToHost(EnginePart::kState));
+    std::string copy = StateOf(engine);
+    byte_count = copy.size();
+    stall += watch.Lap();
+    auto written = std::async(std::launch::async, [&path, copy = std::move(copy)] {
+      Stopwatch own;
+      WriteFile(path, copy);
+      return own.Lap();
+    });
+    while (written.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+      LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const double loss, subject.Step());
+      ++steps_beside;
+    }
+    writing += written.get();
+  }
+  constexpr double kToMilliseconds = 1e3 / static_cast<double>(kSnapshotCount);
+  return Json{{"stallMs", stall * kToMilliseconds},
+              {"writeMs", writing * kToMilliseconds},
+              {"bytes", byte_count},
+              {"stepsBeside", steps_beside}};
+}
+
+Result<Json> Run(const Options& options) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const runtime::EnginePlugin plugin,
+                            runtime::EnginePlugin::Load({.path = options.plugin}));
+  LOCKSTEP_ASSIGN_OR_RETURN(const auto engine, plugin.MakeEngine(ReadFile(options.spec)));
+  LOCKSTEP_RETURN_IF_ERROR(engine->BringToHost(EnginePart::kState));
+  if (!options.weights.empty()) {
+    std::string bytes;
+    for (const runtime::TensorView& tensor : engine->Tensors()) {
+      if (tensor.kind == runtime::TensorKind::kParameter) {
+        bytes.append(reinterpret_cast<const char*>(tensor.data.data()), tensor.data.size_bytes());
+      }
+    }
+    WriteFile(options.weights, bytes);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(engine->BringToDevice(EnginePart::kState));
+  Subject subject(engine.get(), options);
+  Json losses = Json::array();
+  for (std::size_t step = 0; step < options.step_count; ++step) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const double loss, subject.Step());
+    losses.push_back(loss);
+  }
+  Json times = Json::array();
+  for (std::size_t round = 0; round < options.timed_rounds; ++round) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const double time, subject.MillisecondsPerStep(options.timed_steps));
+    times.push_back(time);
+  }
+  Json said{{"engine", engine->Description()}, {"losses", losses}, {"msPerStep", times}};
+  if (!options.snapshots.empty()) {
+    LOCKSTEP_ASSIGN_OR_RETURN(said["snapshot"], TimeSnapshots(*engine, subject, options.snapshots));
+  }
+  said["notices"] = NoticesOf(*engine);
+  said["isGuarded"] = subject.is_guarded();
+  said["overflows"] = subject.overflow_count();
+  return said;
+}
+
+}  // namespace
+}  // namespace lockstep::gpu
+
+int main(int argc, char** argv) {
+  lockstep::gpu::Options options;
+  CLI::App app("What an engine does on this machine, as one JSON line");
+  app.add_option("--plugin", options.plugin, "the engine")->required();
+  app.add_option("--spec", options.spec, "file of a training section")->required();
+  app.add_option("--inputs", options.inputs, "file of float32")->required();
+  app.add_option("--labels", options.labels, "file of float32")->required();
+  app.add_option("--weights", options.weights, "write the first parameters here");
+  app.add_option("--snapshots", options.snapshots, "write snapshots here, and time them");
+  app.add_option("--samples", options.sample_count, "that the files have")->required();
+  app.add_option("--batch", options.batch_size, "samples a step");
+  app.add_option("--steps", options.step_count, "steps whose losses are told");
+  app.add_option("--rounds", options.timed_rounds, "times that are taken");
+  app.add_option("--timed-steps", options.timed_steps, "steps of each");
+  CLI11_PARSE(app, argc, argv);
+  const auto said = lockstep::gpu::Run(options);
+  if (!said.ok()) {
+    std::cerr << said.error().ToString() << "\n";
+    return lockstep::gpu::kExitMissed;
+  }
+  std::cout << lockstep::DumpJson(*said) << "\n";
+  return lockstep::gpu::kExitHeld;
+}

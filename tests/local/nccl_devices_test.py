@@ -1,0 +1,159 @@
+"""Trainings of the engine for GPUs, each worker with several: over the doubles of NCCL and driver,
+and of an engine whose gradients are in that driver's memory. By Auto they are summed where they
+are; where something is in the way all ranks sum by the CPU, and say why."""
+
+import contextlib
+import os
+import unittest
+from unittest import mock
+
+import nccl_test
+from harness import BIN, training_manifest
+
+STEPS = 60
+WORKERS = 2
+PLUGIN = BIN.parent / "trainer-runtime/cmd/plugins/liblockstep_test_gpu_plugin.so"
+# What it has inside, without the GPU around it.
+HOST_PLUGIN = BIN.parent / "trainer-runtime/engine/plugins/liblockstep_test_reference_plugin.so"
+MISSED = "gradients of GPUs are summed by the CPU, not by NCCL"
+LOSS_TOLERANCE = 1e-4  # of sums in another order, 60 steps of Adam
+
+
+@contextlib.contextmanager
+def gpus(count, release="2.30", **variables):
+    """Each worker has `count` GPUs and an engine for them; without a release there is no NCCL."""
+    assert PLUGIN.exists(), "build the target lockstep_test_gpu_plugin"
+    path = str(nccl_test.DOUBLES / "cuda")
+    if release:
+        path += f":{nccl_test.DOUBLES / ('nccl-' + release)}"
+    names = ",".join(f"GPU-test-{i}" for i in range(count))
+    variables = {"LD_LIBRARY_PATH": path, "LOCKSTEP_ENGINE": str(PLUGIN),
+                 "NVIDIA_VISIBLE_DEVICES": names, "FAKE_CUDA_DEVICES": str(count), **variables}
+    with mock.patch.dict(os.environ, variables):
+        yield
+
+
+class DevicesCase(nccl_test.NcclCase):
+    def train(self, count=2, all_reduce="Auto", *arguments, workers=WORKERS):
+        manifest = nccl_test.manifest_with(all_reduce, workers=workers, steps=STEPS)
+        names = ", ".join(f'"GPU-test-{i}"' for i in range(count))
+        return self.run_job(manifest, "--set", f"training.devices=[{names}]", *arguments)
+
+    def on_the_cpu(self, replicas):
+        with mock.patch.dict(os.environ, {"LOCKSTEP_ENGINE": str(HOST_PLUGIN)}):
+            run = self.run_job(training_manifest(workers=WORKERS, steps=STEPS),
+                               "--set", f"training.replicas={replicas}")
+        self.assert_trained(run)
+        return run
+
+    def assert_by(self, run, backend, workers=WORKERS):
+        for index in range(workers):
+            self.assertIn(f"backend={backend}", run.pod_log(f"quick-worker-{index}"))
+
+    def assert_same_model(self, run, other):
+        for name in ("loss", "testLoss"):
+            self.assertAlmostEqual(run.summary[name], other.summary[name],
+                                   delta=LOSS_TOLERANCE * other.summary[name], msg=name)
+
+
+class AutoTakesNccl(DevicesCase):
+    def test_sums_over_all_gpus_of_all_workers_where_they_are(self):
+        with gpus(2):
+            run = self.train()
+        self.assert_trained(run)
+        self.assert_by(run, "nccl")
+        log = run.pod_log("quick-worker-1")
+        self.assertRegex(log, r"on GPU-[0-9a-f-]{36}, GPU-[0-9a-f-]{36}")
+        self.assertNotIn(MISSED, log)
+        self.assert_same_model(run, self.on_the_cpu(replicas=2))
+
+    def test_sums_over_the_gpus_of_a_lone_worker(self):
+        with gpus(2):
+            run = self.train(workers=1)
+        self.assert_trained(run)
+        self.assert_by(run, "nccl", workers=1)
+
+    def test_sums_where_each_worker_has_one(self):
+        with gpus(1):
+            run = self.train(count=1)
+        self.assert_trained(run)
+        self.assert_by(run, "nccl")
+        self.assert_same_model(run, self.on_the_cpu(replicas=1))
+
+    def test_worker_killed_in_the_midst_of_a_sum_is_replaced(self):
+        """The third of NCCL's four ranks: the first GPU of the second worker."""
+        once = self.scratch / "once"
+        with gpus(2):
+            undisturbed = self.train()
+            self.assert_trained(undisturbed)
+        with gpus(2, FAKE_NCCL_FAULT=f"die@rank=2@call=20@once={once}"):
+            run = self.train()
+        self.assertTrue(once.exists(), "the fault did not happen")
+        self.assert_trained(run, recoveries=1)
+        self.assert_by(run, "nccl")
+        told = [what for pod, what, _ in self.errors(run) if pod == "quick-worker-0"]
+        self.assertTrue(told, run.pod_log("quick-worker-0"))
+        self.assertRegex(told[0], r"rank 1 is (gone|lost)")
+        self.assertEqual(self.final_weights(run), self.final_weights(undisturbed))
+
+
+class AutoTakesTheCpu(DevicesCase):
+    """Where something is in the way, which all workers say, in one word and a sentence."""
+
+    def check(self, word, sentence, run):
+        self.assert_trained(run)
+        self.assert_by(run, "shared-memory")
+        for index in range(WORKERS):
+            log = run.pod_log(f"quick-worker-{index}")
+            self.assertIn(MISSED, log)
+            self.assertRegex(log, f"reason={word}.*{sentence}")
+
+    def test_without_the_library(self):
+        with gpus(2, release=None):
+            run = self.train()
+        self.check("no-library", "rank 0: libnccl.so.2", run)
+        self.assert_same_model(run, self.on_the_cpu(replicas=2))
+
+    def test_with_a_library_that_only_blocks(self):
+        with gpus(2, release="2.13"):
+            self.check("old-library", "which cannot join ranks without blocking", self.train())
+
+    def test_where_waits_would_have_no_end(self):
+        with gpus(2, NCCL_COMM_BLOCKING="1"):
+            self.check("may-block", "NCCL_COMM_BLOCKING=1", self.train())
+
+    def test_where_workers_share_gpus(self):
+        with gpus(2, FAKE_CUDA_UUID="7"):
+            self.check("shared-gpu", "rank 0 and rank 1 would both use GPU-0700", self.train())
+
+    def test_after_joining_has_failed_once(self):
+        """Nobody is replaced for that: all meet again and do without."""
+        once = self.scratch / "once"
+        with gpus(2, FAKE_NCCL_FAULT=f"fail-init@rank=3@once={once}"):
+            run = self.train()
+        self.assertTrue(once.exists(), "the fault did not happen")
+        self.check("failed-to-join", "rank 1: .*ordered: the device does not join", run)
+        self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
+
+    def test_cpu_is_what_a_job_may_ask_for(self):
+        with gpus(2):
+            run = self.train(all_reduce="Cpu")
+        self.assert_trained(run)
+        self.assert_by(run, "shared-memory")
+        self.assertNotIn(MISSED, run.pod_log("quick-worker-0"))
+
+
+class InsistsOnNccl(DevicesCase):
+    def test_sums_where_they_are_or_fails(self):
+        with gpus(2):
+            run = self.train(all_reduce="Nccl")
+        self.assert_trained(run)
+        self.assert_by(run, "nccl")
+        with gpus(2, release=None):
+            run = self.train(all_reduce="Nccl")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("Nccl found, but libnccl.so.2", run.output)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

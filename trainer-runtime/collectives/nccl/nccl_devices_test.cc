@@ -1,0 +1,334 @@
+// Processes that drive several GPUs each: one rank of NCCL's on each GPU, in groups, over the
+// doubles of NCCL and driver, whose GPUs are apart as far as streams, events and contexts are.
+
+#include <algorithm>
+#include <memory>
+#include <ostream>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr std::size_t kCount = 3000;
+constexpr std::size_t kFirstBucket = 1000;
+constexpr int kDevices = 2;  // of each process
+constexpr Duration kOutOfReach = std::chrono::minutes(15);
+constexpr Duration kShort = std::chrono::milliseconds(300);
+
+// What a device is given to do, by its driver's double.
+using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
+
+// One replica's gradients on its GPU, and the stream that makes them.
+class Replica {
+ public:
+  explicit Replica(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {
+    const CudaFunctions& cuda = device_->functions();
+    EXPECT_TRUE(device_->MakeCurrent().ok());
+    EXPECT_EQ(cuda.memory_allocate(&address_, kCount * sizeof(float)), 0);
+    EXPECT_EQ(cuda.stream_create(&stream_, 1), 0);
+  }
+
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  ~Replica() {
+    device_->functions().stream_destroy(stream_);
+    device_->functions().memory_free(address_);
+  }
+
+  // The double's memory is ours.
+  std::span<float> values() { return {reinterpret_cast<float*>(address_), kCount}; }
+
+  DeviceBucket Bucket(std::size_t offset, std::size_t count) {
+    return {values().data() + offset, count, stream_};
+  }
+
+  // All values become `value`, once the stream comes to it.
+  void MakeLater(float value) {
+    static const SharedObject driver = SharedObject::Open(FakeCudaFile()).value();
+    LaunchHostFunction launch = nullptr;
+    ASSERT_TRUE(driver.Find("cuLaunchHostFunc", &launch));
+    made_ = value;
+    launch(
+        stream_,
+        [](void* data) {
+          auto* const replica = static_cast<Replica*>(data);
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the stream's
+          std::ranges::fill(replica->values(), replica->made_);
+        },
+        this);
+  }
+
+ private:
+  std::shared_ptr<const CudaDevice> device_;
+  CudaAddress address_ = 0;
+  CudaStreamHandle stream_ = nullptr;
+  float made_ = 0;
+};
+
+std::vector<std::unique_ptr<Replica>> MakeReplicas(const NcclGround& ground) {
+  std::vector<std::unique_ptr<Replica>> replicas;
+  for (const auto& device : ground.devices) {
+    replicas.push_back(std::make_unique<Replica>(device));
+  }
+  return replicas;
+}
+
+Status EnqueueAll(GradientReducer& reducer,
+                  const std::vector<std::unique_ptr<Replica>>& replicas,
+                  std::size_t offset,
+                  std::size_t count,
+                  Deadline deadline) {
+  std::vector<DeviceBucket> buckets;
+  for (const auto& replica : replicas) {
+    buckets.push_back(replica->Bucket(offset, count));
+  }
+  return reducer.EnqueueOnDevices(buckets, deadline);
+}
+
+// Three steps of two buckets each. Replica i of rank r makes 10^(devices * r + i), so that a sum
+// has a digit of each; whatever is missing or doubled can be read off it.
+Result<std::string> ThreeSteps(Communicator& control,
+                               GradientReducer& reducer,
+                               const NcclGround& ground,
+                               Duration timeout) {
+  const auto replicas = MakeReplicas(ground);
+  const auto device_count = static_cast<int>(replicas.size());
+  float expected = 0;
+  for (int i = 0; i < control.world_size() * device_count; ++i) {
+    expected = 10 * expected + 1;
+  }
+  for (int step = 0; step < 3; ++step) {
+    const Deadline deadline = Deadline::After(SteadyNow(), timeout);
+    float own = 1;
+    for (int i = 0; i < control.rank() * device_count; ++i) {
+      own *= 10;
+    }
+    for (const auto& replica : replicas) {
+      std::ranges::fill(replica->values(), -1.0F);
+      replica->MakeLater(own);
+      own *= 10;
+    }
+    LOCKSTEP_RETURN_IF_ERROR(
+        EnqueueAll(reducer, replicas, kFirstBucket, kCount - kFirstBucket, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(EnqueueAll(reducer, replicas, 0, kFirstBucket, deadline));
+    LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(deadline));
+    for (const auto& replica : replicas) {
+      for (const float value : replica->values()) {
+        if (value != expected) {
+          return std::string("found " + std::to_string(value) + ", expected " +
+                             std::to_string(expected));
+        }
+      }
+    }
+  }
+  return std::string("summed");
+}
+
+TEST(NcclDevices, AllGpusOfAllProcessesHoldTheSum) {
+  for (const char* version : {"2.17", "2.30"}) {
+    for (const int world_size : {1, 2, 3}) {
+      NcclGangOptions options;
+      options.version = version;
+      options.world_size = world_size;
+      options.device_count = kDevices;
+      const auto ends = RunNcclGang(
+          options, [](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
+            return ThreeSteps(control, reducer, ground, kOutOfReach);
+          });
+      for (const NcclRankEnd& end : ends) {
+        EXPECT_EQ(end.text, "summed") << world_size << " processes, NCCL " << version;
+      }
+    }
+  }
+}
+
+TEST(NcclDevices, SumsOnItsOwnGpusInTheirOrderAndNamesThem) {
+  NcclGangOptions options;
+  options.world_size = 1;
+  options.device_count = kDevices;
+  const auto ends =
+      RunNcclGang(options, [](Communicator&, GradientReducer& reducer, NcclGround& ground) {
+        const std::vector<int> right = {0, 1};
+        const std::vector<int> turned = {1, 0};
+        const std::vector<int> part = {0};
+        const bool is_right = reducer.SumsOnDevices(right) && !reducer.SumsOnDevices(turned) &&
+                              !reducer.SumsOnDevices(part);
+        const std::string names =
+            "on " + ground.devices[0]->uuid() + ", " + ground.devices[1]->uuid();
+        return Result<std::string>(
+            is_right && reducer.Detail().ends_with(names) ? "right" : reducer.Detail());
+      });
+  EXPECT_EQ(ends[0].text, "right");
+}
+
+// The engine's thread computes on, on its own GPU.
+TEST(NcclDevices, LeavesTheCallingThreadItsDevice) {
+  NcclGangOptions options;
+  options.world_size = 1;
+  options.device_count = kDevices;
+  const auto ends = RunNcclGang(
+      options,
+      [](Communicator&, GradientReducer& reducer, NcclGround& ground) -> Result<std::string> {
+        const auto replicas = MakeReplicas(ground);
+        const CudaFunctions& cuda = ground.devices[0]->functions();
+        void* before = nullptr;
+        void* after = nullptr;
+        LOCKSTEP_RETURN_IF_ERROR(ground.devices[0]->MakeCurrent());
+        cuda.context_get(&before);
+        LOCKSTEP_RETURN_IF_ERROR(EnqueueAll(reducer, replicas, 0, kCount, Soon()));
+        cuda.context_get(&after);
+        LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(Soon()));
+        return std::string(before != nullptr && before == after ? "its own" : "another's");
+      });
+  EXPECT_EQ(ends[0].text, "its own");
+}
+
+// --- Faults, on one of the four ranks of NCCL's: the second GPU of the first of two processes ---
+
+struct FaultCase {
+  const char* name;
+  const char* fault;
+  ErrorCode own;      // of process 0, where it goes wrong
+  ErrorCode other;    // of process 1
+  const char* cause;  // in the words of both
+  bool is_about_time = false;
+
+  friend std::ostream& operator<<(std::ostream& stream, const FaultCase& fault_case) {
+    return stream << fault_case.name;
+  }
+};
+
+constexpr FaultCase kCases[] = {
+    {"FailInit",
+     "fail-init@rank=1",
+     ErrorCode::kInternal,
+     ErrorCode::kAborted,
+     "NCCL says on GPU-0001"},
+    {"SlowInit",
+     "slow-init@rank=1@ms=3600000",
+     ErrorCode::kTimeout,
+     ErrorCode::kTimeout,
+     "deadline passed",
+     true},
+    {"BlockInit",
+     "block-init@rank=1@ms=3600000",
+     ErrorCode::kTimeout,
+     ErrorCode::kTimeout,
+     "deadline passed",
+     true},
+    {"AsyncError",
+     "async-error@rank=1@call=3",
+     ErrorCode::kPeerLost,
+     ErrorCode::kPeerLost,
+     "ordered: the connection to a peer broke"},
+    {"Refuse",
+     "refuse@rank=1@call=4",
+     ErrorCode::kInternal,
+     ErrorCode::kAborted,
+     "(4000 bytes), epoch 3, call 4: by NCCL on GPU-"},
+    {"Hang",
+     "hang@rank=1@call=2",
+     ErrorCode::kTimeout,
+     ErrorCode::kTimeout,
+     "deadline passed, and NCCL does not say which rank is late; not at its end on GPU-",
+     true},
+    {"Die", "die@rank=1@call=5", ErrorCode::kInternal, ErrorCode::kPeerLost, "rank 0 is gone"},
+};
+
+class NcclDevicesFaultTest : public testing::TestWithParam<std::tuple<FaultCase, const char*>> {
+ protected:
+  std::vector<NcclRankEnd> Run() const {
+    const auto& [fault_case, version] = GetParam();
+    NcclGangOptions options;
+    options.world_size = 2;
+    options.device_count = kDevices;
+    options.fault = fault_case.fault;
+    options.version = version;
+    const Duration timeout = fault_case.is_about_time ? kShort : kOutOfReach;
+    options.join_timeout = timeout;
+    return RunNcclGang(options,
+                       [&](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
+                         return ThreeSteps(control, reducer, ground, timeout);
+                       });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Faults,
+                         NcclDevicesFaultTest,
+                         testing::Combine(testing::ValuesIn(kCases),
+                                          testing::Values("2.17", "2.30")),
+                         [](const auto& test) {
+                           std::string name = std::get<0>(test.param).name;
+                           name += std::get<1>(test.param)[2];
+                           return name + std::get<1>(test.param)[3];
+                         });
+
+TEST_P(NcclDevicesFaultTest, BothProcessesFailAtOnceAndSayWhy) {
+  const FaultCase& fault_case = std::get<0>(GetParam());
+  const std::vector<NcclRankEnd> ends = Run();
+  const bool is_killed = std::string(fault_case.name) == "Die";
+  EXPECT_EQ(ends[0].is_dead, is_killed);
+  for (std::size_t rank = is_killed ? 1 : 0; rank < ends.size(); ++rank) {
+    EXPECT_EQ(ends[rank].code, static_cast<int>(rank == 0 ? fault_case.own : fault_case.other))
+        << ends[rank].text;
+    EXPECT_THAT(ends[rank].text,
+                AllOf(StartsWith("rank " + std::to_string(rank) + ": "),
+                      HasSubstr(fault_case.cause),
+                      HasSubstr("epoch 3"),
+                      HasSubstr(" s")));
+  }
+}
+
+// One thread's word ends the sums of all GPUs of both processes.
+TEST(NcclDevicesFault, AbortFromOneThreadEndsTheSumsOfAllGpus) {
+  for (const char* version : {"2.27", "2.30"}) {
+    NcclGangOptions options;
+    options.world_size = 2;
+    options.device_count = kDevices;
+    options.version = version;
+    options.fault = "hang@rank=2";
+    const auto ends = RunNcclGang(
+        options, [](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
+          std::jthread relay;
+          if (control.rank() == 0) {
+            relay = std::jthread([&reducer] {
+              reducer.Abort(Error(ErrorCode::kPeerLost, "rank 1 is lost: the operator says so"));
+            });
+          }
+          Result<std::string> ended = ThreeSteps(control, reducer, ground, kOutOfReach);
+          return ground.is_stuck.load() ? Result<std::string>(std::string("stuck")) : ended;
+        });
+    for (const NcclRankEnd& end : ends) {
+      EXPECT_EQ(end.code, static_cast<int>(ErrorCode::kPeerLost));
+      EXPECT_THAT(end.text, HasSubstr("rank 1 is lost: the operator says so"));
+    }
+  }
+}
+
+TEST(NcclDevicesFault, ProcessesWithOtherNumbersOfGpusAreRefusedByName) {
+  NcclGangOptions options;
+  options.world_size = 2;
+  options.device_counts = {2, 1};
+  const auto ends = RunNcclGang(
+      options, [](Communicator&, GradientReducer&, NcclGround&) { return std::string("joined"); });
+  for (const NcclRankEnd& end : ends) {
+    EXPECT_EQ(end.code, static_cast<int>(ErrorCode::kMismatch));
+    EXPECT_THAT(end.text, HasSubstr("the number of GPUs differs: rank 0 has 2, rank 1 has 1"));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
