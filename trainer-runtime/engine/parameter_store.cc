@@ -1,5 +1,6 @@
 #include "trainer-runtime/engine/parameter_store.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::runtime {
@@ -16,19 +17,23 @@ std::size_t ElementCount(const std::vector<int64_t>& shape) {
 }  // namespace
 
 ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
-                               const std::vector<std::string_view>& slots)
+                               const std::vector<std::string_view>& slots,
+                               const HostAllocator& allocate)
     : shapes_(std::move(shapes)), slot_names_(slots.begin(), slots.end()), offsets_{0} {
   for (const ParameterShape& parameter : shapes_) {
     offsets_.push_back(offsets_.back() + ElementCount(parameter.shape));
   }
-  parameters_.resize(offsets_.back());
-  own_gradients_.resize(offsets_.back());
-  gradients_ = own_gradients_;
-  slots_.resize(offsets_.back() * slot_names_.size());
+  parameters_ = allocate(offsets_.back());
+  own_gradients_ = allocate(offsets_.back());
+  gradients_ = {own_gradients_.get(), offsets_.back()};
+  slots_ = allocate(AllSlots().size());
+  for (const std::span<float> part : {AllParameters(), gradients_, AllSlots()}) {
+    std::ranges::fill(part, 0.0F);
+  }
 }
 
 std::span<float> ParameterStore::Parameter(std::size_t index) {
-  return Cut(parameters_, index);
+  return Cut(AllParameters(), index);
 }
 
 std::span<float> ParameterStore::Gradient(std::size_t index) {
@@ -45,7 +50,7 @@ std::vector<TensorView> ParameterStore::Tensors() {
       views.push_back({shapes_[i].name + "/" + slot_names_[slot],
                        TensorKind::kOptimizerSlot,
                        shapes_[i].shape,
-                       Cut(slots_, i, slot)});
+                       Cut(AllSlots(), i, slot)});
     }
   }
   return views;
@@ -62,12 +67,12 @@ Status ParameterStore::LendGradients(std::span<float> memory) {
                      std::to_string(gradients_.size()));
   }
   gradients_ = memory;
-  own_gradients_ = std::vector<float>();  // `= {}` would keep the memory
+  own_gradients_.reset();
   return OkStatus();
 }
 
 FlatState ParameterStore::Flat() {
-  return {.parameters = parameters_, .gradients = gradients_, .slots = slots_};
+  return {.parameters = AllParameters(), .gradients = gradients_, .slots = AllSlots()};
 }
 
 std::span<float> ParameterStore::Cut(std::span<float> flat,

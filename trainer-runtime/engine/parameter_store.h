@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/engine/host_floats.h"
 #include "trainer-runtime/engine/optimizer.h"
 
 namespace lockstep::runtime {
@@ -26,7 +27,9 @@ struct ParameterShape {
 // never change, but that of the gradients when memory for them is lent. Thread: one.
 class ParameterStore {
  public:
-  ParameterStore(std::vector<ParameterShape> shapes, const std::vector<std::string_view>& slots);
+  ParameterStore(std::vector<ParameterShape> shapes,
+                 const std::vector<std::string_view>& slots,
+                 const HostAllocator& allocate = OnHeap);
 
   // The numbers of the `index`-th parameter. Shapes: [product of its shape].
   std::span<float> Parameter(std::size_t index);
@@ -47,15 +50,19 @@ class ParameterStore {
   FlatState Flat();
 
  private:
+  std::span<float> AllParameters() { return {parameters_.get(), offsets_.back()}; }
+
+  std::span<float> AllSlots() { return {slots_.get(), offsets_.back() * slot_names_.size()}; }
+
   std::span<float> Cut(std::span<float> flat, std::size_t index, std::size_t slot = 0) const;
 
   std::vector<ParameterShape> shapes_;
   std::vector<std::string> slot_names_;
   std::vector<std::size_t> offsets_;  // [parameters + 1]; the last one is the total
-  std::vector<float> parameters_;
-  std::vector<float> own_gradients_;  // empty where memory for them is lent
+  HostFloats parameters_;
+  HostFloats own_gradients_;  // null where memory for them is lent
   std::span<float> gradients_;
-  std::vector<float> slots_;
+  HostFloats slots_;
 };
 
 }  // namespace lockstep::runtime

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,7 +17,8 @@ namespace lockstep::runtime {
 // AdoptState.
 //
 // The gradients of one replica on a GPU stay there, where the reducer sums them there or has none
-// to add. All others are brought to the host.
+// to add; there the device also takes an update that comes with the step. All others are brought to
+// the host.
 class SynchronousStrategy : public Strategy {
  public:
   // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
@@ -42,11 +44,16 @@ class SynchronousStrategy : public Strategy {
   std::span<const float> image() { return replicas_->engine(0).Gradients(); }
 
  private:
+  // A step whose update the device takes.
+  Result<StepOutcome> StepGuarded(const ReplicaStep& step, const StepExchange& exchange);
+
   Status SumAfterwards(const StepExchange& exchange);
 
   ReplicaSet* replicas_;
   BucketPlans buckets_;
-  bool is_on_device_ = false;  // what the last step came to
+  // What the last step came to.
+  bool is_on_device_ = false;
+  std::optional<double> length_;  // of its gradients, where the step itself has told it
 };
 
 }  // namespace lockstep::runtime

@@ -84,7 +84,7 @@ class MortalCommunicator final : public Communicator {
 }  // namespace
 
 GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
-    : logger(MakeNullLogger()) {
+    : logger(parts.make_logger()) {
   replicas = MakeReplicas(spec, parts.make_engine).value();
   engine = &replicas->engine(0);
   const std::size_t gradient_count = engine->Gradients().size();
