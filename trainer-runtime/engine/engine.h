@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,6 +36,16 @@ struct Batch {
 // work that is put into its queue from now on.
 using GradientsReady = std::function<void(int64_t offset, int64_t count)>;
 
+// An update that the device takes right behind a step's gradients, or refuses, without the host: so
+// that nobody waits between the two. It is refused where the host would not ask for it: in Float16
+// if some gradient is not finite (the step is skipped then), and with `needs_finite` if the loss or
+// some gradient is not.
+struct GuardedUpdate {
+  int64_t number = 1;                   // as in ApplyUpdate
+  std::optional<double> norm_max = {};  // longer gradients, if finite, are shortened to it before
+  bool needs_finite = false;
+};
+
 struct StepOptions {
   double gradient_scale = 1;  // 1 / samples of the global batch: sums over ranks become means
   uint64_t dropout_seed = 0;  // of the step; the same on all ranks
@@ -46,6 +57,9 @@ struct StepOptions {
   // Backward works on so many times the loss, so that small gradients are not lost in Float16, and
   // the factor is gone from Gradients(). A power of two, so that this costs no digit.
   double loss_scale = 1;
+  // Of engines whose gradients are on a device, and only there; what is in the gradients afterwards
+  // is unspecified.
+  std::optional<GuardedUpdate> update = {};
 };
 
 // Sums over the batch, so that ranks can add them.
@@ -55,6 +69,10 @@ struct StepResult {
   // In Float16: 1 if some gradient is not a finite number, of a sum the engines of which that is
   // so.
   int64_t overflow_count = 0;
+  // Of a step with an update, which is of one engine alone: the length of its gradients, not finite
+  // where one of them is not, and whether the update was taken.
+  double gradient_length = 0;
+  bool is_updated = false;
 };
 
 enum class NumberType { kFloat32 };
@@ -138,8 +156,10 @@ class Engine {
     return Error(ErrorCode::kUnavailable, "this engine keeps its state in memory of its own");
   }
 
-  // Makes the gradients: gradient_scale x d(sum of losses)/d(parameter), on the device. Errors:
-  // kInvalidArgument (shapes), kInternal (the numeric library threw; its text is in the message).
+  // Makes the gradients: gradient_scale x d(sum of losses)/d(parameter), on the device, and takes
+  // the update that the options name. Errors: kInvalidArgument (shapes), kUnavailable (an update is
+  // asked for and this engine takes none so), kInternal (the numeric library threw; its text is in
+  // the message).
   virtual Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) = 0;
 
   // Updates parameters and slots from the gradients, on the device. `update_number` counts from 1
@@ -148,6 +168,9 @@ class Engine {
 
   // Losses and hits without changing anything.
   virtual Result<StepResult> Evaluate(const Batch& batch) = 0;
+
+  // What people should hear of how it computes, a sentence a call, each once; empty: no more.
+  virtual std::optional<std::string> TakeNotice() { return std::nullopt; }
 };
 
 }  // namespace lockstep::runtime

@@ -82,12 +82,19 @@ struct LockstepEngineStepOptions {
   void (*on_ready)(void* ready_context, int64_t offset, int64_t count);
   void* ready_context;
   double loss_scale;  // StepOptions::loss_scale
+  // StepOptions::update: of GuardedUpdate what follows.
+  int32_t has_update;  // 0 or 1
+  int32_t update_needs_finite;
+  int64_t update_number;
+  double update_norm_max;  // infinity: none
 };
 
 struct LockstepEngineStepResult {
   double loss_sum;
   int64_t correct_count;
   int64_t overflow_count;
+  double gradient_length;
+  int32_t is_updated;  // 0 or 1
 };
 
 // The calls mean what the methods of Engine (engine.h) say. `error` is never null.
@@ -146,6 +153,9 @@ struct LockstepEngineApi {
                                    float* slots,
                                    uint64_t slot_count,
                                    LockstepEngineError* error);
+
+  // Engine::TakeNotice: null where there is none. Valid until the next call.
+  const char* (*take_notice)(LockstepEngineHandle* engine);
 };
 
 using LockstepEngineEntry = const LockstepEngineApi* (*)();

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@ struct LockstepEngineHandle {
   std::unique_ptr<lockstep::runtime::Engine> engine;
   std::string description;
   std::vector<lockstep::runtime::TensorView> tensors;
+  std::string notice;  // the last one
 };
 
 namespace lockstep::runtime {
@@ -78,7 +81,9 @@ Status Take(const Result<StepResult>& result, LockstepEngineStepResult* plain) {
   }
   *plain = {.loss_sum = result->loss_sum,
             .correct_count = result->correct_count,
-            .overflow_count = result->overflow_count};
+            .overflow_count = result->overflow_count,
+            .gradient_length = result->gradient_length,
+            .is_updated = result->is_updated ? 1 : 0};
   return OkStatus();
 }
 
@@ -152,6 +157,18 @@ LockstepEngineCode BringToDevice(LockstepEngineHandle* engine,
   return Guard(error, [&] { return engine->engine->BringToDevice(FromPlain(part)); });
 }
 
+std::optional<GuardedUpdate> UpdateOf(const LockstepEngineStepOptions& options) {
+  if (options.has_update == 0) {
+    return std::nullopt;
+  }
+  GuardedUpdate update{.number = options.update_number,
+                       .needs_finite = options.update_needs_finite != 0};
+  if (std::isfinite(options.update_norm_max)) {
+    update.norm_max = options.update_norm_max;
+  }
+  return update;
+}
+
 LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
                                     const LockstepEngineBatch* batch,
                                     const LockstepEngineStepOptions* options,
@@ -161,7 +178,8 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
     StepOptions step{.gradient_scale = options->gradient_scale,
                      .dropout_seed = options->dropout_seed,
                      .first_sample = options->first_sample,
-                     .loss_scale = options->loss_scale};
+                     .loss_scale = options->loss_scale,
+                     .update = UpdateOf(*options)};
     if (options->on_ready != nullptr) {
       step.on_ready = [options](int64_t offset, int64_t count) {
         options->on_ready(options->ready_context, offset, count);
@@ -205,6 +223,15 @@ LockstepEngineCode LendState(LockstepEngineHandle* engine,
   });
 }
 
+const char* TakeNotice(LockstepEngineHandle* engine) {
+  std::optional<std::string> notice = engine->engine->TakeNotice();
+  if (!notice.has_value()) {
+    return nullptr;
+  }
+  engine->notice = *std::move(notice);
+  return engine->notice.c_str();
+}
+
 }  // namespace
 
 LockstepEngineCode CreateExportedEngine(EngineCreator creator,
@@ -238,7 +265,8 @@ LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
           .apply_update = ApplyUpdate,
           .evaluate = Evaluate,
           .lend_gradients = LendGradients,
-          .lend_state = LendState};
+          .lend_state = LendState,
+          .take_notice = TakeNotice};
 }
 
 }  // namespace lockstep::runtime

@@ -62,13 +62,14 @@ std::vector<PlannedParameter> PlanParameters(const ModelSpec& model,
 }
 
 std::unique_ptr<ParameterStore> MakeParameters(const TrainingSpec& spec,
-                                               const std::vector<PlannedParameter>& plan) {
+                                               const std::vector<PlannedParameter>& plan,
+                                               const HostAllocator& allocate) {
   std::vector<ParameterShape> shapes;
   for (const PlannedParameter& parameter : plan) {
     shapes.push_back(parameter.shape);
   }
-  auto store =
-      std::make_unique<ParameterStore>(std::move(shapes), OptimizerSlotNames(spec.optimizer));
+  auto store = std::make_unique<ParameterStore>(
+      std::move(shapes), OptimizerSlotNames(spec.optimizer), allocate);
   for (std::size_t i = 0; i < plan.size(); ++i) {
     if (plan[i].fan.has_value()) {
       FillGlorotUniform(static_cast<uint64_t>(spec.seed),

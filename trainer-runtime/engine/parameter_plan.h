@@ -7,6 +7,7 @@
 
 #include "common/base/result.h"
 #include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/host_floats.h"
 #include "trainer-runtime/engine/initializer.h"
 #include "trainer-runtime/engine/parameter_store.h"
 
@@ -27,9 +28,10 @@ Result<std::vector<LayerShape>> ShapesOf(const ModelSpec& model);
 std::vector<PlannedParameter> PlanParameters(const ModelSpec& model,
                                              const std::vector<LayerShape>& shapes);
 
-// Memory for them and the optimizer's slots, with fresh parameters: Glorot uniform kernels from the
-// spec's seed, zero biases.
+// Memory for them and the optimizer's slots, made by `allocate`, with fresh parameters: Glorot
+// uniform kernels from the spec's seed, zero biases.
 std::unique_ptr<ParameterStore> MakeParameters(const TrainingSpec& spec,
-                                               const std::vector<PlannedParameter>& plan);
+                                               const std::vector<PlannedParameter>& plan,
+                                               const HostAllocator& allocate = OnHeap);
 
 }  // namespace lockstep::runtime

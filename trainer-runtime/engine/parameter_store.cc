@@ -1,7 +1,6 @@
 #include "trainer-runtime/engine/parameter_store.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 namespace lockstep::runtime {
@@ -15,35 +14,26 @@ std::size_t ElementCount(const std::vector<int64_t>& shape) {
   return count;
 }
 
-// Errors: throws std::bad_alloc, as a vector would.
-ZeroedFloats MakeZeroed(std::size_t count) {
-  ZeroedFloats memory(
-      static_cast<float*>(std::calloc(std::max<std::size_t>(count, 1), sizeof(float))));
-  if (memory == nullptr) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-
 }  // namespace
 
 ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
-                               const std::vector<std::string_view>& slots)
+                               const std::vector<std::string_view>& slots,
+                               const HostAllocator& allocate)
     : shapes_(std::move(shapes)), slot_names_(slots.begin(), slots.end()), offsets_{0} {
   for (const ParameterShape& parameter : shapes_) {
     offsets_.push_back(offsets_.back() + ElementCount(parameter.shape));
   }
   const std::size_t count = offsets_.back();
-  own_parameters_ = MakeZeroed(count);
-  own_gradients_ = MakeZeroed(count);
-  own_slots_ = MakeZeroed(count * slot_names_.size());
+  own_parameters_ = allocate(count);
+  own_gradients_ = allocate(count);
+  own_slots_ = allocate(count * slot_names_.size());
   parameters_ = {own_parameters_.get(), count};
   gradients_ = {own_gradients_.get(), count};
   slots_ = {own_slots_.get(), count * slot_names_.size()};
 }
 
 std::span<float> ParameterStore::Parameter(std::size_t index) {
-  return Cut(parameters_, index);
+  return Cut(AllParameters(), index);
 }
 
 std::span<float> ParameterStore::Gradient(std::size_t index) {
@@ -60,7 +50,7 @@ std::vector<TensorView> ParameterStore::Tensors() {
       views.push_back({shapes_[i].name + "/" + slot_names_[slot],
                        TensorKind::kOptimizerSlot,
                        shapes_[i].shape,
-                       Cut(slots_, i, slot)});
+                       Cut(AllSlots(), i, slot)});
     }
   }
   return views;
@@ -98,7 +88,7 @@ Status ParameterStore::LendState(std::span<float> parameters, std::span<float> s
 }
 
 FlatState ParameterStore::Flat() {
-  return {.parameters = parameters_, .gradients = gradients_, .slots = slots_};
+  return {.parameters = AllParameters(), .gradients = gradients_, .slots = AllSlots()};
 }
 
 std::span<float> ParameterStore::Cut(std::span<float> flat,

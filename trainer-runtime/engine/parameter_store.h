@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/engine/host_floats.h"
 #include "trainer-runtime/engine/optimizer.h"
 
 namespace lockstep::runtime {
@@ -18,14 +19,6 @@ struct ParameterShape {
   std::string name;  // "layer0/kernel"
   std::vector<int64_t> shape;
 };
-
-struct FreeMemory {
-  void operator()(float* memory) const { std::free(memory); }
-};
-
-// Numbers that are zero. Of many, the kernel gives pages when they are first written to: what is
-// lent other memory before that costs nothing.
-using ZeroedFloats = std::unique_ptr<float, FreeMemory>;
 
 // Owns a model's parameters, gradients and optimizer slots, each kind in one flat buffer:
 //
@@ -37,7 +30,9 @@ using ZeroedFloats = std::unique_ptr<float, FreeMemory>;
 // change only where memory is lent. Thread: one.
 class ParameterStore {
  public:
-  ParameterStore(std::vector<ParameterShape> shapes, const std::vector<std::string_view>& slots);
+  ParameterStore(std::vector<ParameterShape> shapes,
+                 const std::vector<std::string_view>& slots,
+                 const HostAllocator& allocate = OnHeap);
 
   // The numbers of the `index`-th parameter. Shapes: [product of its shape].
   std::span<float> Parameter(std::size_t index);
@@ -61,15 +56,19 @@ class ParameterStore {
   FlatState Flat();
 
  private:
+  std::span<float> AllParameters() { return parameters_; }
+
+  std::span<float> AllSlots() { return slots_; }
+
   std::span<float> Cut(std::span<float> flat, std::size_t index, std::size_t slot = 0) const;
 
   std::vector<ParameterShape> shapes_;
   std::vector<std::string> slot_names_;
   std::vector<std::size_t> offsets_;  // [parameters + 1]; the last one is the total
   // The store's own memory; null where memory is lent.
-  ZeroedFloats own_parameters_;
-  ZeroedFloats own_gradients_;
-  ZeroedFloats own_slots_;
+  HostFloats own_parameters_;
+  HostFloats own_gradients_;
+  HostFloats own_slots_;
   std::span<float> parameters_;
   std::span<float> gradients_;
   std::span<float> slots_;

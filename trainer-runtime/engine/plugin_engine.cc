@@ -2,6 +2,8 @@
 
 #include <array>
 #include <dlfcn.h>
+#include <limits>
+#include <optional>
 #include <unistd.h>
 #include <utility>
 
@@ -66,12 +68,17 @@ void CallReady(void* context, int64_t offset, int64_t count) noexcept {
 LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
   // Handed back to CallReady alone, which takes it for what it is.
   void* const context = const_cast<GradientsReady*>(&options.on_ready);
+  const GuardedUpdate update = options.update.value_or(GuardedUpdate{});
   return {.gradient_scale = options.gradient_scale,
           .dropout_seed = options.dropout_seed,
           .first_sample = options.first_sample,
           .on_ready = options.on_ready ? &CallReady : nullptr,
           .ready_context = context,
-          .loss_scale = options.loss_scale};
+          .loss_scale = options.loss_scale,
+          .has_update = options.update.has_value() ? 1 : 0,
+          .update_needs_finite = update.needs_finite ? 1 : 0,
+          .update_number = update.number,
+          .update_norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity())};
 }
 
 // An Engine on the other side of the C functions.
@@ -179,6 +186,11 @@ class PluginEngine final : public Engine {
     return ToResult(code, result, error);
   }
 
+  std::optional<std::string> TakeNotice() override {
+    const char* const notice = api_.take_notice(handle_);
+    return notice != nullptr ? std::optional<std::string>(notice) : std::nullopt;
+  }
+
  private:
   static Status ToStatus(LockstepEngineCode code, const LockstepEngineError& error) {
     return code == kLockstepEngineOk ? OkStatus() : Status(FromPlugin(code, error));
@@ -192,7 +204,9 @@ class PluginEngine final : public Engine {
     }
     return StepResult{.loss_sum = result.loss_sum,
                       .correct_count = result.correct_count,
-                      .overflow_count = result.overflow_count};
+                      .overflow_count = result.overflow_count,
+                      .gradient_length = result.gradient_length,
+                      .is_updated = result.is_updated != 0};
   }
 
   const LockstepEngineApi& api_;

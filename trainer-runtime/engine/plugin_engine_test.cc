@@ -1,8 +1,12 @@
 #include "trainer-runtime/engine/plugin_engine.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,6 +113,54 @@ TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
   CheckPartsAddUp(*engine, data);
   CheckTakesLentMemory(make, spec, data);
   CheckTakesLentState(make, spec, data);
+  EXPECT_EQ(engine->TakeNotice(), "this is a double of a GPU");
+  EXPECT_EQ(engine->TakeNotice(), std::nullopt);
+}
+
+// The device's own update comes to the bits of the host's, call by call, and is refused where that
+// would not be asked for.
+TEST(EnginePlugin, GuardedUpdateCrossesWithItsNumberClipAndVerdict) {
+  const auto plugin = LoadFile(LOCKSTEP_TEST_DEVICE_PLUGIN).value();
+  TrainingSpec spec = SmallSpec();
+  spec.optimizer = AdamOptimizer{};
+  const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))).value();
+  const auto on_host = MakeReferenceEngine(spec).value();
+  const SampleData data = MakeSamples(spec, 2, 6);
+  StepOptions options{.gradient_scale = 1.0 / 6};
+  for (int64_t number = 1; number <= 4; ++number) {
+    const double loss = on_host->ComputeGradients(data.All(), options)->loss_sum;
+    double squares = 0;
+    for (const float gradient : on_host->Gradients()) {
+      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+    }
+    const double length = std::sqrt(squares);
+    const double norm_max = number == 2 ? length / 3 : length * 2;
+    if (number == 2) {
+      for (float& gradient : on_host->Gradients()) {
+        gradient *= static_cast<float>(norm_max / length);
+      }
+    }
+    ASSERT_TRUE(on_host->ApplyUpdate(number).ok());
+    StepOptions guarded = options;
+    guarded.update = GuardedUpdate{.number = number, .needs_finite = true};
+    if (number > 1) {
+      guarded.update->norm_max = norm_max;
+    }
+    const auto result = engine->ComputeGradients(data.All(), guarded);
+    ASSERT_TRUE(result.ok());
+    EXPECT_TRUE(result->is_updated);
+    EXPECT_EQ(result->loss_sum, loss);
+    EXPECT_EQ(result->gradient_length, length);
+    EXPECT_EQ(ValuesOf(*engine), ValuesOf(*on_host)) << number;
+  }
+  const std::vector<float> before = ValuesOf(*engine);
+  StepOptions too_much{.gradient_scale = std::numeric_limits<double>::infinity()};
+  too_much.update = GuardedUpdate{.number = 5, .needs_finite = true};
+  const auto refused = engine->ComputeGradients(data.All(), too_much);
+  ASSERT_TRUE(refused.ok());
+  EXPECT_FALSE(refused->is_updated);
+  EXPECT_FALSE(std::isfinite(refused->gradient_length));
+  EXPECT_EQ(ValuesOf(*engine), before);
 }
 
 TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
@@ -120,6 +172,12 @@ TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
   EXPECT_EQ(buffer.byte_count, engine->Gradients().size_bytes());
   EXPECT_EQ(engine->GradientLength().error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(engine->ScaleGradients(2).error().code(), ErrorCode::kUnavailable);
+  const TrainingSpec spec = SmallSpec();
+  EXPECT_EQ(engine->ComputeGradients(MakeSamples(spec, 2, 6).All(), {.update = GuardedUpdate{}})
+                .error()
+                .code(),
+            ErrorCode::kUnavailable);
+  EXPECT_FALSE(engine->TakeNotice().has_value());
 }
 
 TEST(EnginePlugin, BadSpecComesBackWithItsField) {

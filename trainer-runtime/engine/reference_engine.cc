@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trainer-runtime/engine/backward_progress.h"
+#include "trainer-runtime/engine/guarded_update.h"
 #include "trainer-runtime/engine/initializer.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/low_precision.h"
@@ -108,6 +109,7 @@ class ReferenceEngine final : public Engine {
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    LOCKSTEP_RETURN_IF_ERROR(RefuseGuardedUpdate(options));
     LOCKSTEP_RETURN_IF_ERROR(Forward(batch));
     std::vector<float> gradient(outputs_.back().size());
     LOCKSTEP_ASSIGN_OR_RETURN(

@@ -16,6 +16,10 @@ StepResult SumOf(const std::vector<StepResult>& results) {
     sum.correct_count += result.correct_count;
     sum.overflow_count += result.overflow_count;
   }
+  if (results.size() == 1) {
+    sum.gradient_length = results.front().gradient_length;
+    sum.is_updated = results.front().is_updated;
+  }
   return sum;
 }
 
@@ -104,6 +108,7 @@ Status ReplicaSet::ForEach(const std::function<Status(int)>& work) {
 
 Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
   LOCKSTEP_CHECK(step.shares.size() == engines_.size(), "a share for each replica");
+  LOCKSTEP_CHECK(!step.update.has_value() || count() == 1, "an update before the sum");
   std::vector<StepResult> results(engines_.size());
   LOCKSTEP_RETURN_IF_ERROR(ForEach([&](int replica) -> Status {
     const auto i = static_cast<std::size_t>(replica);
@@ -115,7 +120,8 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
                                                                 step.dropout_seed,
                                                                 share.first_sample,
                                                                 step.on_ready,
-                                                                step.loss_scale}));
+                                                                step.loss_scale,
+                                                                step.update}));
     return step.stay_on_device ? OkStatus() : engine(replica).BringToHost(EnginePart::kGradients);
   }));
   return SumOf(results);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <thread>
 #include <vector>
@@ -28,6 +29,8 @@ struct ReplicaStep {
   GradientsReady on_ready = {};          // as in StepOptions, of each replica on its thread
   double loss_scale = 1;                 // as in StepOptions
   bool stay_on_device = false;           // the gradients are not brought to the host
+  // As in StepOptions: of a process's only replica, which stays on its device.
+  std::optional<GuardedUpdate> update = {};
 };
 
 // The engines of one process, all of one model, each with a thread of its own. Lives as long as the

@@ -15,7 +15,10 @@ namespace lockstep::runtime {
 
 // What a step has come to on this rank. Units: durations are of this rank.
 struct StepOutcome {
-  StepResult sums;       // over the shares of this rank's replicas
+  StepResult sums;  // over the shares of this rank's replicas
+  // The update that was asked for was the device's to take: sums.is_updated says whether it did,
+  // and nobody clips or applies any more.
+  bool is_guarded = false;
   Duration compute{0};   // of the gradients
   Duration exchange{0};  // of the sums over replicas and ranks, as far as they came after it
 };
@@ -46,8 +49,9 @@ class Strategy {
   virtual ReplicaSet& replicas() = 0;
 
   // Computes the gradients of the shares and sums them over all replicas of all ranks, and the
-  // totals too. The state is unchanged. Errors: those of Engine and GradientReducer; Apply must not
-  // follow then, and nobody uses gradients or totals any more.
+  // totals too. The state is unchanged, but for an update that `step` has, of the only rank, where
+  // the outcome says that the device took it: then the gradients are gone. Errors: those of Engine
+  // and GradientReducer; Apply must not follow then, and nobody uses gradients or totals any more.
   virtual Result<StepOutcome> Step(const ReplicaStep& step, const StepExchange& exchange) = 0;
 
   // What the last Step came to: the gradients that Apply is about to take, equal on all ranks.

@@ -117,15 +117,20 @@ class EarlySums {
 
 Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
                                               const StepExchange& exchange) {
+  is_on_device_ = SumsWhereTheyAre(replicas_, *exchange.reducer);
+  length_.reset();
+  if (asked.update.has_value() && is_on_device_ && replicas_->count() == 1) {
+    return StepGuarded(asked, exchange);
+  }
   StepOutcome outcome;
   const TimePoint begin = SteadyNow();
-  is_on_device_ = SumsWhereTheyAre(replicas_, *exchange.reducer);
   const OwnGradients gradients(replicas_, exchange, is_on_device_);
   EarlySums early(replicas_, buckets_.beside, exchange, gradients);
   const bool is_early =
       exchange.reducer->SumsBeside() && (is_on_device_ || replicas_->IsInHostMemory());
   ReplicaStep step = asked;
   step.stay_on_device = is_on_device_;
+  step.update.reset();  // the host's to apply
   if (is_early) {
     step.on_ready = [&early](int64_t offset, int64_t count) { early.Ready(offset, count); };
   }
@@ -144,6 +149,28 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
   }
   LOCKSTEP_RETURN_IF_ERROR(exchange.reducer->Finish(exchange.deadline));
   outcome.exchange = SteadyNow() - computed;
+  return outcome;
+}
+
+// The update is taken before the host hears anything of the step, so nothing that follows may fail
+// for the sake of somebody else: that the meeting is over is heard before.
+Result<StepOutcome> SynchronousStrategy::StepGuarded(const ReplicaStep& asked,
+                                                     const StepExchange& exchange) {
+  double nothing = 0;
+  LOCKSTEP_RETURN_IF_ERROR(
+      exchange.reducer->EnqueueTotals(std::span(&nothing, 1), exchange.deadline));
+  LOCKSTEP_RETURN_IF_ERROR(exchange.reducer->Finish(exchange.deadline));
+  ReplicaStep step = asked;
+  step.stay_on_device = true;
+  const TimePoint begin = SteadyNow();
+  StepOutcome outcome;
+  LOCKSTEP_ASSIGN_OR_RETURN(outcome.sums, replicas_->ComputeGradients(step));
+  outcome.compute = SteadyNow() - begin;
+  outcome.is_guarded = true;
+  length_ = outcome.sums.gradient_length;
+  if (exchange.totals) {
+    exchange.totals(outcome.sums);  // the sum over one rank
+  }
   return outcome;
 }
 
@@ -170,6 +197,9 @@ Result<std::span<const float>> SynchronousStrategy::ReadGradients() {
 Result<bool> SynchronousStrategy::AreGradientsFinite() {
   if (!is_on_device_) {
     return AllFinite(image());
+  }
+  if (length_.has_value()) {
+    return std::isfinite(*length_);
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const double length, replicas_->engine(0).GradientLength());
   return std::isfinite(length);

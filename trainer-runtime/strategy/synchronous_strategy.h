@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace lockstep::runtime {
 // replica's. How the others get at each update is left to Apply and AdoptState.
 //
 // Gradients on GPUs stay there, where the reducer sums them there or has none to add: all replicas
-// hold the sum then. All others are brought to the host and summed in the first one's memory, and
-// that sum goes over the ranks.
+// hold the sum then; where there is only one, its device also takes an update that comes with the
+// step. All others are brought to the host and summed in the first one's memory, and that sum goes
+// over the ranks.
 class SynchronousStrategy : public Strategy {
  public:
   // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
@@ -43,11 +45,16 @@ class SynchronousStrategy : public Strategy {
  private:
   std::span<const float> image() { return replicas_->engine(0).Gradients(); }
 
+  // A step whose update the device takes.
+  Result<StepOutcome> StepGuarded(const ReplicaStep& step, const StepExchange& exchange);
+
   Status SumAfterwards(const StepExchange& exchange);
 
   ReplicaSet* replicas_;
   BucketPlans buckets_;
-  bool is_on_device_ = false;  // what the last step came to
+  // What the last step came to.
+  bool is_on_device_ = false;
+  std::optional<double> length_;  // of its gradients, where the step itself has told it
 };
 
 }  // namespace lockstep::runtime

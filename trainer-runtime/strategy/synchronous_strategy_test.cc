@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,7 +68,10 @@ class LayeredEngine final : public Engine {
     }
   }
 
-  Status ApplyUpdate(int64_t /*update_number*/) override { return OkStatus(); }
+  Status ApplyUpdate(int64_t update_number) override {
+    story_->Tell("update " + std::to_string(update_number));
+    return OkStatus();
+  }
 
   Result<StepResult> Evaluate(const Batch& /*batch*/) override { return StepResult{}; }
 
@@ -106,6 +110,9 @@ class TellingReducer final : public GradientReducer {
 
   Status EnqueueTotals(std::span<double> totals, Deadline /*deadline*/) override {
     story_->Tell("totals");
+    if (is_over) {
+      return Error(ErrorCode::kAborted, "somebody joins");
+    }
     totals[0] *= 2;
     return OkStatus();
   }
@@ -131,6 +138,7 @@ class TellingReducer final : public GradientReducer {
   int buckets_left = 100000;         // until it fails
   std::vector<void*> addresses;      // of buckets on the device
   std::vector<int> devices_ = {-1};  // where it sums, if anywhere
+  bool is_over = false;              // totals fail
 
  private:
   Story* const story_;
@@ -154,7 +162,8 @@ struct World {
   }
 
   // Each replica's gradients are its label.
-  Result<StepOutcome> Step(const std::vector<float>& labels) {
+  Result<StepOutcome> Step(const std::vector<float>& labels,
+                           const std::optional<GuardedUpdate>& update = {}) {
     std::vector<ReplicaShare> shares;
     for (const float& label : labels) {
       shares.push_back({{{}, {&label, 1}, 1}, 0});
@@ -164,7 +173,9 @@ struct World {
       totals = {sums.loss_sum};
       return totals;
     };
-    return strategy->Step({shares}, {&reducer, deadline, pack});
+    ReplicaStep step{shares};
+    step.update = update;
+    return strategy->Step(step, {&reducer, deadline, pack});
   }
 
   Story story;
@@ -237,6 +248,54 @@ TEST(SynchronousStrategy, GradientsOfOneReplicaStayOnTheDeviceThatTheReducerSums
   EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
   EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(1, 1, 1, 1, 1, 1));
   ASSERT_TRUE(world.strategy->Apply(1).ok());
+}
+
+// Whatever the meeting has to say is heard before anything is changed; afterwards there is nothing
+// left to sum, or to wait for.
+TEST(SynchronousStrategy, UpdateOfTheOnlyRankIsTheDevicesAndTheMeetingIsAskedBefore) {
+  World world(1, true, /*is_on_device=*/true);
+  world.reducer.devices_ = {0};
+  const auto outcome = world.Step({3}, GuardedUpdate{.number = 7, .needs_finite = true});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_TRUE(outcome->is_guarded);
+  EXPECT_TRUE(outcome->sums.is_updated);
+  EXPECT_THAT(world.story.events(),
+              ElementsAre("totals", "finish", "made 4", "made 2", "made 0", "update 7"));
+  EXPECT_THAT(world.totals, ElementsAre(2.5)) << "the sum over one rank";
+  EXPECT_TRUE(world.strategy->AreGradientsFinite().value());
+  // The next one is as it ever was.
+  EXPECT_FALSE(world.Step({3})->is_guarded);
+  EXPECT_TRUE(world.strategy->AreGradientsFinite().value());
+}
+
+TEST(SynchronousStrategy, GradientsThatTheDeviceRefusedAreToldWithoutALook) {
+  World world(1, true, /*is_on_device=*/true);
+  world.reducer.devices_ = {0};
+  const auto outcome = world.Step({INFINITY}, GuardedUpdate{.number = 7, .needs_finite = true});
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_FALSE(outcome->sums.is_updated);
+  EXPECT_FALSE(world.strategy->AreGradientsFinite().value());
+  EXPECT_THAT(world.story.events(), ElementsAre("totals", "finish", "made 4", "made 2", "made 0"));
+}
+
+TEST(SynchronousStrategy, MeetingThatIsOverTakesNoUpdate) {
+  World world(1, true, /*is_on_device=*/true);
+  world.reducer.devices_ = {0};
+  world.reducer.is_over = true;
+  EXPECT_FALSE(world.Step({3}, GuardedUpdate{}).ok());
+  EXPECT_THAT(world.story.events(), ElementsAre("totals"));
+}
+
+TEST(SynchronousStrategy, UpdateBehindASumOfTheHostIsLeftToTheHost) {
+  for (const bool is_on_device : {false, true}) {
+    World world(1, true, is_on_device);
+    const auto outcome = world.Step({3}, GuardedUpdate{});
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_FALSE(outcome->is_guarded);
+  }
+  World replicas(2, true, /*is_on_device=*/true);
+  replicas.reducer.devices_ = {0};
+  EXPECT_FALSE(replicas.Step({3, 3}, GuardedUpdate{})->is_guarded);
 }
 
 // Where the reducer cannot sum on the devices of all, replicas are summed on the host, and so are

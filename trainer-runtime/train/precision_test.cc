@@ -57,8 +57,15 @@ class TouchyEngine final : public Engine {
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     StepOptions later = options;  // whoever is told of gradients may not see others afterwards
     later.on_ready = {};
+    const bool is_too_large = trouble_.is_too_large(options.loss_scale, batch);
+    if (is_too_large) {
+      later.update.reset();  // refused
+    } else if (options.update.has_value() && updates_ != nullptr) {
+      updates_->push_back(options.update->number);
+    }
     Result<StepResult> result = inner_->ComputeGradients(batch, later);
-    if (result.ok() && trouble_.is_too_large(options.loss_scale, batch)) {
+    if (result.ok() && is_too_large) {
+      result->gradient_length = std::numeric_limits<double>::infinity();
       result->overflow_count = 1;
       result->loss_sum =
           trouble_.is_loss_too_large ? std::numeric_limits<double>::infinity() : result->loss_sum;

@@ -93,7 +93,7 @@ class MortalCommunicator final : public Communicator {
 }  // namespace
 
 GangRank::GangRank(const TrainingSpec& spec, const GangParts& parts, CheckpointStore* checkpoints)
-    : logger(MakeNullLogger()) {
+    : logger(parts.make_logger()) {
   replicas = MakeReplicas(spec, parts.make_engine).value();
   engine = &replicas->engine(0);
   lent = LendFirstReplica(replicas.get()).value();

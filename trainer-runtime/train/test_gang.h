@@ -23,6 +23,7 @@ struct GangParts {
   EngineMaker make_engine;
   const Dataset* train = nullptr;
   const Dataset* test = nullptr;
+  std::function<std::unique_ptr<Logger>()> make_logger = MakeNullLogger;
 };
 
 // One rank: what survives from meeting to meeting.

@@ -45,7 +45,7 @@ Result<std::unique_ptr<Engine>> MakeTestEngine(const TrainingSpec& spec) {
 }
 
 GangParts Samples::Parts() const {
-  return {MakeTestEngine, &train, &test};
+  return {.make_engine = MakeTestEngine, .train = &train, .test = &test};
 }
 
 const Samples& TestSamples() {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "common/base/check.h"
 #include "trainer-runtime/strategy/finite.h"
 #include "trainer-runtime/train/dropout_seed.h"
 #include "trainer-runtime/train/evaluation.h"
@@ -164,7 +165,9 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
                          1.0 / static_cast<double>(batch.global_sample_count),
                          DropoutSeed(spec_.seed, state_.step),
                          /*on_ready=*/{},
-                         LossScaleNow()};
+                         LossScaleNow(),
+                         /*stay_on_device=*/false,
+                         UpdateAhead(*control)};
   std::vector<double> list;  // of the totals, which travel with the gradients
   const auto pack = [&](const StepResult& sums) -> std::span<double> {
     list = PackTotals({sums.loss_sum,
@@ -181,6 +184,7 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
       const StepOutcome computed,
       parts_.strategy->Step(step, {meeting.reducer, CollectiveDeadline(), pack}));
   const StepTotals totals = UnpackTotals(list);
+  LogNotices();
   durations.compute = computed.compute;
   durations.communicate = computed.exchange;
   watch.Lap();
@@ -188,10 +192,15 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   // A sum over all replicas of all ranks, so that they skip it alike.
   const bool is_skipped = spec_.precision == Precision::kFloat16 && totals.overflow_count > 0;
   LOCKSTEP_ASSIGN_OR_RETURN(const bool may_take, MayTake(totals, is_skipped));
+  if (computed.is_guarded) {
+    LOCKSTEP_CHECK(computed.sums.is_updated == (may_take && !is_skipped),
+                   "the device judges step " + std::to_string(state_.step.value() + 1) +
+                       " otherwise than the host");
+  }
   if (!may_take) {
     return totals;  // not applied: the last finite state stays
   }
-  LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals, is_skipped));
+  LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals, is_skipped, computed.is_guarded));
   durations.update = watch.Lap();
   ReportStep(totals, durations, is_skipped);
   return totals;
@@ -253,9 +262,10 @@ Status Trainer::ClipGradients() {
 }
 
 // The one place where the state changes. Everything that can fail because of another rank has
-// succeeded before, so a rank applies the whole step or nothing of it.
-Status Trainer::ApplyStep(const StepTotals& totals, bool is_skipped) {
-  if (!is_skipped) {
+// succeeded before, so a rank applies the whole step or nothing of it. `is_guarded`: the device has
+// taken the update with the step.
+Status Trainer::ApplyStep(const StepTotals& totals, bool is_skipped, bool is_guarded) {
+  if (!is_skipped && !is_guarded) {
     LOCKSTEP_RETURN_IF_ERROR(ClipGradients());
     LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->Apply(state_.updates() + 1));
   }

@@ -228,7 +228,9 @@ class Trainer {
   Snapshot SnapHead(int world_size);
   Status AdoptState(const std::string& mine, const std::string& shared, const StateWay& way);
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
-  Status ApplyStep(const StepTotals& totals, bool is_skipped);
+  Status ApplyStep(const StepTotals& totals, bool is_skipped, bool is_guarded);
+  std::optional<GuardedUpdate> UpdateAhead(const RankControl& control) const;
+  void LogNotices();
   Status ClipGradients();
   double LossScaleNow() const;
   void BeginLossScale();

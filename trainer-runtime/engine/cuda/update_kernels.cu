@@ -30,6 +30,18 @@ __global__ void FindNonFiniteKernel(const float* gradients, int64_t count, int* 
   }
 }
 
+__global__ void JudgeKernel(const GuardedStep* step, StepNumbers* numbers) {
+  numbers->verdict = Judge(*step, numbers->loss_sum, numbers->length);
+}
+
+template <int kWidth, typename Factors>
+__global__ void UpdateGuardedKernel(Factors kind,
+                                    const GuardedStep* step,
+                                    const StepNumbers* numbers,
+                                    UpdateBuffers buffers) {
+  UpdateGuardedPart<kWidth>(kind, *step, numbers->verdict, buffers, {ThisThread(), ThreadCount()});
+}
+
 // One thread a pack, and at least one, for what fills none.
 unsigned BlockCount(int64_t count, int width) {
   const int64_t pack_count = std::max<int64_t>(count / width, 1);
@@ -45,6 +57,24 @@ int Launch(const Factors& factors, const UpdateBuffers& buffers, CUstream_st* st
     UpdateKernel<kPackWidth><<<block_count, kThreadsOfBlock, 0, stream>>>(factors, buffers);
   } else {
     UpdateKernel<1><<<block_count, kThreadsOfBlock, 0, stream>>>(factors, buffers);
+  }
+  return cudaGetLastError();
+}
+
+template <typename Factors>
+int LaunchGuarded(const Factors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream) {
+  JudgeKernel<<<1, 1, 0, stream>>>(records.step, records.numbers);
+  const int width = PackWidthOf(buffers);
+  const unsigned block_count = BlockCount(buffers.count, width);
+  if (width == kPackWidth) {
+    UpdateGuardedKernel<kPackWidth>
+        <<<block_count, kThreadsOfBlock, 0, stream>>>(kind, records.step, records.numbers, buffers);
+  } else {
+    UpdateGuardedKernel<1>
+        <<<block_count, kThreadsOfBlock, 0, stream>>>(kind, records.step, records.numbers, buffers);
   }
   return cudaGetLastError();
 }
@@ -75,6 +105,27 @@ int Update(const MomentumFactors& factors, const UpdateBuffers& buffers, CUstrea
 
 int Update(const AdamFactors& factors, const UpdateBuffers& buffers, CUstream_st* stream) {
   return Launch(factors, buffers, stream);
+}
+
+int UpdateGuarded(const SgdFactors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream) {
+  return LaunchGuarded(kind, records, buffers, stream);
+}
+
+int UpdateGuarded(const MomentumFactors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream) {
+  return LaunchGuarded(kind, records, buffers, stream);
+}
+
+int UpdateGuarded(const AdamFactors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream) {
+  return LaunchGuarded(kind, records, buffers, stream);
 }
 
 }  // namespace lockstep::runtime

@@ -25,4 +25,26 @@ int Update(const SgdFactors& factors, const UpdateBuffers& buffers, CUstream_st*
 int Update(const MomentumFactors& factors, const UpdateBuffers& buffers, CUstream_st* stream);
 int Update(const AdamFactors& factors, const UpdateBuffers& buffers, CUstream_st* stream);
 
+// What the host and the device tell each other of a guarded update, in the device's memory.
+struct GuardedRecords {
+  const GuardedStep* step = nullptr;
+  StepNumbers* numbers = nullptr;  // loss and length are there when the stream comes to this
+};
+
+// Gives the verdict on a step, and updates unless it is refused: two launches, which read scale,
+// factors and numbers from the device's memory alone. So they may be captured once and replayed for
+// steps whose records are others. `kind` and `buffers` as UpdateGuardedPart takes them.
+int UpdateGuarded(const SgdFactors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream);
+int UpdateGuarded(const MomentumFactors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream);
+int UpdateGuarded(const AdamFactors& kind,
+                  const GuardedRecords& records,
+                  const UpdateBuffers& buffers,
+                  CUstream_st* stream);
+
 }  // namespace lockstep::runtime

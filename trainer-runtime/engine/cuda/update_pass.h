@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "common/base/host_device.h"
+#include "trainer-runtime/engine/guarded_step.h"
 #include "trainer-runtime/engine/update_element.h"
 
 // What one thread of a kernel does, in plain C++, so that a CPU can play all threads one after the
@@ -23,6 +24,14 @@ struct UpdateBuffers {
   float inverse_scale = 1;       // 1 / loss scale: gradients are multiplied by it
   // Not zero there: nothing is changed, the step is skipped. Null: never.
   const int* found_non_finite = nullptr;
+  // Gradients are multiplied by what is there after that. Null: by nothing.
+  const float* clip_factor = nullptr;
+};
+
+// Which thread of how many.
+struct UpdateThread {
+  int64_t index = 0;
+  int64_t count = 1;
 };
 
 // kPackWidth where all buffers start at a multiple of a pack's bytes, else 1. All elements can be
@@ -54,6 +63,7 @@ LOCKSTEP_HOST_DEVICE inline void StorePack(const Pack<kWidth>& pack, float* to) 
 template <int kWidth, typename Factors>
 LOCKSTEP_HOST_DEVICE inline void UpdatePack(const Factors& factors,
                                             const UpdateBuffers& buffers,
+                                            float clip_factor,
                                             int64_t begin) {
   const Pack<kWidth> gradients = LoadPack<kWidth>(buffers.gradients + begin);
   Pack<kWidth> parameters = LoadPack<kWidth>(buffers.parameters + begin);
@@ -68,7 +78,7 @@ LOCKSTEP_HOST_DEVICE inline void UpdatePack(const Factors& factors,
   for (int i = 0; i < kWidth; ++i) {
     const UpdatedElement after =
         UpdateElement(factors,
-                      gradients.values[i] * buffers.inverse_scale,
+                      gradients.values[i] * buffers.inverse_scale * clip_factor,
                       {parameters.values[i], first.values[i], second.values[i]});
     parameters.values[i] = after.parameter;
     first.values[i] = after.first_slot;
@@ -92,13 +102,29 @@ LOCKSTEP_HOST_DEVICE inline void UpdatePart(const Factors& factors,
   if (buffers.found_non_finite != nullptr && *buffers.found_non_finite != 0) {
     return;
   }
+  const float clip_factor = buffers.clip_factor != nullptr ? *buffers.clip_factor : 1;
   const int64_t pack_count = buffers.count / kWidth;
   for (int64_t pack = thread; pack < pack_count; pack += thread_count) {
-    UpdatePack<kWidth>(factors, buffers, pack * kWidth);
+    UpdatePack<kWidth>(factors, buffers, clip_factor, pack * kWidth);
   }
   for (int64_t i = pack_count * kWidth + thread; i < buffers.count; i += thread_count) {
-    UpdatePack<1>(factors, buffers, i);
+    UpdatePack<1>(factors, buffers, clip_factor, i);
   }
+}
+
+// The same of a guarded update, whose factors and scale are in `step` and whose verdict has been
+// given: both in the device's memory. Only the addresses in `buffers` count. `kind`: any value of
+// the optimizer's factors.
+template <int kWidth, typename Factors>
+LOCKSTEP_HOST_DEVICE inline void UpdateGuardedPart(const Factors& kind,
+                                                   const GuardedStep& step,
+                                                   const UpdateVerdict& verdict,
+                                                   UpdateBuffers buffers,
+                                                   const UpdateThread& place) {
+  buffers.inverse_scale = static_cast<float>(step.inverse_scale);
+  buffers.found_non_finite = &verdict.is_refused;
+  buffers.clip_factor = &verdict.clip_factor;
+  UpdatePart<kWidth>(FactorsOf(step, kind), buffers, place.index, place.count);
 }
 
 // Whether one of the thread's gradients is infinite or not a number. kWidth: as for UpdatePart.

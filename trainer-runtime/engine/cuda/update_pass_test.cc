@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
+#include "trainer-runtime/engine/guarded_update.h"
 #include "trainer-runtime/engine/optimizer.h"
 
 namespace lockstep::runtime {
@@ -144,6 +145,62 @@ TEST(UpdatePass, GivesTheBitsOfTheCpuLoopWithAndWithoutAScale) {
         ExpectSameBits(model.first_slot, reference.first_slot);
         ExpectSameBits(model.second_slot, reference.second_slot);
       }
+    }
+  }
+}
+
+// The record as the host writes it for one update.
+GuardedStep StepOf(const OptimizerSpec& optimizer, int64_t update, double scale) {
+  TrainingSpec spec;
+  spec.optimizer = optimizer;
+  return MakeGuardedStep(spec, {.loss_scale = scale, .update = GuardedUpdate{.number = update}});
+}
+
+// As two launches do.
+void RunGuarded(const GuardedStep& step,
+                const UpdateVerdict& verdict,
+                const UpdateFactors& kind,
+                const UpdateBuffers& buffers,
+                int64_t thread_count) {
+  std::visit(
+      [&](const auto& factors) {
+        for (int64_t thread = 0; thread < thread_count; ++thread) {
+          if (PackWidthOf(buffers) == kPackWidth) {
+            UpdateGuardedPart<kPackWidth>(factors, step, verdict, buffers, {thread, thread_count});
+          } else {
+            UpdateGuardedPart<1>(factors, step, verdict, buffers, {thread, thread_count});
+          }
+        }
+      },
+      kind);
+}
+
+// The factors that are passed are of another update: those in the record count.
+TEST(UpdatePass, GuardedUpdateReadsScaleClipAndFactorsFromItsRecords) {
+  constexpr float kScale = 65536;
+  constexpr float kClip = 0.3F;
+  for (const OptimizerSpec& optimizer : kOptimizers) {
+    const UpdateFactors kind = MakeUpdateFactors(optimizer, 99);
+    for (const auto& [count, thread_count, offset] : kShapes) {
+      SCOPED_TRACE(testing::Message() << OptimizerSlotNames(optimizer).size() << " slots, " << count
+                                      << " from " << offset << ", " << thread_count << " threads");
+      Model reference(count, offset);
+      Model model(count, offset);
+      for (float& gradient : model.gradients) {
+        gradient *= kScale;
+      }
+      for (float& gradient : reference.gradients) {
+        gradient *= kClip;
+      }
+      for (int64_t update = 1; update <= 3; ++update) {
+        ApplyReference(optimizer, update, reference);
+        const GuardedStep step = StepOf(optimizer, update, kScale);
+        RunGuarded(step, {.clip_factor = kClip}, kind, model.Buffers(), thread_count);
+        RunGuarded(step, {.is_refused = 1}, kind, model.Buffers(), thread_count);
+      }
+      ExpectSameBits(model.parameters, reference.parameters);
+      ExpectSameBits(model.first_slot, reference.first_slot);
+      ExpectSameBits(model.second_slot, reference.second_slot);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "common/base/check.h"
+#include "trainer-runtime/engine/guarded_step.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -116,8 +118,13 @@ class FakeDeviceEngine final : public Engine {
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    Result<StepResult> result = inner_->ComputeGradients(batch, options);
+    StepOptions inner_options = options;
+    inner_options.update.reset();
+    Result<StepResult> result = inner_->ComputeGradients(batch, inner_options);
     std::ranges::fill(gradients_, kStale);
+    if (result.ok() && options.update.has_value()) {
+      LOCKSTEP_RETURN_IF_ERROR(UpdateGuarded(*options.update, &*result));
+    }
     return result;
   }
 
@@ -128,7 +135,25 @@ class FakeDeviceEngine final : public Engine {
 
   Result<StepResult> Evaluate(const Batch& batch) override { return inner_->Evaluate(batch); }
 
+  std::optional<std::string> TakeNotice() override { return std::exchange(notice_, std::nullopt); }
+
  private:
+  // The scale is off these gradients already.
+  Status UpdateGuarded(const GuardedUpdate& update, StepResult* result) {
+    GuardedStep step;
+    step.norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity());
+    step.needs_finite = update.needs_finite ? 1 : 0;
+    LOCKSTEP_ASSIGN_OR_RETURN(result->gradient_length, GradientLength());
+    const UpdateVerdict verdict = Judge(step, result->loss_sum, result->gradient_length);
+    result->is_updated = verdict.is_refused == 0 && result->overflow_count == 0;
+    if (result->is_updated) {
+      LOCKSTEP_RETURN_IF_ERROR(ScaleGradients(verdict.clip_factor));
+      LOCKSTEP_RETURN_IF_ERROR(ApplyUpdate(update.number));
+    }
+    std::ranges::fill(inner_->Gradients(), kStale);
+    return OkStatus();
+  }
+
   static void CopyTensors(const std::vector<TensorView>& from, const std::vector<TensorView>& to) {
     for (std::size_t i = 0; i < from.size(); ++i) {
       std::ranges::copy(from[i].data, to[i].data.begin());
@@ -140,6 +165,7 @@ class FakeDeviceEngine final : public Engine {
   std::vector<float> own_gradients_;
   std::span<float> gradients_;  // the image
   BarredMemory device_gradients_;
+  std::optional<std::string> notice_ = "this is a double of a GPU";
 };
 
 }  // namespace

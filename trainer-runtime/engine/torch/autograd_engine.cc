@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,11 +13,15 @@
 #include <c10/core/GradMode.h>
 
 #include "trainer-runtime/engine/backward_progress.h"
+#include "trainer-runtime/engine/capture_policy.h"
+#include "trainer-runtime/engine/guarded_update.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/parameter_plan.h"
 #include "trainer-runtime/engine/parameter_store.h"
 #include "trainer-runtime/engine/torch/autograd_loss.h"
 #include "trainer-runtime/engine/torch/autograd_network.h"
+#include "trainer-runtime/engine/torch/gradient_intake.h"
+#include "trainer-runtime/engine/torch/step_feed.h"
 #include "trainer-runtime/engine/torch/torch_calls.h"
 #include "trainer-runtime/engine/torch/torch_device.h"
 
@@ -35,58 +41,6 @@ at::Tensor Over(std::span<float> values) {
   return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat);
 }
 
-// What Backward makes of the gradients as they come, parameter by parameter in any order.
-class GradientIntake {
- public:
-  // `slices` are where the gradients go, in the parameters' order; `offsets` where each begins.
-  GradientIntake(const StepOptions& options,
-                 bool takes_scale_off,
-                 std::span<const at::Tensor> slices,
-                 std::span<const int64_t> offsets)
-      : takes_scale_off_(takes_scale_off),
-        inverse_scale_(1 / options.loss_scale),
-        slices_(slices),
-        offsets_(offsets),
-        progress_(options.on_ready, offsets.back()),
-        has_come_(slices.size()),
-        missing_count_(slices.size()) {}
-
-  void Take(std::size_t parameter, const at::Tensor& gradient) {
-    at::Tensor slice = slices_[parameter];
-    slice.copy_(gradient);
-    if (takes_scale_off_) {
-      const at::Tensor has_overflown = slice.isfinite().all().logical_not();
-      overflow_ = overflow_.defined() ? overflow_.logical_or(has_overflown) : has_overflown;
-      slice.mul_(inverse_scale_);
-    }
-    has_come_[parameter] = true;
-    // The listener hears of them from the last to the first, and a layer at a time.
-    std::size_t first = missing_count_;
-    while (first > 0 && has_come_[first - 1]) {
-      --first;
-    }
-    if (first < missing_count_) {
-      missing_count_ = first;
-      progress_.ReadyFrom(offsets_[first]);
-    }
-  }
-
-  // float64 []: 1 where some gradient was not a finite number. Undefined: none was looked at.
-  const at::Tensor& overflow() const { return overflow_; }
-
-  bool HasAll() const { return missing_count_ == 0; }
-
- private:
-  bool takes_scale_off_;
-  double inverse_scale_;
-  std::span<const at::Tensor> slices_;
-  std::span<const int64_t> offsets_;  // [parameters + 1]
-  BackwardProgress progress_;
-  std::vector<bool> has_come_;
-  std::size_t missing_count_;  // of the first so many some has not come
-  at::Tensor overflow_;
-};
-
 class AutogradEngine final : public Engine {
  public:
   AutogradEngine(const TrainingSpec& spec,
@@ -95,9 +49,11 @@ class AutogradEngine final : public Engine {
       : spec_(spec),
         device_(std::move(device)),
         input_size_(Product(spec.model.input_shape)),
-        output_width_(Product(shapes.back().output)) {
+        output_width_(Product(shapes.back().output)),
+        feed_(device_->place(), [this](std::size_t count) { return Allocate(count); }) {
+    const std::shared_ptr<void> entered = device_->Enter();
     const std::vector<PlannedParameter> plan = PlanParameters(spec.model, shapes);
-    store_ = MakeParameters(spec, plan);
+    store_ = MakeParameters(spec, plan, [this](std::size_t count) { return Allocate(count); });
     PlaceState();
     for (std::size_t i = 0; i < plan.size(); ++i) {
       parameter_shapes_.push_back(plan[i].shape.shape);
@@ -111,6 +67,8 @@ class AutogradEngine final : public Engine {
     }
     CutGradients();
     network_ = BuildAutogradNetwork(spec, shapes, leaves_);
+    numbers_ = at::zeros({sizeof(StepNumbers) / sizeof(int64_t)},
+                         at::TensorOptions().dtype(at::kLong).device(device_->place()));
   }
 
   AutogradEngine(const AutogradEngine&) = delete;
@@ -133,14 +91,15 @@ class AutogradEngine final : public Engine {
   }
 
   Result<double> GradientLength() override {
-    return WithTorch([&]() -> Result<double> {
-      return at::linalg_vector_norm(state_.gradients, 2, c10::nullopt, false, at::kDouble)
-          .item<double>();
+    return OnDevice([&]() -> Result<double> {
+      double length = 0;
+      device_->Fetch(LengthOfGradients(), std::as_writable_bytes(std::span(&length, 1)));
+      return length;
     });
   }
 
   Status ScaleGradients(float factor) override {
-    return WithTorch([&]() -> Status {
+    return OnDevice([&]() -> Status {
       state_.gradients.mul_(factor);
       return OkStatus();
     });
@@ -155,8 +114,10 @@ class AutogradEngine final : public Engine {
   }
 
   Status LendGradients(std::span<float> memory) override {
-    return WithTorch([&]() -> Status {
+    return OnDevice([&]() -> Status {
       LOCKSTEP_RETURN_IF_ERROR(store_->LendGradients(memory));
+      lent_pin_.reset();  // it may be the same memory
+      lent_pin_ = Pin(memory);
       if (device_->IsTheHostsMemory()) {
         state_.gradients = Over(memory);
         CutGradients();
@@ -182,32 +143,20 @@ class AutogradEngine final : public Engine {
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckBatch(batch));
-    return WithTorch([&]() -> Result<StepResult> {
-      if (batch.sample_count == 0) {
-        state_.gradients.zero_();
-        BackwardProgress(options.on_ready, offsets_.back()).ReadyFrom(0);
-        return StepResult{};
-      }
-      GradientIntake intake(
-          options, spec_.precision == Precision::kFloat16, gradient_slices_, offsets_);
-      intake_ = &intake;
-      const BatchLoss loss = LossOf(batch, {true, options.dropout_seed, options.first_sample});
-      if (!leaves_.empty()) {
-        (loss.loss_sum * (options.gradient_scale * options.loss_scale)).backward();
-      }
-      intake_ = nullptr;
-      for (at::Tensor& leaf : leaves_) {
-        leaf.mutable_grad().reset();  // it has been taken
-      }
-      if (!intake.HasAll()) {
-        return Error(ErrorCode::kInternal, "backward has not made all gradients");
-      }
-      return Fetch(loss, intake.overflow());
+    if (device_->IsTheHostsMemory()) {
+      LOCKSTEP_RETURN_IF_ERROR(RefuseGuardedUpdate(options));
+    }
+    return OnDevice([&]() -> Result<StepResult> {
+      const GuardedStep step = MakeGuardedStep(spec_, options);
+      const StepShape shape{batch.sample_count, options.update.has_value()};
+      const StepTensors tensors = Load(batch, step, options);
+      LOCKSTEP_RETURN_IF_ERROR(Run(shape, tensors, options.on_ready));
+      return ResultOf(step, FetchNumbers(), shape.has_update);
     });
   }
 
   Status ApplyUpdate(int64_t update_number) override {
-    return WithTorch(
+    return OnDevice(
         [&]() -> Status { return device_->Update(spec_.optimizer, update_number, state_); });
   }
 
@@ -216,13 +165,61 @@ class AutogradEngine final : public Engine {
     if (batch.sample_count == 0) {
       return StepResult{};
     }
-    return WithTorch([&]() -> Result<StepResult> {
+    return OnDevice([&]() -> Result<StepResult> {
       const c10::NoGradGuard no_autograd;
-      return Fetch(LossOf(batch, {}), {});
+      PutLoss(LossOf(Load(batch, {}, {}), {}));
+      const StepNumbers numbers = FetchNumbers();
+      return StepResult{.loss_sum = numbers.loss_sum,
+                        .correct_count = static_cast<int64_t>(numbers.correct_count)};
     });
   }
 
+  std::optional<std::string> TakeNotice() override {
+    return pin_refusal_.has_value() ? std::exchange(pin_refusal_, std::nullopt)
+                                    : captures_.TakeNotice();
+  }
+
  private:
+  // WithTorch, with what it asks of the device in the device's stream.
+  template <typename Call>
+  auto OnDevice(const Call& call) -> decltype(call()) {
+    return WithTorch([&]() -> decltype(call()) {
+      const std::shared_ptr<void> entered = device_->Enter();
+      return call();
+    });
+  }
+
+  // Memory of the host's, within the device's own reach where that can be had.
+  HostFloats Allocate(std::size_t count) {
+    if (device_->pinning() != nullptr && count > 0) {
+      Result<HostFloats> pinned = device_->pinning()->Allocate(count);
+      if (pinned.ok()) {
+        return std::move(pinned).value();
+      }
+      TellOfRefusal(pinned.error());
+    }
+    return OnHeap(count);
+  }
+
+  std::shared_ptr<void> Pin(std::span<float> memory) {
+    if (device_->pinning() == nullptr || memory.empty()) {
+      return nullptr;
+    }
+    Result<std::shared_ptr<void>> pinned = device_->pinning()->Pin(memory);
+    if (pinned.ok()) {
+      return std::move(pinned).value();
+    }
+    TellOfRefusal(pinned.error());
+    return nullptr;
+  }
+
+  void TellOfRefusal(const Error& refusal) {
+    if (!std::exchange(has_told_of_refusal_, true)) {
+      pin_refusal_ = "copies between the host and " + device_->Describe() +
+                     " go by way of plain memory, which is slower: " + refusal.message();
+    }
+  }
+
   // Puts all numbers where the device computes.
   void PlaceState() {
     const FlatState flat = store_->Flat();
@@ -253,7 +250,7 @@ class AutogradEngine final : public Engine {
     if (device_->IsTheHostsMemory()) {
       return OkStatus();
     }
-    return WithTorch([&]() -> Status {
+    return OnDevice([&]() -> Status {
       if (part == EnginePart::kGradients) {
         copy(Over(store_->Gradients()), state_.gradients);
         return OkStatus();
@@ -276,41 +273,143 @@ class AutogradEngine final : public Engine {
     return CheckLabels(spec_.loss, batch.labels, batch.sample_count, output_width_);
   }
 
-  BatchLoss LossOf(const Batch& batch, const PassOptions& options) {
-    std::vector<int64_t> shape{batch.sample_count};
-    shape.insert(shape.end(), spec_.model.input_shape.begin(), spec_.model.input_shape.end());
-    const auto label_count = static_cast<int64_t>(batch.labels.size());
-    const at::Tensor labels =
-        device_->Upload(batch.labels, {batch.sample_count, label_count / batch.sample_count});
-    const at::Tensor outputs = network_.Forward(device_->Upload(batch.inputs, shape), options);
-    return RecordLoss(network_.loss, outputs.reshape({batch.sample_count, output_width_}), labels);
+  // Everything of a step that is not the same in the next one.
+  StepTensors Load(const Batch& batch, const GuardedStep& step, const StepOptions& options) {
+    std::vector<int64_t> words(sizeof(step) / sizeof(int64_t));
+    std::memcpy(words.data(), &step, sizeof(step));
+    const std::vector<int64_t> bases =
+        DropoutBases(network_.dropouts, options.dropout_seed, options.first_sample);
+    words.insert(words.end(), bases.begin(), bases.end());
+    const int64_t moves_before = feed_.move_count();
+    StepTensors tensors = feed_.Load(batch, spec_.model.input_shape, words);
+    if (feed_.move_count() != moves_before) {
+      captures_.Forget();
+      graph_.reset();
+    }
+    return tensors;
+  }
+
+  // Work(), in the way that is best for steps of this shape.
+  Status Run(const StepShape& shape, const StepTensors& tensors, const GradientsReady& listener) {
+    if (device_->recorder() == nullptr) {
+      return Work(shape, tensors, listener);
+    }
+    StepWay way = captures_.Next(shape, static_cast<bool>(listener));
+    if (way == StepWay::kCapture) {
+      graph_.reset();
+      Result<std::unique_ptr<DeviceGraph>> graph =
+          device_->recorder()->Record([=, this] { return Work(shape, tensors, {}); });
+      if (graph.ok()) {
+        captures_.Captured();
+        graph_ = std::move(graph).value();
+        way = StepWay::kReplay;
+      } else {
+        captures_.Failed(graph.error());
+        way = StepWay::kEager;
+      }
+    }
+    return way == StepWay::kReplay ? graph_->Launch() : Work(shape, tensors, listener);
+  }
+
+  // All that a step asks of the device. It depends on `shape` and on what is in the tensors' memory
+  // alone: whatever it read of the host's would stay as it was when it was captured.
+  Status Work(const StepShape& shape, const StepTensors& tensors, const GradientsReady& listener) {
+    if (shape.sample_count == 0) {
+      state_.gradients.zero_();
+      numbers_.zero_();
+      BackwardProgress(listener, offsets_.back()).ReadyFrom(0);
+    } else {
+      LOCKSTEP_RETURN_IF_ERROR(MakeGradients(shape, tensors, listener));
+    }
+    if (!shape.has_update) {
+      return OkStatus();
+    }
+    Number(&StepNumbers::length).copy_(LengthOfGradients());
+    return device_->UpdateGuarded(spec_.optimizer, {tensors.words, numbers_}, state_);
+  }
+
+  Status MakeGradients(const StepShape& shape,
+                       const StepTensors& tensors,
+                       const GradientsReady& listener) {
+    const at::Tensor scales = tensors.words.view(at::kDouble);
+    const at::Tensor seed_factor = scales.select(0, 0);
+    at::Tensor inverse_scale;
+    if (spec_.precision == Precision::kFloat16 && !shape.has_update) {
+      inverse_scale = scales.select(0, 1);  // else the update takes it off
+    }
+    GradientIntake intake(listener, inverse_scale, gradient_slices_, offsets_);
+    intake_ = &intake;
+    const int64_t step_words = sizeof(GuardedStep) / sizeof(int64_t);
+    const auto dropout_count = static_cast<int64_t>(network_.dropouts.size());
+    const BatchLoss loss =
+        LossOf(tensors, {true, tensors.words.narrow(0, step_words, dropout_count)});
+    if (!leaves_.empty()) {
+      (loss.loss_sum * seed_factor).backward();
+    }
+    intake_ = nullptr;
+    for (at::Tensor& leaf : leaves_) {
+      leaf.mutable_grad().reset();  // it has been taken
+    }
+    if (!intake.HasAll()) {
+      return Error(ErrorCode::kInternal, "backward has not made all gradients");
+    }
+    PutLoss(loss);
+    if (intake.overflow().defined()) {
+      Number(&StepNumbers::overflow).copy_(intake.overflow());
+    }
+    return OkStatus();
+  }
+
+  BatchLoss LossOf(const StepTensors& tensors, const PassOptions& options) {
+    const at::Tensor outputs = network_.Forward(tensors.inputs, options);
+    return RecordLoss(
+        network_.loss, outputs.reshape({tensors.inputs.size(0), output_width_}), tensors.labels);
+  }
+
+  // float64 [], not finite where a gradient is not: a square of float32 is no infinity there.
+  at::Tensor LengthOfGradients() const {
+    return at::linalg_vector_norm(state_.gradients, 2, c10::nullopt, false, at::kDouble);
+  }
+
+  // float64 [] of numbers_.
+  at::Tensor Number(double StepNumbers::*member) {
+    const StepNumbers numbers;
+    const auto* const begin = reinterpret_cast<const std::byte*>(&numbers);
+    const auto* const at = reinterpret_cast<const std::byte*>(&(numbers.*member));
+    return numbers_.view(at::kDouble).select(0, (at - begin) / int64_t{sizeof(double)});
+  }
+
+  void PutLoss(const BatchLoss& loss) {
+    Number(&StepNumbers::loss_sum).copy_(loss.loss_sum.detach());
+    Number(&StepNumbers::correct_count).copy_(loss.correct_count);
   }
 
   // The one wait for the device in a step.
-  static StepResult Fetch(const BatchLoss& loss, const at::Tensor& overflow) {
-    std::vector<at::Tensor> numbers{loss.loss_sum.detach(), loss.correct_count};
-    if (overflow.defined()) {
-      numbers.push_back(overflow.to(at::kDouble));
-    }
-    const at::Tensor fetched = at::stack(numbers).to(at::kCPU);
-    const double* const values = fetched.data_ptr<double>();
-    return {.loss_sum = values[0],
-            .correct_count = static_cast<int64_t>(values[1]),
-            .overflow_count = overflow.defined() && values[2] != 0 ? 1 : 0};
+  StepNumbers FetchNumbers() {
+    StepNumbers numbers;
+    device_->Fetch(numbers_, std::as_writable_bytes(std::span(&numbers, 1)));
+    return numbers;
   }
 
   TrainingSpec spec_;
   std::unique_ptr<TorchDevice> device_;
   int64_t input_size_;  // of one sample
   int64_t output_width_;
+  bool has_told_of_refusal_ = false;
+  std::optional<std::string> pin_refusal_;  // not yet told
+  StepFeed feed_;
   std::unique_ptr<ParameterStore> store_;  // the host's image
+  std::shared_ptr<void> lent_pin_;         // of gradients' memory that is lent
   DeviceState state_;
+  at::Tensor numbers_;  // a StepNumbers on the device, as int64
   std::vector<std::vector<int64_t>> parameter_shapes_;
   std::vector<int64_t> offsets_;             // [parameters + 1], into the flat buffers
   std::vector<at::Tensor> leaves_;           // the parameters, over state_.parameters
   std::vector<at::Tensor> gradient_slices_;  // of each, over state_.gradients
   AutogradNetwork network_;
   GradientIntake* intake_ = nullptr;  // while backward runs
+  CapturePolicy captures_;
+  std::unique_ptr<DeviceGraph> graph_;  // of what captures_ has captured
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/prng.h"
 #include "trainer-runtime/engine/dropout.h"
 #include "trainer-runtime/engine/engine_checks.h"
 #include "trainer-runtime/engine/reference_engine.h"
@@ -81,8 +82,10 @@ TEST(AutogradEngine, DropoutFactorsAreThoseOfTheHostToTheBit) {
   for (const uint64_t seed : {uint64_t{0}, uint64_t{42}, ~uint64_t{0}}) {
     for (const double rate : {0.0, 0.25, 0.5, 0.999}) {
       std::vector<float> expected(7 * 13);
-      FillDropoutFactors(seed, rate, 1'000'003, expected);
-      const at::Tensor factors = DropoutFactors(seed, rate, 1'000'003, like);
+      // Of layer 3, whose samples have 7 elements: base = Mix64(stream) + first_index.
+      const std::vector<int64_t> bases = DropoutBases({{3, 7}}, seed, 1'000'003);
+      FillDropoutFactors(Mix64(seed) + 3, rate, 7 * 1'000'003, expected);
+      const at::Tensor factors = DropoutFactors(at::scalar_tensor(bases[0], at::kLong), rate, like);
       EXPECT_TRUE(std::ranges::equal(
           std::span<const float>(factors.data_ptr<float>(), expected.size()), expected))
           << seed << ", " << rate;
@@ -141,6 +144,15 @@ TEST(AutogradEngine, SaysWhatItComputesOn) {
   const auto engine = MakeShared(SpecOf(FlatCases().front())).value();
   EXPECT_THAT(engine->Description(), StartsWith("LibTorch "));
   EXPECT_THAT(engine->Description(), HasSubstr("autograd on CPU"));
+}
+
+TEST(AutogradEngine, EngineInTheHostsMemoryTakesNoGuardedUpdate) {
+  const NetworkCase c = FlatCases().front();
+  const auto engine = MakeShared(SpecOf(c)).value();
+  const auto result = engine->ComputeGradients(MakeSamples(SpecOf(c), c.output_width, 10).All(),
+                                               {.update = GuardedUpdate{}});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code(), ErrorCode::kUnavailable);
 }
 
 // Before they are on a device, where a look at them would be a wait.

@@ -1,7 +1,9 @@
 #include "trainer-runtime/engine/torch/autograd_network.h"
 
 #include <cstddef>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -36,6 +38,10 @@ at::Tensor RoundedWeight(const at::Tensor& weight, Precision precision) {
   }
   const at::Tensor plain = weight.detach();
   return weight + (Rounded(plain, precision) - plain);
+}
+
+int64_t Product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
 at::Tensor ChannelsSecond(const at::Tensor& images) {
@@ -171,18 +177,14 @@ class Builder {
     if (layer.rate <= 0) {
       return;
     }
+    const auto number = static_cast<int64_t>(network_.dropouts.size());
+    network_.dropouts.push_back({index_, Product(InputShape())});
     network_.layers.push_back(
-        [rate = layer.rate, index = index_](const at::Tensor& values, const PassOptions& options) {
+        [rate = layer.rate, number](const at::Tensor& values, const PassOptions& options) {
           if (!options.is_training) {
             return values;
           }
-          const int64_t elements_per_sample = values.numel() / values.size(0);
-          // Each layer draws from a stream of its own.
-          return values *
-                 DropoutFactors(Mix64(options.dropout_seed) + index,
-                                rate,
-                                static_cast<uint64_t>(options.first_sample * elements_per_sample),
-                                values);
+          return values * DropoutFactors(options.dropout_bases.select(0, number), rate, values);
         });
   }
 
@@ -209,13 +211,22 @@ AutogradNetwork BuildAutogradNetwork(const TrainingSpec& spec,
   return Builder(spec, shapes, parameters).Build();
 }
 
-at::Tensor DropoutFactors(uint64_t seed,
-                          double rate,
-                          uint64_t first_index,
-                          const at::Tensor& like) {
+std::vector<int64_t> DropoutBases(const std::vector<DropoutStream>& dropouts,
+                                  uint64_t dropout_seed,
+                                  int64_t first_sample) {
+  std::vector<int64_t> bases;
+  for (const DropoutStream& dropout : dropouts) {
+    // Each layer draws from a stream of its own.
+    const uint64_t seed = Mix64(dropout_seed) + dropout.layer_index;
+    const auto first_index = static_cast<uint64_t>(first_sample * dropout.elements_per_sample);
+    bases.push_back(static_cast<int64_t>(Mix64(seed) + first_index));
+  }
+  return bases;
+}
+
+at::Tensor DropoutFactors(const at::Tensor& base, double rate, const at::Tensor& like) {
   constexpr double kTwoTo32 = 4294967296.0;
   const auto threshold = static_cast<int64_t>(rate * kTwoTo32);
-  const auto base = static_cast<int64_t>(Mix64(seed) + first_index);
   const at::Tensor indexes =
       at::arange(like.numel(), at::TensorOptions().dtype(at::kLong).device(like.device()));
   const at::Tensor is_kept = ShiftedRight(Mixed(indexes.add(base)), 32).ge(threshold);

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -9,7 +11,9 @@
 
 #include "common/base/result.h"
 #include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/cuda/update_pass.h"
 #include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/engine/host_floats.h"
 
 namespace lockstep::runtime {
 
@@ -19,6 +23,46 @@ struct DeviceState {
   at::Tensor parameters;
   at::Tensor gradients;
   at::Tensor slots;
+};
+
+// The addresses of it that an update works on.
+UpdateBuffers BuffersOf(const DeviceState& state);
+
+// The records of guarded_step.h on the device, as int64.
+struct DeviceRecords {
+  at::Tensor step;     // begins with a GuardedStep
+  at::Tensor numbers;  // a StepNumbers
+};
+
+// Makes memory of the host's that the device reaches by itself, so that copies to and from it need
+// neither the host's time nor a second copy. Errors: kResourceExhausted (it is refused: the
+// sentence says why). Thread: one.
+class HostPinning {
+ public:
+  virtual ~HostPinning() = default;
+
+  virtual Result<HostFloats> Allocate(std::size_t count) = 0;
+
+  // Memory that is there already, for as long as what is returned lives.
+  virtual Result<std::shared_ptr<void>> Pin(std::span<float> memory) = 0;
+};
+
+// Work that a device does again at one word. Errors: kInternal (the device refuses).
+class DeviceGraph {
+ public:
+  virtual ~DeviceGraph() = default;
+
+  virtual Status Launch() = 0;
+};
+
+// Takes down what `work` asks of the device, which does none of it: the first Launch() does. The
+// memory that `work` reads and writes is the same in each. Errors: kInternal (the device cannot
+// take it down, or work failed; the device is as it was before).
+class GraphRecorder {
+ public:
+  virtual ~GraphRecorder() = default;
+
+  virtual Result<std::unique_ptr<DeviceGraph>> Record(const std::function<Status()>& work) = 0;
 };
 
 // What an engine needs of the device that its tensors are on, besides LibTorch's operations.
@@ -35,21 +79,37 @@ class TorchDevice {
   // What Engine::GradientBuffer() says of its memory.
   virtual MemoryKind memory() const = 0;
 
-  // The CUstream that operations on its tensors are put into; null: none, or CUDA's default.
+  // The CUstream that operations on its tensors are put into; null: none.
   virtual void* stream() const = 0;
 
   // For logs: "CPU", "CUDA device 0, NVIDIA H100".
   virtual std::string Describe() const = 0;
 
-  // `values` as a tensor there, without waiting for it. They must last until all that was asked of
-  // the device is done. Shapes: [product of shape].
-  virtual at::Tensor Upload(std::span<const float> values, at::IntArrayRef shape) = 0;
+  // While it lives, this thread's operations on the device's tensors go into its stream. All of an
+  // engine's do.
+  virtual std::shared_ptr<void> Enter() = 0;
 
   // As ApplyOptimizer, to the same bits; at once, or when the device comes to it.
   // Errors: kInternal (the device refuses).
   virtual Status Update(const OptimizerSpec& optimizer,
                         int64_t update_number,
                         const DeviceState& state) = 0;
+
+  // Gives the verdict on a step from its records, and updates as Update does unless it is refused.
+  // Nothing of it is known to the host. Errors: kInternal (the device refuses).
+  virtual Status UpdateGuarded(const OptimizerSpec& optimizer,
+                               const DeviceRecords& records,
+                               const DeviceState& state) = 0;
+
+  // Waits until the device has made `numbers`, and brings them: the only wait of a step. Shapes:
+  // as many bytes in both.
+  virtual void Fetch(const at::Tensor& numbers, std::span<std::byte> bytes);
+
+  // Null: the host's memory is within its reach anyway.
+  virtual HostPinning* pinning() { return nullptr; }
+
+  // Null: it takes nothing down.
+  virtual GraphRecorder* recorder() { return nullptr; }
 };
 
 // How an engine on the CPU has its memory.

@@ -8,6 +8,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "trainer-runtime/engine/backward_progress.h"
+#include "trainer-runtime/engine/guarded_update.h"
 #include "trainer-runtime/engine/loss.h"
 #include "trainer-runtime/engine/low_precision.h"
 #include "trainer-runtime/engine/optimizer.h"
@@ -50,6 +51,7 @@ class TorchEngine final : public Engine {
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    LOCKSTEP_RETURN_IF_ERROR(RefuseGuardedUpdate(options));
     LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
     BackwardProgress progress(options.on_ready,
                               static_cast<int64_t>(network_.store->Gradients().size()));

@@ -1,4 +1,6 @@
 #include <cstddef>
+#include <cstring>
+#include <variant>
 
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/torch/torch_device.h"
@@ -24,11 +26,7 @@ class HostDevice final : public TorchDevice {
 
   std::string Describe() const override { return "CPU"; }
 
-  at::Tensor Upload(std::span<const float> values, at::IntArrayRef shape) override {
-    // LibTorch has no tensor of constants; nothing writes to an input.
-    const at::Tensor view = at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);
-    return is_shared_ ? view : view.clone();
-  }
+  std::shared_ptr<void> Enter() override { return nullptr; }
 
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
@@ -38,6 +36,24 @@ class HostDevice final : public TorchDevice {
                    {.parameters = View(state.parameters),
                     .gradients = View(state.gradients),
                     .slots = View(state.slots)});
+    return OkStatus();
+  }
+
+  // What the kernels of a GPU do, by the same source.
+  Status UpdateGuarded(const OptimizerSpec& optimizer,
+                       const DeviceRecords& records,
+                       const DeviceState& state) override {
+    GuardedStep step;
+    std::memcpy(&step, records.step.data_ptr(), sizeof(step));
+    StepNumbers numbers;
+    std::memcpy(&numbers, records.numbers.data_ptr(), sizeof(numbers));
+    numbers.verdict = Judge(step, numbers.loss_sum, numbers.length);
+    std::memcpy(records.numbers.data_ptr(), &numbers, sizeof(numbers));
+    std::visit(
+        [&](const auto& kind) {
+          UpdateGuardedPart<1>(kind, step, numbers.verdict, BuffersOf(state), {0, 1});
+        },
+        MakeUpdateFactors(optimizer, /*update_number=*/1));
     return OkStatus();
   }
 

@@ -1,6 +1,5 @@
 #include "trainer-runtime/engine/torch_cuda/torch_cuda_device.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -15,6 +14,8 @@
 
 #include "trainer-runtime/engine/cuda/update_kernels.h"
 #include "trainer-runtime/engine/optimizer.h"
+#include "trainer-runtime/engine/torch_cuda/torch_cuda_graph.h"
+#include "trainer-runtime/engine/torch_cuda/torch_cuda_pinning.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -65,9 +66,14 @@ Result<int> FindDevice(const std::string& uuid) {
   return Error(ErrorCode::kNotFound, "CUDA does not see " + uuid + " here; it sees " + visible);
 }
 
-class TorchCudaDevice final : public TorchDevice {
+class TorchCudaDevice final : public TorchDevice, GraphRecorder {
  public:
-  TorchCudaDevice(int index, std::string name) : index_(index), name_(std::move(name)) {}
+  TorchCudaDevice(int index, std::string name)
+      : index_(index),
+        name_(std::move(name)),
+        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false,
+                                             static_cast<c10::DeviceIndex>(index))),
+        pinning_(MakeCudaPinning()) {}
 
   at::Device place() const override { return {at::kCUDA, static_cast<c10::DeviceIndex>(index_)}; }
 
@@ -75,48 +81,58 @@ class TorchCudaDevice final : public TorchDevice {
 
   MemoryKind memory() const override { return MemoryKind::kCuda; }
 
-  void* stream() const override {
-    return c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(index_)).stream();
-  }
+  void* stream() const override { return stream_.stream(); }
 
   std::string Describe() const override {
     return "CUDA device " + std::to_string(index_) + ", " + name_;
   }
 
-  // By way of pinned memory, from which the device fetches it while the host goes on. LibTorch
-  // keeps that memory until the device has.
-  at::Tensor Upload(std::span<const float> values, at::IntArrayRef shape) override {
-    const at::Tensor pinned =
-        at::empty(shape, at::TensorOptions().dtype(at::kFloat).pinned_memory(true));
-    std::copy(values.begin(), values.end(), pinned.data_ptr<float>());
-    return pinned.to(place(), at::kFloat, /*non_blocking=*/true);
+  // A stream of its own: CUDA's default one cannot be captured.
+  std::shared_ptr<void> Enter() override {
+    return std::make_shared<c10::cuda::CUDAStreamGuard>(stream_);
   }
 
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
                 const DeviceState& state) override {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
-    CUstream_st* const stream = c10::cuda::getCurrentCUDAStream().stream();
-    const int64_t count = state.parameters.numel();
-    const int64_t slot_count = count == 0 ? 0 : state.slots.numel() / count;
-    UpdateBuffers buffers;
-    buffers.count = count;
-    buffers.parameters = state.parameters.data_ptr<float>();
-    buffers.gradients = state.gradients.data_ptr<float>();
-    buffers.first_slot = slot_count > 0 ? state.slots.data_ptr<float>() : nullptr;
-    buffers.second_slot = slot_count > 1 ? state.slots.data_ptr<float>() + count : nullptr;
-    const int code =
-        std::visit([&](const auto& factors) { return runtime::Update(factors, buffers, stream); },
-                   MakeUpdateFactors(optimizer, update_number));
-    if (code != cudaSuccess) {
-      return Error(ErrorCode::kInternal, "CUDA refuses the update: " + WordsOf(code));
-    }
-    return OkStatus();
+    return ToStatus(std::visit(
+        [&](const auto& factors) {
+          return runtime::Update(factors, BuffersOf(state), stream_.stream());
+        },
+        MakeUpdateFactors(optimizer, update_number)));
   }
 
+  Status UpdateGuarded(const OptimizerSpec& optimizer,
+                       const DeviceRecords& records,
+                       const DeviceState& state) override {
+    const GuardedRecords addresses{static_cast<const GuardedStep*>(records.step.data_ptr()),
+                                   static_cast<StepNumbers*>(records.numbers.data_ptr())};
+    return ToStatus(std::visit(
+        [&](const auto& kind) {
+          return runtime::UpdateGuarded(kind, addresses, BuffersOf(state), stream_.stream());
+        },
+        MakeUpdateFactors(optimizer, /*update_number=*/1)));  // for its kind alone
+  }
+
+  HostPinning* pinning() override { return pinning_.get(); }
+
+  GraphRecorder* recorder() override { return this; }
+
  private:
+  Result<std::unique_ptr<DeviceGraph>> Record(const std::function<Status()>& work) override {
+    return RecordCudaGraph(stream_, work);
+  }
+
+  static Status ToStatus(int code) {
+    return code == cudaSuccess
+               ? OkStatus()
+               : Status(Error(ErrorCode::kInternal, "CUDA refuses the update: " + WordsOf(code)));
+  }
+
   int index_;
   std::string name_;
+  c10::cuda::CUDAStream stream_;
+  std::unique_ptr<HostPinning> pinning_;
 };
 
 // Products in float32 are float32's, and those of rounded numbers run on tensor cores, which hold

@@ -62,5 +62,35 @@ TEST(TorchCudaParity, EveryNetworkTakesTheStepOfTheCpuAndTrainsAlike) {
   }
 }
 
+// The device takes the updates, and from the fourth step on does what it took down.
+TEST(TorchCudaParity, GuardedStepsAreOneGraphAndTrainAsTheCpuDoes) {
+  if (const auto device = MakeCudaDevice("", Precision::kFloat32); !device.ok()) {
+    GTEST_SKIP() << device.error().message();
+  }
+  for (const Precision precision : {Precision::kFloat32, Precision::kFloat16}) {
+    for (const NetworkCase& c : Cases()) {
+      SCOPED_TRACE(c.name);
+      TrainingSpec spec = SpecOf(c);
+      spec.precision = precision;
+      const SampleData data = MakeSamples(spec, c.output_width, 10);
+      const double tolerance = 10 * ToleranceOf(precision);
+      const auto on_gpu = MakeOnGpu(spec).value();
+      const auto on_cpu = MakeAutogradEngine(spec, MakeHostDevice(HostMemory::kApart)).value();
+      for (int64_t number = 1; number <= 8; ++number) {
+        StepOptions options{.gradient_scale = 0.1, .loss_scale = 1024};
+        options.dropout_seed = static_cast<uint64_t>(number);
+        options.update = GuardedUpdate{.number = number, .norm_max = 1.0, .needs_finite = true};
+        const auto found = on_gpu->ComputeGradients(data.All(), options);
+        ASSERT_TRUE(found.ok()) << found.error().message();
+        const StepResult expected = on_cpu->ComputeGradients(data.All(), options).value();
+        EXPECT_TRUE(found->is_updated);
+        EXPECT_NEAR(found->loss_sum, expected.loss_sum, tolerance * expected.loss_sum) << number;
+      }
+      ExpectNear(ValuesOf(*on_gpu), ValuesOf(*on_cpu), tolerance);
+      EXPECT_EQ(on_gpu->TakeNotice(), "steps of 10 samples are done as one CUDA graph");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

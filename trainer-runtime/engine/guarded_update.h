@@ -1,0 +1,21 @@
+#pragma once
+
+#include "common/base/result.h"
+#include "common/contract/training_spec.h"
+#include "trainer-runtime/engine/engine.h"
+#include "trainer-runtime/engine/guarded_step.h"
+
+namespace lockstep::runtime {
+
+// What the device is told of a step: of its update where the options have one, else of the scales
+// alone.
+GuardedStep MakeGuardedStep(const TrainingSpec& spec, const StepOptions& options);
+
+// What the host is told of it. Preconditions: the device has done the step; `has_update` as the
+// step's options.
+StepResult ResultOf(const GuardedStep& step, const StepNumbers& numbers, bool has_update);
+
+// For engines that take no guarded updates. Errors: kUnavailable.
+Status RefuseGuardedUpdate(const StepOptions& options);
+
+}  // namespace lockstep::runtime
