@@ -67,9 +67,8 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
     }
     ++probe_->pinned_count;
     const std::shared_ptr<float[]> memory = OnHeap(count);
-    return HostFloats(memory.get(), [probe = probe_, memory](const float*) mutable {
-      --probe->pinned_count;
-      memory.reset();
+    return HostFloats(memory.get(), [probe = probe_, memory](const float*) {
+      --probe->pinned_count;  // the memory goes with this call
     });
   }
 
