@@ -174,7 +174,9 @@ TEST(GuardedStepTrainer, WhatAnEngineSaysIsLoggedOnceWithItsReplica) {
 // The device refuses what the host would have refused, in the same words at the same step.
 TEST(GuardedStepTrainer, DivergedTrainingEndsWithTheLastFiniteState) {
   TrainingSpec spec = MakeSpec(40);
-  spec.optimizer = SgdOptimizer{.learning_rate = 1e20};
+  spec.loss = {LossType::kMeanSquaredError, false};
+  spec.model.layers = {FlattenLayer{}, DenseLayer{1, Activation::kLinear}};
+  spec.optimizer = SgdOptimizer{.learning_rate = 1000};
   std::vector<float> weights;
   std::string trouble;
   for (const bool is_on_device : {false, true}) {
