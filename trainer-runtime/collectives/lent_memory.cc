@@ -168,8 +168,11 @@ uint64_t LentMemory::PlaceOf(const void* data, std::size_t byte_count) const {
 }
 
 bool LentMemory::Contains(uint64_t place, std::size_t byte_count) const {
-  const std::size_t size = memories_.empty() ? 0 : memories_.front().size();
-  return place > 0 && place - 1 <= size && byte_count <= size - (place - 1);
+  if (memories_.empty() || place == 0) {
+    return false;
+  }
+  const std::size_t size = memories_.front().size();
+  return place - 1 <= size && byte_count <= size - (place - 1);
 }
 
 Result<LentMemory> ShareLentMemory(const CommunicatorOptions& options, Deadline deadline) {
