@@ -164,6 +164,7 @@ TEST_F(AskCapacity, AnswerToARequestThatSomebodyRemovesIsVoid) {
 TEST_F(AskCapacity, NothingIsSaidToBeAskedForWhenTheWaitIsOver) {
   world_.job.spec.scheduling.timeout = seconds(60);
   Ask();
+  Step();
   ASSERT_TRUE(Says("no autoscaler has answered yet")) << Why();
   world_.Advance(seconds(61));
   Step();

@@ -40,8 +40,14 @@ class AskText : public ::testing::Test, protected FakeAskingWorld {
   // The open ask's request is there, with these conditions.
   void Answer(Json conditions) {
     const std::string name = CapacityRequestName(world_.job.metadata, ask().count);
-    sight().requests = {
-        {name, "u-" + name, ask().open->revision, true, false, std::move(conditions)}};
+    sight().requests = {{name,
+                         "u-" + name,
+                         ask().open->revision,
+                         true,
+                         false,
+                         std::move(conditions),
+                         "",
+                         CapacityRequestManifest(world_.job)["spec"]}};
   }
 };
 

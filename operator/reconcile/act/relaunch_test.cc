@@ -152,11 +152,12 @@ TEST_F(RelaunchTest, EndsThatNobodyCanPutInOrderAreAllNamed) {
   told_[kFirst].held = HeldEnd{139, 11, 0.2, ""};
   Report();
   Step();
-  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
-            "one of these ended first: (pod mnist-worker-0 (rank 0) killed by SIGSEGV (exit code "
-            "139), cause crash) and (pod mnist-worker-1 (rank 1) killed by SIGABRT (exit code "
-            "134), cause crash); incident 1 of 6; the programs of all ranks start anew, and their "
-            "pods stay");
+  EXPECT_EQ(
+      MessageOf(world_.job.status, ConditionType::kRestarting),
+      "one of these ended first: (pod mnist-worker-0 (rank 0) crashed with SIGSEGV (exit "
+      "code 139), cause crash) and (pod mnist-worker-1 (rank 1) crashed with SIGABRT (exit code "
+      "134), cause crash); incident 1 of 6; the programs of all ranks start anew, and their "
+      "pods stay");
   EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it may be that one";
   EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
 }
