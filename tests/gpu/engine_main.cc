@@ -207,7 +207,7 @@ Result<Json> TimeSnapshots(Engine& engine, Subject& subject, const std::string& 
 
 Result<Json> Run(const Options& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const runtime::EnginePlugin plugin,
-                            runtime::EnginePlugin::Load({.path = options.plugin}));
+                            runtime::EnginePlugin::Load({options.plugin, ""}));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto engine, plugin.MakeEngine(ReadFile(options.spec)));
   LOCKSTEP_RETURN_IF_ERROR(engine->BringToHost(EnginePart::kState));
   if (!options.weights.empty()) {
