@@ -161,17 +161,6 @@ TEST_F(AskCapacity, AnswerToARequestThatSomebodyRemovesIsVoid) {
   EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
 }
 
-TEST_F(AskCapacity, NothingIsSaidToBeAskedForWhenTheWaitIsOver) {
-  world_.job.spec.scheduling.timeout = seconds(60);
-  Ask();
-  Step();
-  ASSERT_TRUE(Says("no autoscaler has answered yet")) << Why();
-  world_.Advance(seconds(61));
-  Step();
-  EXPECT_NE(FindCondition(world_.job.status, ConditionType::kFailed), nullptr);
-  EXPECT_FALSE(Says("autoscaler")) << Why();
-}
-
 TEST_F(AskCapacity, AnswerThatBringsNoRoomIsAskedAboutAnew) {
   Ask();
   Answer(ConditionOf("Accepted", true, "Accepted", "is accepted"));

@@ -129,9 +129,7 @@ void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
     builder->Fail("Unschedulable", refusal.shortfall);
     return;
   }
-  if (HasWaitedTooLong(refusal.shortfall + asked, builder)) {
-    SayWhyItWaits(refusal, "", builder);  // nothing is asked any more
-  }
+  HasWaitedTooLong(refusal.shortfall + asked, builder);
 }
 
 // Whether a job without a place may look for one now.
