@@ -135,7 +135,7 @@ class EngineTest(unittest.TestCase):
         self.assertIn("none.so", rows[0][1])
 
     def test_a_killed_trainer_goes_on_from_its_checkpoint(self):
-        seconds, restored = kill_row.measure(PROGRAMS / "lockstep-runtime", PLUGIN, self.scratch,
+        seconds, restored = kill_row.measure(BIN / "lockstep-runtime", PLUGIN, self.scratch,
                                              DIGITS, [])
         self.assertGreater(seconds, 0)
         self.assertEqual(restored % kill_row.CHECKPOINT_EVERY, 0)
@@ -143,7 +143,7 @@ class EngineTest(unittest.TestCase):
 
     def test_a_trainer_that_cannot_begin_is_told_in_its_words(self):
         with self.assertRaisesRegex(TimeoutError, "GPU-none not found"):
-            kill_row.measure(PROGRAMS / "lockstep-runtime", PLUGIN, self.scratch, DIGITS,
+            kill_row.measure(BIN / "lockstep-runtime", PLUGIN, self.scratch, DIGITS,
                              ["GPU-none"])
 
 

@@ -2,6 +2,8 @@
 starts, opens the GPU, takes the newest checkpoint and then a step."""
 
 import contextlib
+import hashlib
+import hmac
 import json
 import os
 import signal
@@ -11,6 +13,8 @@ import time
 import urllib.request
 
 CHECKPOINT_EVERY = 50
+JOB_KEY = "a" * 64  # without one the status is nobody's
+TOKEN_SECONDS = 30
 PATIENCE_SECONDS = 60
 
 
@@ -24,6 +28,8 @@ def environment(scratch, plugin, training, *, start, mesh_port):
     """Of the only worker of a job, as `lockstep run` sets it; `start` counts its processes."""
     cluster = {"cluster": {"worker": [f"127.0.0.1:{mesh_port}"]},
                "task": {"type": "worker", "index": 0}}
+    key_file = scratch / "key"
+    key_file.write_text(JOB_KEY)
     return {
         **os.environ,
         "LOCKSTEP_JOB": "gpu", "LOCKSTEP_NAMESPACE": "local", "LOCKSTEP_JOB_UID": "gpu-1",
@@ -31,7 +37,7 @@ def environment(scratch, plugin, training, *, start, mesh_port):
         "LOCKSTEP_INCARNATION": str(start), "LOCKSTEP_POD": f"gpu-worker-0-r{start}",
         "LOCKSTEP_ROLE": "worker", "LOCKSTEP_INDEX": "0", "LOCKSTEP_RANK": "0",
         "LOCKSTEP_WORLD_SIZE": "1", "LOCKSTEP_BIND_ADDRESS": "127.0.0.1",
-        "LOCKSTEP_STATUS_PORT": str(free_port()), "TF_CONFIG": json.dumps(cluster),
+        "LOCKSTEP_JOB_KEY_FILE": str(key_file), "LOCKSTEP_STATUS_PORT": str(free_port()), "TF_CONFIG": json.dumps(cluster),
         "LOCKSTEP_TRAINING": json.dumps(training), "LOCKSTEP_ENGINE": str(plugin),
         "LOCKSTEP_CHECKPOINT_DIR": str(scratch / "checkpoints"),
         "LOCKSTEP_TERMINATION_MESSAGE_FILE": str(scratch / f"last-words-{start}"),
@@ -57,14 +63,20 @@ def section(digits, devices):
 class Worker:
     def __init__(self, runtime, variables, log):
         self.url = f"http://127.0.0.1:{variables['LOCKSTEP_STATUS_PORT']}/status"
+        self.pod = variables["LOCKSTEP_POD"]
         self.log = log
         with open(log, "wb") as file:
             self.process = subprocess.Popen([str(runtime), "train"], env=variables, stdout=file,
                                             stderr=file, start_new_session=True)
 
     def status(self):
+        expiry = int(time.time()) + TOKEN_SECONDS
+        signature = hmac.new(JOB_KEY.encode(), f"status\n{self.pod}\n{expiry}".encode(),
+                             hashlib.sha256).hexdigest()
+        request = urllib.request.Request(
+            self.url, headers={"Authorization": f"Bearer {expiry}.{signature}"})
         with contextlib.suppress(OSError, ValueError), \
-                urllib.request.urlopen(self.url, timeout=1) as answer:
+                urllib.request.urlopen(request, timeout=1) as answer:
             return json.load(answer)
         return None
 

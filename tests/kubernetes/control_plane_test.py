@@ -158,9 +158,7 @@ from kubernetes_case import *
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
-class EtcdAlone(ControlPlane):
-    """All programs end in the same way, and this one is soon there."""
-
+class EtcdAlone(ControlPlane):  # all programs end in the same way, and this one is soon there
     def start_api_server(self):
         pass
 

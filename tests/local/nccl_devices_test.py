@@ -4,6 +4,7 @@ are; where something is in the way all ranks sum by the CPU, and say why."""
 
 import contextlib
 import os
+import shutil
 import unittest
 from unittest import mock
 
@@ -15,6 +16,9 @@ WORKERS = 2
 PLUGIN = BIN.parent / "trainer-runtime/cmd/plugins/liblockstep_test_gpu_plugin.so"
 # What it has inside, without the GPU around it.
 HOST_PLUGIN = BIN.parent / "trainer-runtime/engine/plugins/liblockstep_test_reference_plugin.so"
+# The pods have of this program's variables what their template names.
+POD_VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "FAKE_CUDA_DEVICES", "FAKE_CUDA_UUID",
+                 "FAKE_NCCL_FAULT", "NCCL_COMM_BLOCKING")
 MISSED = "gradients of GPUs are summed by the CPU, not by NCCL"
 LOSS_TOLERANCE = 1e-4  # of sums in another order, 60 steps of Adam
 
@@ -27,22 +31,34 @@ def gpus(count, release="2.30", **variables):
     if release:
         path += f":{nccl_test.DOUBLES / ('nccl-' + release)}"
     names = ",".join(f"GPU-test-{i}" for i in range(count))
-    variables = {"LD_LIBRARY_PATH": path, "LOCKSTEP_ENGINE": str(PLUGIN),
-                 "NVIDIA_VISIBLE_DEVICES": names, "FAKE_CUDA_DEVICES": str(count), **variables}
+    variables = {"LD_LIBRARY_PATH": path, "NVIDIA_VISIBLE_DEVICES": names,
+                 "FAKE_CUDA_DEVICES": str(count), **variables}
     with mock.patch.dict(os.environ, variables):
         yield
 
 
 class DevicesCase(nccl_test.NcclCase):
+    def setUp(self):
+        super().setUp()
+        folder = self.scratch / "bin"
+        folder.mkdir()
+        self.runtime = folder / "lockstep-runtime"
+        shutil.copy(BIN / "lockstep-runtime", self.runtime)  # it looks for engines beside itself
+        for name, plugin in (("", HOST_PLUGIN), ("-cuda", PLUGIN)):
+            (folder / f"liblockstep-engine{name}.so").symlink_to(plugin)
+
     def train(self, count=2, all_reduce="Auto", *arguments, workers=WORKERS):
-        manifest = nccl_test.manifest_with(all_reduce, workers=workers, steps=STEPS)
+        variables = [(name, os.environ[name]) for name in POD_VARIABLES if name in os.environ]
+        manifest = nccl_test.manifest_with(all_reduce, variables=variables, workers=workers,
+                                           steps=STEPS)
         names = ", ".join(f'"GPU-test-{i}"' for i in range(count))
-        return self.run_job(manifest, "--set", f"training.devices=[{names}]", *arguments)
+        return self.run_job(manifest, "--runtime", str(self.runtime),
+                            "--set", f"training.devices=[{names}]", *arguments)
 
     def on_the_cpu(self, replicas):
-        with mock.patch.dict(os.environ, {"LOCKSTEP_ENGINE": str(HOST_PLUGIN)}):
-            run = self.run_job(training_manifest(workers=WORKERS, steps=STEPS),
-                               "--set", f"training.replicas={replicas}")
+        run = self.run_job(training_manifest(workers=WORKERS, steps=STEPS),
+                           "--runtime", str(self.runtime),
+                           "--set", f"training.replicas={replicas}")
         self.assert_trained(run)
         return run
 
@@ -132,7 +148,7 @@ class AutoTakesTheCpu(DevicesCase):
         with gpus(2, FAKE_NCCL_FAULT=f"fail-init@rank=3@once={once}"):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
-        self.check("failed-to-join", "rank 1: .*ordered: the device does not join", run)
+        self.check("failed-to-join", "rank 1: .*joining 2 ranks by NCCL", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_cpu_is_what_a_job_may_ask_for(self):

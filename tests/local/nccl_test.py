@@ -33,15 +33,15 @@ SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
 TOLD = re.compile(r"meeting is over.* error=\"rank (\d+): (.*), after ([\d.]+) s\"")
 
 
-def manifest_with(all_reduce, fault=None, variable=None, timeout=TIMEOUT_SECONDS, **changes):
-    """A training that sums so; `fault` is for the double of NCCL, `variable` a (name, value)."""
+def manifest_with(all_reduce, fault=None, variables=(), timeout=TIMEOUT_SECONDS, **changes):
+    """A training that sums so; `fault` is for the double of NCCL, `variables` are (name, value)."""
     text = training_manifest(**{"workers": WORKERS, "steps": STEPS, **changes})
     text += f"    communication: {{allReduce: {all_reduce}, timeoutSeconds: {timeout}}}\n"
     if fault:
-        variable = ("FAKE_NCCL_FAULT", fault)
-    if variable:
-        env = f"env: [{{name: {variable[0]}, value: '{variable[1]}'}}]"
-        template = f"    template: {{spec: {{containers: [{{name: trainer, {env}}}]}}}}\n"
+        variables = [*variables, ("FAKE_NCCL_FAULT", fault)]
+    if variables:
+        env = ", ".join(f"{{name: {name}, value: '{value}'}}" for name, value in variables)
+        template = f"    template: {{spec: {{containers: [{{name: trainer, env: [{env}]}}]}}}}\n"
         text = text.replace("  runPolicy:", template + "  runPolicy:", 1)
     return text
 
@@ -219,7 +219,7 @@ class NcclRefused(NcclCase):
 
     def test_when_waits_would_have_no_end(self):
         with doubles():
-            run = self.run_job(manifest_with("Nccl", variable=("NCCL_COMM_BLOCKING", "1")))
+            run = self.run_job(manifest_with("Nccl", variables=[("NCCL_COMM_BLOCKING", "1")]))
         self.assert_refused(run, "NCCL_COMM_BLOCKING: 1 found, expected 0 or nothing with "
                             "allReduce: Nccl")
 
