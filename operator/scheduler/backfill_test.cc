@@ -1,4 +1,3 @@
-#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -6,7 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/prng.h"
 #include "operator/scheduler/testing/fake_gangs.h"
 
 // Who starts beside those that wait and hold a reservation, and in which order.
@@ -16,11 +14,6 @@ namespace {
 
 GangRequest Limited(GangRequest request, int64_t seconds) {
   request.run_time_max = std::chrono::seconds(seconds);
-  return request;
-}
-
-GangRequest InSpace(GangRequest request, const std::string& space) {
-  request.name = space + request.name.substr(request.name.find('/'));
   return request;
 }
 
@@ -132,81 +125,6 @@ TEST_F(BackfillTest, BehindManyTheShortestPassAsWell) {
   }
   Submit("passes", 2, 900, 500);
   EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
-}
-
-// Namespaces that take turns: which of them is first moves with what they hold, and the oldest is
-// passed by nobody all the same.
-class SharedWorld {
- public:
-  explicit SharedWorld(uint64_t seed) : prng_(seed) {
-    for (int i = 0; i < 3; ++i) {
-      cluster_.state.SetNode(GpuNode("n" + std::to_string(i), 4));
-    }
-  }
-
-  void Run(int events) {
-    for (int event = 0; event < events; ++event) {
-      cluster_.now += std::chrono::seconds(prng_.Below(100));
-      EndSome();
-      if (prng_.Below(2) == 0) {
-        const auto pods = static_cast<int>(1 + prng_.Below(prng_.Below(3) == 0 ? 12 : 4));
-        cluster_.state.Submit(InSpace(Limited(GpuGang("g" + std::to_string(event), pods, 1, event),
-                                              static_cast<int64_t>(50 + prng_.Below(900))),
-                                      "space" + std::to_string(prng_.Below(3))));
-      }
-      cluster_.Step();
-      CheckOldest();
-    }
-  }
-
-  int change_count() const { return change_count_; }
-
- private:
-  void EndSome() {
-    std::vector<std::string> gone;
-    for (const auto& [name, gang] : cluster_.state.gangs()) {
-      if (gang.state == GangState::kRunning &&
-          (gang.run.stops_at <= cluster_.now || prng_.Below(40) == 0)) {
-        gone.push_back(name);
-      }
-    }
-    for (const std::string& name : gone) {
-      cluster_.state.Remove(name);
-    }
-  }
-
-  void CheckOldest() {
-    const QueueIndex queue = *cluster_.state.queues().Find("");
-    const auto& waiting = cluster_.state.waiting()[queue];
-    const std::string oldest = waiting.empty() ? "" : (*waiting.begin())->request.name;
-    if (oldest != oldest_) {
-      ++change_count_;
-      oldest_ = oldest;
-      starts_by_ = WallTime{};
-      for (const auto& [name, gang] : cluster_.state.gangs()) {
-        starts_by_ = std::max(starts_by_, gang.run.stops_at);
-      }
-    } else if (!oldest.empty()) {
-      EXPECT_LT(cluster_.now, starts_by_) << oldest;
-    }
-  }
-
-  Prng prng_;
-  FakeCluster cluster_;
-  std::string oldest_;
-  WallTime starts_by_;
-  int change_count_ = 0;
-};
-
-TEST(Backfill, TheOldestStartsWhenAllHaveBeenStoppedThatRan) {
-  int change_count = 0;
-  for (uint64_t seed = 0; seed < 100; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    SharedWorld world(seed);
-    world.Run(300);
-    change_count += world.change_count();
-  }
-  EXPECT_GT(change_count, 1000) << "else it tests nothing";
 }
 
 }  // namespace

@@ -70,29 +70,13 @@ class Stopwatch {
   TimePoint last_ = SteadyNow();
 };
 
-// An update behind the step on the device, where the engine's interface has such: it is newer than
-// this program.
-template <typename AnyOptions>
-bool AskForUpdate(AnyOptions* options, int64_t number) {
-  if constexpr (requires { options->update.emplace(); }) {
-    options->update.emplace();
-    options->update->number = number;
-    return true;
-  }
-  return false;
-}
-
-// What the engine says of how it computes, where it says anything.
-template <typename AnyEngine>
-Json NoticesOf(AnyEngine& engine) {
+// What the engine says of how it computes.
+Json NoticesOf(Engine& engine) {
   Json notices = Json::array();
-  if constexpr (requires { engine.TakeNotice(); }) {
-    while (const auto notice = engine.TakeNotice()) {
-      notices.push_back(*notice);
-    }
-    return notices;
+  while (const auto notice = engine.TakeNotice()) {
+    notices.push_back(*notice);
   }
-  return nullptr;
+  return notices;
 }
 
 class Subject {
@@ -117,19 +101,20 @@ class Subject {
     StepOptions options;
     options.gradient_scale = 1.0 / static_cast<double>(batch_size_);
     const auto number = static_cast<int64_t>(step_);
-    const bool is_asked = is_guarded_ && AskForUpdate(&options, number);
+    if (is_guarded_) {
+      options.update = runtime::GuardedUpdate{.number = number};
+    }
     Result<StepResult> result = engine_->ComputeGradients(batch, options);
-    if (!result.ok() && is_asked && result.error().code() == ErrorCode::kUnavailable) {
-      is_guarded_ = false;
+    if (!result.ok() && is_guarded_ && result.error().code() == ErrorCode::kUnavailable) {
+      is_guarded_ = false;  // this engine leaves updates to the host
       --step_;
       return Step();
     }
     if (!result.ok()) {
       return result.error();
     }
-    is_guarded_ = is_asked;
     overflow_count_ += result->overflow_count;
-    if (!is_asked && result->overflow_count == 0) {
+    if (!is_guarded_ && result->overflow_count == 0) {
       LOCKSTEP_RETURN_IF_ERROR(engine_->ApplyUpdate(number));
     }
     return result->loss_sum / static_cast<double>(batch_size_);

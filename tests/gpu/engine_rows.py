@@ -192,9 +192,6 @@ def speed_rows(rows, network, said):
 
 
 def graph_row(rows, said):
-    if said["notices"] is None:
-        rows.print(GRAPH, "this engine has no words for it", "", "absent")
-        return
     words = "; ".join(said["notices"]) or "it says nothing of one"
     rows.print(GRAPH, f"{words}; update {'on the device' if said['isGuarded'] else 'by the host'}",
                "", "seen")
