@@ -1,6 +1,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -125,6 +126,35 @@ TEST_F(BackfillTest, BehindManyTheShortestPassAsWell) {
   }
   Submit("passes", 2, 900, 500);
   EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+}
+
+GangRequest InSpace(GangRequest request, const std::string& space) {
+  request.name = space + request.name.substr(request.name.find('/'));
+  return request;
+}
+
+// Of the namespace that holds nothing, whose jobs are first in line, one starts before that has its
+// room beside it, and the other namespace's does not.
+TEST_F(BackfillTest, OldestIsAHeadAlthoughAnotherNamespaceIsFirst) {
+  ASSERT_TRUE(
+      cluster_.state.SetQueues({{.name = "default", .ordering = QueueOrdering::kFairShare}}).ok());
+  for (const auto& [name, gpus, stops_at] :
+       {std::tuple("soon", 4, 2000), std::tuple("late", 2, 9000)}) {
+    RunTerms run;
+    run.stops_at = AtSecond(stops_at);
+    cluster_.state.SetRunning(InSpace(GpuGang(name, 1, gpus, 0), "rich"), {{"w-0", "n1"}}, run);
+  }
+  const auto submit = [&](const std::string& name, int64_t gpus, int64_t since, int64_t limit) {
+    cluster_.state.Submit(
+        InSpace(Limited(GpuGang(name, 1, gpus, since), limit), name == "oldest" ? "rich" : "poor"));
+  };
+  submit("first", 4, 2, 100);
+  submit("passer", 2, 3, 19'000);
+  const std::string passes = "start poor/passer w-0@n1\n";
+  submit("oldest", 8, 1, 100);
+  EXPECT_NE(cluster_.Step().find(passes), 0U);
+  cluster_.state.Remove("rich/oldest");
+  EXPECT_EQ(cluster_.Step().find(passes), 0U) << "the first has its room all the same";
 }
 
 }  // namespace

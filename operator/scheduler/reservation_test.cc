@@ -251,10 +251,8 @@ TEST_F(ReservationTest, NoMoreThanEightAreToldInOneRoundWhenTheyStart) {
 // Gangs come at random, and each goes at its limit or before.
 class LimitedWorld {
  public:
-  // `learns`: something is known of how long most of them run, right or wrong. Of several
-  // namespaces one or the other is first in line, as what they hold moves.
-  LimitedWorld(uint64_t seed, bool learns, int space_count)
-      : prng_(seed), learns_(learns), space_count_(space_count) {
+  // `learns`: something is known of how long most of them run, right or wrong.
+  explicit LimitedWorld(uint64_t seed, bool learns = false) : prng_(seed), learns_(learns) {
     for (int i = 0; i < 3; ++i) {
       cluster_.state.SetNode(GpuNode("n" + std::to_string(i), 4));
     }
@@ -274,10 +272,6 @@ class LimitedWorld {
         if (learns_ && prng_.Below(4) != 0) {
           const std::chrono::seconds longest(1 + prng_.Below(600));
           gang.past_runs = {3, longest / 2, longest};
-        }
-        if (space_count_ > 1) {
-          gang.name = "space" + std::to_string(prng_.Below(static_cast<uint64_t>(space_count_))) +
-                      "/" + name;
         }
         cluster_.state.Submit(gang);
       }
@@ -323,19 +317,18 @@ class LimitedWorld {
   }
 
   Prng prng_;
-  bool learns_;
-  int space_count_;
+  bool learns_ = false;
   FakeCluster cluster_;
   std::string oldest_;
   WallTime starts_by_;
   int passed_count_ = 0;
 };
 
-void CheckWorlds(bool learns, int space_count) {
+void CheckWorlds(bool learns) {
   int passed_count = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    LimitedWorld world(seed, learns, space_count);
+    LimitedWorld world(seed, learns);
     world.Run(200);
     passed_count += world.passed_count();
   }
@@ -343,15 +336,11 @@ void CheckWorlds(bool learns, int space_count) {
 }
 
 TEST(Reservation, NobodyWaitsLongerThanUntilThoseHaveBeenStoppedThatRan) {
-  CheckWorlds(/*learns=*/false, /*space_count=*/1);
+  CheckWorlds(/*learns=*/false);
 }
 
 TEST(Reservation, WhateverWasLearntNobodyWaitsLongerThanThat) {
-  CheckWorlds(/*learns=*/true, /*space_count=*/1);
-}
-
-TEST(Reservation, NorWhereNamespacesTakeTurns) {
-  CheckWorlds(/*learns=*/false, /*space_count=*/3);
+  CheckWorlds(/*learns=*/true);
 }
 
 }  // namespace
