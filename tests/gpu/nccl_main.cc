@@ -148,7 +148,8 @@ class Pair {
     std::fill_n(Values(), kCount, static_cast<float>(control_.rank() + 1));
     LOCKSTEP_RETURN_IF_ERROR(stage_->CopyToDevice(0, kCount * sizeof(float)));
     const NcclCommunicator::Part part{stage_->device_address(0), stage_->stream()};
-    LOCKSTEP_RETURN_IF_ERROR(nccl_->AllReduce({&part, 1}, kCount, Limits()));
+    LOCKSTEP_RETURN_IF_ERROR(
+        nccl_->AllReduce({&part, 1}, kCount, runtime::DataType::kFloat32, Limits()));
     return stage_->CopyToHost(0, kCount * sizeof(float));
   }
 

@@ -151,6 +151,15 @@ class AutoTakesTheCpu(DevicesCase):
         self.check("failed-to-join", "rank 1: .*joining 2 ranks by NCCL", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
+    def test_after_the_ways_between_gpus_have_failed_once(self):
+        """NCCL finds them at its first sum, which joining makes."""
+        once = self.scratch / "once"
+        with gpus(2, FAKE_NCCL_FAULT=f"async-error@rank=3@call=0@once={once}"):
+            run = self.train()
+        self.assertTrue(once.exists(), "the fault did not happen")
+        self.check("failed-to-join", "rank 1: .*the connection to a peer broke", run)
+        self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
+
     def test_cpu_is_what_a_job_may_ask_for(self):
         with gpus(2):
             run = self.train(all_reduce="Cpu")

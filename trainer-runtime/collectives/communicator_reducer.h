@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -28,6 +30,14 @@ class CommunicatorReducer final : public GradientReducer {
   Status EnqueueOnDevices(std::span<const DeviceBucket> /*buckets*/,
                           Deadline /*deadline*/) override {
     return communicator_->CheckHealth();
+  }
+
+  // There is no sum to wait for.
+  Result<std::optional<TimePoint>> FinishOnDevices(std::span<const DeviceStreams> /*streams*/,
+                                                   const std::function<Status()>& follow,
+                                                   Deadline /*deadline*/) override {
+    LOCKSTEP_RETURN_IF_ERROR(follow());
+    return std::optional<TimePoint>();
   }
 
   Status EnqueueTotals(std::span<double> totals, Deadline deadline) override {

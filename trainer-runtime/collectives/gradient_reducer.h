@@ -1,20 +1,31 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "trainer-runtime/collectives/communicator.h"
 
 namespace lockstep::runtime {
 
-// A bucket's gradients in a GPU's memory, as one replica of this process has made them. They are
-// computed once `stream`, a CUstream of the same GPU, has done what it has been given so far.
+// A bucket of gradients, or what else is summed with them, in a GPU's memory, as one replica of
+// this process has made it: once `stream`, a CUstream of the same GPU, has done what it has been
+// given so far.
 struct DeviceBucket {
   void* address = nullptr;
-  std::size_t element_count = 0;  // of float32
+  std::size_t element_count = 0;
   void* stream = nullptr;
+  DataType type = DataType::kFloat32;  // or float64
+};
+
+// Two CUstreams of one GPU.
+struct DeviceStreams {
+  void* own = nullptr;    // makes the buckets
+  void* after = nullptr;  // what is done with the sums
 };
 
 // Sums the gradients of a step over all ranks, bucket by bucket: the data beside the Communicator's
@@ -35,7 +46,7 @@ class GradientReducer {
   virtual Status Enqueue(std::span<float> bucket, Deadline deadline) = 0;
 
   // Whether it sums buckets in the memory of those GPUs, by CUDA's numbers, where they are: one
-  // replica of this process computes on each. The same on every rank that has as many.
+  // replica of this process computes on each. The same on every rank.
   virtual bool SumsOnDevices(std::span<const int> /*devices*/) const { return false; }
 
   // As Enqueue(), of one bucket as each of those GPUs has it, in their order: all hold the sum over
@@ -43,6 +54,18 @@ class GradientReducer {
   // since Finish().
   virtual Status EnqueueOnDevices(std::span<const DeviceBucket> /*buckets*/,
                                   Deadline /*deadline*/) {
+    return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
+  }
+
+  // As Finish(), of steps that the host has not waited for: makes `after` of each device wait for
+  // the sums, calls `follow` once to put work into it, and returns when all of it is done. So this
+  // is the step's one wait, and the first that `after` may be waited for. Returns when the device
+  // was seen to have made the last bucket; empty where there is nothing to sum, and nothing was
+  // waited for. Shapes: streams [devices]. Errors: and those of `follow`.
+  virtual Result<std::optional<TimePoint>> FinishOnDevices(
+      std::span<const DeviceStreams> /*streams*/,
+      const std::function<Status()>& /*follow*/,
+      Deadline /*deadline*/) {
     return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
   }
 

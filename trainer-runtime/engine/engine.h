@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -60,6 +61,9 @@ struct StepOptions {
   // Of engines whose gradients are on a device, and only there; what is in the gradients afterwards
   // is unspecified.
   std::optional<GuardedUpdate> update = {};
+  // Of the same engines: false where ComputeGradients returns as soon as the device has been given
+  // the step, and its result is empty: TakeStep() has it. Such a step has no update.
+  bool is_awaited = true;
 };
 
 // Sums over the batch, so that ranks can add them.
@@ -69,13 +73,14 @@ struct StepResult {
   // In Float16: 1 if some gradient is not a finite number, of a sum the engines of which that is
   // so.
   int64_t overflow_count = 0;
-  // Of a step with an update, which is of one engine alone: the length of its gradients, not finite
-  // where one of them is not, and whether the update was taken.
+  // Of a step with an update, which is of one engine alone, or not awaited: the length of its
+  // gradients, the root of the sum of their squares, not finite where one of them is not.
   double gradient_length = 0;
+  // Of a step with an update: whether it was taken.
   bool is_updated = false;
 };
 
-enum class NumberType { kFloat32 };
+enum class NumberType { kFloat32, kFloat64 };
 enum class MemoryKind { kHost, kCuda };
 
 // Memory that an engine computes in. Only where it is the host's may the host look there.
@@ -87,6 +92,19 @@ struct EngineBuffer {
   int device = 0;          // by CUDA's numbers, in CUDA's memory only
   void* stream = nullptr;  // a CUstream: what it has been given so far makes what is there
 };
+
+// What a step that is not awaited has on its device beside the gradients.
+struct DeviceSums {
+  // Of loss_sum, correct_count and overflow_count, one after the other: made as gradients are, and
+  // as they are they may be summed over replicas, in place.
+  EngineBuffer numbers;
+  // A CUstream that Measure() works in: whoever sums makes it wait for the sums before. Not that of
+  // the gradients, which is free whatever becomes of the sums.
+  void* after = nullptr;
+};
+
+// Of numbers in DeviceSums.
+inline constexpr std::size_t kStepSumCount = 3;
 
 // What an engine holds between calls.
 enum class EnginePart {
@@ -121,14 +139,24 @@ class Engine {
     return {.address = image.data(), .byte_count = image.size_bytes()};
   }
 
-  // The length of the gradients, the root of the sum of their squares: not finite where one of them
-  // is not. Asked of engines whose gradients are on a device. Errors: kUnavailable (they are not),
-  // kInternal (the device failed).
-  virtual Result<double> GradientLength() {
+  // Where the sums of a step that is not awaited are; as long valid as the engine. Asked, as what
+  // follows, of engines whose gradients are on a device.
+  virtual DeviceSums Sums() { return {}; }
+
+  // Has the device measure the gradients in `after` of Sums(): behind what that waits for, and what
+  // the engine has given to its own stream. Does not wait. Errors: kUnavailable (they are in the
+  // host's memory), kInternal (the device failed).
+  virtual Status Measure() {
     return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
   }
 
-  // Multiplies the gradients there. Errors: as GradientLength.
+  // What the step that was not awaited has come to: what is in Sums() by now, and the length that
+  // Measure() has found. Waits for that, however long. Errors: as Measure.
+  virtual Result<StepResult> TakeStep() {
+    return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
+  }
+
+  // Multiplies the gradients there. Errors: as Measure.
   virtual Status ScaleGradients(float /*factor*/) {
     return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
   }
@@ -157,9 +185,8 @@ class Engine {
   }
 
   // Makes the gradients: gradient_scale x d(sum of losses)/d(parameter), on the device, and takes
-  // the update that the options name. Errors: kInvalidArgument (shapes), kUnavailable (an update is
-  // asked for and this engine takes none so), kInternal (the numeric library threw; its text is in
-  // the message).
+  // the update that the options name. Errors: kInvalidArgument (shapes), kUnavailable (what only
+  // engines on a device do), kInternal (the numeric library threw; its text is in the message).
   virtual Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) = 0;
 
   // Updates parameters and slots from the gradients, on the device. `update_number` counts from 1

@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 6
+#define LOCKSTEP_ENGINE_ABI_VERSION 7
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -26,7 +26,7 @@ enum LockstepEngineCode : int32_t {
   kLockstepEngineNotFound = 5,     // what it computes on, or with, is not there
 };
 
-enum LockstepEngineNumberType : int32_t { kLockstepEngineFloat32 = 0 };
+enum LockstepEngineNumberType : int32_t { kLockstepEngineFloat32 = 0, kLockstepEngineFloat64 = 1 };
 
 enum LockstepEngineMemory : int32_t {
   kLockstepEngineHostMemory = 0,
@@ -47,6 +47,12 @@ struct LockstepEngineBuffer {
   LockstepEngineMemory memory;
   int32_t device;
   void* stream;
+};
+
+// DeviceSums.
+struct LockstepEngineSums {
+  LockstepEngineBuffer numbers;
+  void* after;
 };
 
 // Where a failing call leaves its reason: text and field path, cut to fit, always terminated.
@@ -87,6 +93,7 @@ struct LockstepEngineStepOptions {
   int32_t update_needs_finite;
   int64_t update_number;
   double update_norm_max;  // infinity: none
+  int32_t is_awaited;      // 0 or 1
 };
 
 struct LockstepEngineStepResult {
@@ -114,9 +121,11 @@ struct LockstepEngineApi {
   LockstepEngineTensor (*tensor)(LockstepEngineHandle* engine, uint64_t index);
   float* (*gradients)(LockstepEngineHandle* engine, uint64_t* element_count);  // the host's image
   LockstepEngineBuffer (*gradient_buffer)(LockstepEngineHandle* engine);
-  LockstepEngineCode (*gradient_length)(LockstepEngineHandle* engine,
-                                        double* length,
-                                        LockstepEngineError* error);
+  LockstepEngineSums (*sums)(LockstepEngineHandle* engine);
+  LockstepEngineCode (*measure)(LockstepEngineHandle* engine, LockstepEngineError* error);
+  LockstepEngineCode (*take_step)(LockstepEngineHandle* engine,
+                                  LockstepEngineStepResult* result,
+                                  LockstepEngineError* error);
   LockstepEngineCode (*scale_gradients)(LockstepEngineHandle* engine,
                                         float factor,
                                         LockstepEngineError* error);

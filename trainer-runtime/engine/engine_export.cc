@@ -115,24 +115,34 @@ float* Gradients(LockstepEngineHandle* engine, uint64_t* element_count) {
   return gradients.data();
 }
 
-LockstepEngineBuffer GradientBuffer(LockstepEngineHandle* engine) {
-  const EngineBuffer buffer = engine->engine->GradientBuffer();
+LockstepEngineBuffer ToPlain(const EngineBuffer& buffer) {
   const bool is_on_host = buffer.memory == MemoryKind::kHost;
+  const bool is_double = buffer.type == NumberType::kFloat64;
   return {.address = buffer.address,
           .byte_count = buffer.byte_count,
-          .type = kLockstepEngineFloat32,  // there is no other
+          .type = is_double ? kLockstepEngineFloat64 : kLockstepEngineFloat32,
           .memory = is_on_host ? kLockstepEngineHostMemory : kLockstepEngineCudaMemory,
           .device = buffer.device,
           .stream = buffer.stream};
 }
 
-LockstepEngineCode GradientLength(LockstepEngineHandle* engine,
-                                  double* length,
-                                  LockstepEngineError* error) {
-  return Guard(error, [&]() -> Status {
-    LOCKSTEP_ASSIGN_OR_RETURN(*length, engine->engine->GradientLength());
-    return OkStatus();
-  });
+LockstepEngineBuffer GradientBuffer(LockstepEngineHandle* engine) {
+  return ToPlain(engine->engine->GradientBuffer());
+}
+
+LockstepEngineSums Sums(LockstepEngineHandle* engine) {
+  const DeviceSums sums = engine->engine->Sums();
+  return {.numbers = ToPlain(sums.numbers), .after = sums.after};
+}
+
+LockstepEngineCode Measure(LockstepEngineHandle* engine, LockstepEngineError* error) {
+  return Guard(error, [&] { return engine->engine->Measure(); });
+}
+
+LockstepEngineCode TakeStep(LockstepEngineHandle* engine,
+                            LockstepEngineStepResult* result,
+                            LockstepEngineError* error) {
+  return Guard(error, [&] { return Take(engine->engine->TakeStep(), result); });
 }
 
 LockstepEngineCode ScaleGradients(LockstepEngineHandle* engine,
@@ -179,7 +189,8 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
                      .dropout_seed = options->dropout_seed,
                      .first_sample = options->first_sample,
                      .loss_scale = options->loss_scale,
-                     .update = UpdateOf(*options)};
+                     .update = UpdateOf(*options),
+                     .is_awaited = options->is_awaited != 0};
     if (options->on_ready != nullptr) {
       step.on_ready = [options](int64_t offset, int64_t count) {
         options->on_ready(options->ready_context, offset, count);
@@ -257,7 +268,9 @@ LockstepEngineApi ExportedCalls(decltype(LockstepEngineApi::create) create) {
           .tensor = Tensor,
           .gradients = Gradients,
           .gradient_buffer = GradientBuffer,
-          .gradient_length = GradientLength,
+          .sums = Sums,
+          .measure = Measure,
+          .take_step = TakeStep,
           .scale_gradients = ScaleGradients,
           .bring_to_host = BringToHost,
           .bring_to_device = BringToDevice,

@@ -54,7 +54,7 @@ struct StepNumbers {
   double loss_sum = 0;
   double correct_count = 0;
   double overflow = 0;  // 1: some gradient was not finite; of steps without a guarded update
-  double length = 0;    // of the gradients, times the loss scale; of steps with one
+  double length = 0;    // of the gradients, times the loss scale; of steps with one, or measured
   UpdateVerdict verdict = {};
 };
 

@@ -40,7 +40,7 @@ GuardedStep MakeGuardedStep(const TrainingSpec& spec, const StepOptions& options
 StepResult ResultOf(const GuardedStep& step, const StepNumbers& numbers, bool has_update) {
   StepResult result{.loss_sum = numbers.loss_sum,
                     .correct_count = static_cast<int64_t>(numbers.correct_count),
-                    .overflow_count = numbers.overflow != 0 ? 1 : 0};
+                    .overflow_count = static_cast<int64_t>(numbers.overflow)};
   if (has_update) {
     result.overflow_count = step.skips_overflow != 0 && !IsNumber(numbers.length) ? 1 : 0;
     result.gradient_length = numbers.length * step.inverse_scale;
@@ -49,12 +49,13 @@ StepResult ResultOf(const GuardedStep& step, const StepNumbers& numbers, bool ha
   return result;
 }
 
-Status RefuseGuardedUpdate(const StepOptions& options) {
-  if (!options.update.has_value()) {
+Status RefuseDevicesOptions(const StepOptions& options) {
+  if (!options.update.has_value() && options.is_awaited) {
     return OkStatus();
   }
   return Error(ErrorCode::kUnavailable,
-               "these gradients are in the host's memory, where an update is a call of its own");
+               "these gradients are in the host's memory, where a step is awaited and an update is "
+               "a call of its own");
 }
 
 }  // namespace lockstep::runtime

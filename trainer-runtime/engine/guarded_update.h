@@ -15,7 +15,8 @@ GuardedStep MakeGuardedStep(const TrainingSpec& spec, const StepOptions& options
 // step's options.
 StepResult ResultOf(const GuardedStep& step, const StepNumbers& numbers, bool has_update);
 
-// For engines that take no guarded updates. Errors: kUnavailable.
-Status RefuseGuardedUpdate(const StepOptions& options);
+// For engines in the host's memory, which take no guarded updates, and whose steps are over when
+// their call returns. Errors: kUnavailable.
+Status RefuseDevicesOptions(const StepOptions& options);
 
 }  // namespace lockstep::runtime

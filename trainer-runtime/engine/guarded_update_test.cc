@@ -96,9 +96,10 @@ TEST(GuardedUpdate, HostIsToldWhatTheDeviceFound) {
 }
 
 TEST(GuardedUpdate, EngineInTheHostsMemoryRefusesItInWords) {
-  EXPECT_TRUE(RefuseGuardedUpdate({}).ok());
-  const Status refused = RefuseGuardedUpdate({.update = GuardedUpdate{}});
+  EXPECT_TRUE(RefuseDevicesOptions({}).ok());
+  const Status refused = RefuseDevicesOptions({.update = GuardedUpdate{}});
   EXPECT_EQ(refused.error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(RefuseDevicesOptions({.is_awaited = false}).error().code(), ErrorCode::kUnavailable);
 }
 
 }  // namespace

@@ -78,7 +78,19 @@ LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
           .has_update = options.update.has_value() ? 1 : 0,
           .update_needs_finite = update.needs_finite ? 1 : 0,
           .update_number = update.number,
-          .update_norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity())};
+          .update_norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity()),
+          .is_awaited = options.is_awaited ? 1 : 0};
+}
+
+EngineBuffer FromPlugin(const LockstepEngineBuffer& buffer) {
+  const bool is_on_host = buffer.memory == kLockstepEngineHostMemory;
+  const bool is_double = buffer.type == kLockstepEngineFloat64;
+  return {.address = buffer.address,
+          .byte_count = buffer.byte_count,
+          .type = is_double ? NumberType::kFloat64 : NumberType::kFloat32,
+          .memory = is_on_host ? MemoryKind::kHost : MemoryKind::kCuda,
+          .device = buffer.device,
+          .stream = buffer.stream};
 }
 
 // An Engine on the other side of the C functions.
@@ -115,22 +127,23 @@ class PluginEngine final : public Engine {
     return {data, count};
   }
 
-  EngineBuffer GradientBuffer() override {
-    const LockstepEngineBuffer buffer = api_.gradient_buffer(handle_);
-    const bool is_on_host = buffer.memory == kLockstepEngineHostMemory;
-    return {.address = buffer.address,
-            .byte_count = buffer.byte_count,
-            .type = NumberType::kFloat32,  // MakeEngine has looked
-            .memory = is_on_host ? MemoryKind::kHost : MemoryKind::kCuda,
-            .device = buffer.device,
-            .stream = buffer.stream};
+  EngineBuffer GradientBuffer() override { return FromPlugin(api_.gradient_buffer(handle_)); }
+
+  DeviceSums Sums() override {
+    const LockstepEngineSums sums = api_.sums(handle_);
+    return {FromPlugin(sums.numbers), sums.after};
   }
 
-  Result<double> GradientLength() override {
-    double length = 0;
+  Status Measure() override {
     LockstepEngineError error{};
-    LOCKSTEP_RETURN_IF_ERROR(ToStatus(api_.gradient_length(handle_, &length, &error), error));
-    return length;
+    return ToStatus(api_.measure(handle_, &error), error);
+  }
+
+  Result<StepResult> TakeStep() override {
+    LockstepEngineStepResult result{};
+    LockstepEngineError error{};
+    const LockstepEngineCode code = api_.take_step(handle_, &result, &error);
+    return ToResult(code, result, error);
   }
 
   Status ScaleGradients(float factor) override {

@@ -100,10 +100,23 @@ TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
   EXPECT_FALSE(std::ranges::equal(engine->Tensors()[0].data, on_host->Tensors()[0].data));
   EXPECT_EQ(ValuesOf(*engine), ValuesOf(*on_host));
   EXPECT_EQ(GradientsOf(*engine), GradientsOf(*on_host));
-  const double length = engine->GradientLength().value();
-  EXPECT_GT(length, 0);
+  const StepResult awaited = on_host->ComputeGradients(data.All(), {.gradient_scale = 0.5}).value();
+  EXPECT_EQ(
+      engine->ComputeGradients(data.All(), {.gradient_scale = 0.5, .is_awaited = false})->loss_sum,
+      0);
+  const DeviceSums sums = engine->Sums();
+  EXPECT_EQ(sums.numbers.type, NumberType::kFloat64);
+  EXPECT_EQ(sums.numbers.memory, MemoryKind::kCuda);
+  EXPECT_EQ(sums.numbers.byte_count, kStepSumCount * sizeof(double));
+  EXPECT_NE(sums.numbers.address, nullptr);
+  ASSERT_TRUE(engine->Measure().ok());
+  const StepResult taken = engine->TakeStep().value();
+  EXPECT_EQ(taken.loss_sum, awaited.loss_sum);
+  EXPECT_EQ(taken.correct_count, awaited.correct_count);
+  EXPECT_GT(taken.gradient_length, 0);
   ASSERT_TRUE(engine->ScaleGradients(0.5F).ok());
-  EXPECT_EQ(engine->GradientLength().value(), length / 2);
+  ASSERT_TRUE(engine->Measure().ok());
+  EXPECT_EQ(engine->TakeStep()->gradient_length, taken.gradient_length / 2);
   std::ranges::fill(engine->Tensors()[0].data, 0.0F);
   std::ranges::fill(on_host->Tensors()[0].data, 0.0F);
   EXPECT_NE(engine->Evaluate(data.All())->loss_sum, on_host->Evaluate(data.All())->loss_sum);
@@ -170,13 +183,17 @@ TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
   EXPECT_EQ(buffer.memory, MemoryKind::kHost);
   EXPECT_EQ(buffer.address, engine->Gradients().data());
   EXPECT_EQ(buffer.byte_count, engine->Gradients().size_bytes());
-  EXPECT_EQ(engine->GradientLength().error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(engine->Measure().error().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(engine->TakeStep().error().code(), ErrorCode::kUnavailable);
   EXPECT_EQ(engine->ScaleGradients(2).error().code(), ErrorCode::kUnavailable);
   const TrainingSpec spec = SmallSpec();
   EXPECT_EQ(engine->ComputeGradients(MakeSamples(spec, 2, 6).All(), {.update = GuardedUpdate{}})
                 .error()
                 .code(),
             ErrorCode::kUnavailable);
+  EXPECT_EQ(
+      engine->ComputeGradients(MakeSamples(spec, 2, 6).All(), {.is_awaited = false}).error().code(),
+      ErrorCode::kUnavailable);
   EXPECT_FALSE(engine->TakeNotice().has_value());
 }
 

@@ -109,7 +109,7 @@ class ReferenceEngine final : public Engine {
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    LOCKSTEP_RETURN_IF_ERROR(RefuseGuardedUpdate(options));
+    LOCKSTEP_RETURN_IF_ERROR(RefuseDevicesOptions(options));
     LOCKSTEP_RETURN_IF_ERROR(Forward(batch));
     std::vector<float> gradient(outputs_.back().size());
     LOCKSTEP_ASSIGN_OR_RETURN(

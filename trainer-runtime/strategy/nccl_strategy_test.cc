@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <thread>
@@ -110,12 +111,18 @@ struct Process {
         label = static_cast<float>(control.rank() * kDevices + i + 1 + step);
         shares.push_back({{{}, {&label, 1}, 1}, 0});
       }
-      for (int i = 0; i < replica_count; ++i) {
-        expected += static_cast<float>(i + 1 + step);
-      }
+      const double sum = replica_count * (replica_count + 1) / 2.0 + replica_count * step;
+      expected += static_cast<float>(sum);
       const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::minutes(15));
-      LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const StepOutcome outcome,
+      LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome outcome,
                                 strategy->Step({shares}, {&reducer, deadline}));
+      if (outcome.sums.loss_sum != sum || outcome.sums.correct_count != replica_count ||
+          outcome.sums.gradient_length != std::sqrt(kCount * sum * sum) ||
+          !outcome.are_sums_of_all) {
+        return std::string("a loss of " + std::to_string(outcome.sums.loss_sum) + " of " +
+                           std::to_string(sum) + ", gradients as long as " +
+                           std::to_string(outcome.sums.gradient_length));
+      }
       LOCKSTEP_ASSIGN_OR_RETURN(const bool are_finite, strategy->AreGradientsFinite());
       if (!are_finite) {
         return std::string("gradients that nobody has made");
@@ -159,9 +166,9 @@ TEST(NcclStrategy, ReplicasOfAllProcessesTakeTheSameStep) {
   }
 }
 
-// Three buckets a step: in the midst of the second step's.
+// Three buckets a step, and its sums: in the midst of the second step's.
 TEST(NcclStrategy, ProcessThatDiesInMidCallIsNamedByTheOther) {
-  const auto ends = RunTraining(Kind::kMirrored, Gang(2, "die@rank=3@call=5"));
+  const auto ends = RunTraining(Kind::kMirrored, Gang(2, "die@rank=3@call=6"));
   EXPECT_TRUE(ends[1].is_dead);
   EXPECT_EQ(ends[0].code, static_cast<int>(ErrorCode::kPeerLost));
   EXPECT_THAT(ends[0].text,

@@ -26,7 +26,10 @@ StepResult SumOf(const std::vector<StepResult>& results) {
 }  // namespace
 
 ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
-    : engines_(std::move(engines)), buffers_(engines_.size()), outcomes_(engines_.size()) {
+    : engines_(std::move(engines)),
+      buffers_(engines_.size()),
+      sums_(engines_.size()),
+      outcomes_(engines_.size()) {
   LOCKSTEP_CHECK(!engines_.empty(), "a set of no replicas");
   for (const auto& engine : engines_) {
     gradients_.push_back(engine->Gradients());
@@ -114,6 +117,7 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
     const auto i = static_cast<std::size_t>(replica);
     const ReplicaShare& share = step.shares[i];
     buffers_[i] = engine(replica).GradientBuffer();
+    sums_[i] = engine(replica).Sums();
     LOCKSTEP_ASSIGN_OR_RETURN(results[i],
                               engine(replica).ComputeGradients(share.batch,
                                                                {step.gradient_scale,
@@ -121,7 +125,8 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
                                                                 share.first_sample,
                                                                 step.on_ready,
                                                                 step.loss_scale,
-                                                                step.update}));
+                                                                step.update,
+                                                                step.is_awaited}));
     return step.stay_on_device ? OkStatus() : engine(replica).BringToHost(EnginePart::kGradients);
   }));
   return SumOf(results);

@@ -31,6 +31,7 @@ struct ReplicaStep {
   bool stay_on_device = false;           // the gradients are not brought to the host
   // As in StepOptions: of a process's only replica, which stays on its device.
   std::optional<GuardedUpdate> update = {};
+  bool is_awaited = true;  // as in StepOptions
 };
 
 // The engines of one process, all of one model, each with a thread of its own. Lives as long as the
@@ -83,6 +84,9 @@ class ReplicaSet {
     return buffers_[static_cast<std::size_t>(replica)];
   }
 
+  // Engine::Sums of that replica, as gradient_buffer().
+  const DeviceSums& sums(int replica) const { return sums_[static_cast<std::size_t>(replica)]; }
+
   // Adds the gradients of all replicas up, into those of the first: on the host.
   void SumGradients();
 
@@ -100,6 +104,7 @@ class ReplicaSet {
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<std::span<float>> gradients_;  // of each engine
   std::vector<EngineBuffer> buffers_;        // of each engine, see gradient_buffer
+  std::vector<DeviceSums> sums_;             // of each engine
   bool is_in_host_memory_ = true;
 
   std::mutex mutex_;  // guards what follows

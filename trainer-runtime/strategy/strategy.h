@@ -16,6 +16,9 @@ namespace lockstep::runtime {
 // What a step has come to on this rank. Units: durations are of this rank.
 struct StepOutcome {
   StepResult sums;  // over the shares of this rank's replicas
+  // They are over all replicas of all ranks: loss, hits and overflows went with the gradients and
+  // not with the totals, which were asked for before and have none of them.
+  bool are_sums_of_all = false;
   // The update that was asked for was the device's to take: sums.is_updated says whether it did,
   // and nobody clips or applies any more.
   bool is_guarded = false;
@@ -27,8 +30,9 @@ struct StepOutcome {
 struct StepExchange {
   GradientReducer* reducer = nullptr;
   Deadline deadline;
-  // What is to be summed with the gradients, in place, given the sums over this rank's shares; its
-  // memory must last until the step is over. Empty: nothing is.
+  // What is to be summed with the gradients, in place, given the sums over this rank's shares, or
+  // nothing where those are summed on their devices; its memory must last until the step is over.
+  // Empty: nothing is.
   std::function<std::span<double>(const StepResult&)> totals = {};
 };
 

@@ -32,7 +32,8 @@ class OwnGradients {
     std::vector<DeviceBucket> buckets;
     for (int replica = 0; replica < replicas_->count(); ++replica) {
       const EngineBuffer& buffer = replicas_->gradient_buffer(replica);
-      buckets.push_back({static_cast<float*>(buffer.address) + offset, count, buffer.stream});
+      buckets.push_back(
+          {static_cast<float*>(buffer.address) + offset, count, buffer.stream, DataType::kFloat32});
     }
     return exchange_.reducer->EnqueueOnDevices(buckets, exchange_.deadline);
   }
@@ -118,7 +119,6 @@ class EarlySums {
 Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
                                               const StepExchange& exchange) {
   is_on_device_ = SumsWhereTheyAre(replicas_, *exchange.reducer);
-  length_.reset();
   if (asked.update.has_value() && is_on_device_ && replicas_->count() == 1) {
     return StepGuarded(asked, exchange);
   }
@@ -131,6 +131,7 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
   ReplicaStep step = asked;
   step.stay_on_device = is_on_device_;
   step.update.reset();  // the host's to apply
+  step.is_awaited = !is_on_device_;
   if (is_early) {
     step.on_ready = [&early](int64_t offset, int64_t count) { early.Ready(offset, count); };
   }
@@ -143,12 +144,54 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
   const TimePoint computed = SteadyNow();
   outcome.compute = computed - begin;
   LOCKSTEP_RETURN_IF_ERROR(is_early ? early.End() : SumAfterwards(exchange));
+  if (is_on_device_) {
+    return FinishOnDevices(exchange, begin);
+  }
   if (exchange.totals) {
     LOCKSTEP_RETURN_IF_ERROR(
         exchange.reducer->EnqueueTotals(exchange.totals(outcome.sums), exchange.deadline));
   }
   LOCKSTEP_RETURN_IF_ERROR(exchange.reducer->Finish(exchange.deadline));
   outcome.exchange = SteadyNow() - computed;
+  return outcome;
+}
+
+// The order is that of all ranks: the sums behind the buckets, and the totals while the devices are
+// still at work. Nothing changes the state before all of it has come to its end.
+Result<StepOutcome> SynchronousStrategy::FinishOnDevices(const StepExchange& exchange,
+                                                         TimePoint begin) {
+  std::vector<DeviceBucket> sums;
+  std::vector<DeviceStreams> streams;
+  for (int replica = 0; replica < replicas_->count(); ++replica) {
+    const DeviceSums& own = replicas_->sums(replica);
+    sums.push_back({own.numbers.address, kStepSumCount, own.numbers.stream, DataType::kFloat64});
+    streams.push_back({own.numbers.stream, own.after});
+  }
+  LOCKSTEP_RETURN_IF_ERROR(exchange.reducer->EnqueueOnDevices(sums, exchange.deadline));
+  if (exchange.totals) {
+    LOCKSTEP_RETURN_IF_ERROR(
+        exchange.reducer->EnqueueTotals(exchange.totals({}), exchange.deadline));
+  }
+  const auto measure = [this] {
+    return replicas_->ForEach([this](int replica) { return replicas_->engine(replica).Measure(); });
+  };
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<TimePoint> made_at,
+                            exchange.reducer->FinishOnDevices(streams, measure, exchange.deadline));
+  StepOutcome outcome;
+  const Status taken = replicas_->ForEach([&](int replica) -> Status {
+    LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result, replicas_->engine(replica).TakeStep());
+    if (replica == 0) {
+      outcome.sums = result;  // all have the same
+    }
+    return OkStatus();
+  });
+  LOCKSTEP_RETURN_IF_ERROR(taken);
+  outcome.are_sums_of_all = true;
+  length_ = outcome.sums.gradient_length;
+  const TimePoint end = SteadyNow();
+  const TimePoint computed = made_at.value_or(end);
+  outcome.compute = computed - begin;
+  outcome.exchange = end - computed;
   return outcome;
 }
 
@@ -195,14 +238,7 @@ Result<std::span<const float>> SynchronousStrategy::ReadGradients() {
 }
 
 Result<bool> SynchronousStrategy::AreGradientsFinite() {
-  if (!is_on_device_) {
-    return AllFinite(image());
-  }
-  if (length_.has_value()) {
-    return std::isfinite(*length_);
-  }
-  LOCKSTEP_ASSIGN_OR_RETURN(const double length, replicas_->engine(0).GradientLength());
-  return std::isfinite(length);
+  return is_on_device_ ? std::isfinite(length_) : AllFinite(image());
 }
 
 Status SynchronousStrategy::ClipGradients(double norm_max) {
@@ -211,8 +247,7 @@ Status SynchronousStrategy::ClipGradients(double norm_max) {
     runtime::ClipGradients(norm_max, first.Gradients());
     return OkStatus();
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const double length, first.GradientLength());
-  const std::optional<float> factor = ClipFactor(norm_max, length);
+  const std::optional<float> factor = ClipFactor(norm_max, length_);
   if (!factor.has_value()) {
     return OkStatus();
   }

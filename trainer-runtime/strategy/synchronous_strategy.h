@@ -45,6 +45,9 @@ class SynchronousStrategy : public Strategy {
  private:
   std::span<const float> image() { return replicas_->engine(0).Gradients(); }
 
+  // The rest of a step whose gradients are summed where they are, from which the host waits once.
+  Result<StepOutcome> FinishOnDevices(const StepExchange& exchange, TimePoint begin);
+
   // A step whose update the device takes.
   Result<StepOutcome> StepGuarded(const ReplicaStep& step, const StepExchange& exchange);
 
@@ -54,7 +57,7 @@ class SynchronousStrategy : public Strategy {
   BucketPlans buckets_;
   // What the last step came to.
   bool is_on_device_ = false;
-  std::optional<double> length_;  // of its gradients, where the step itself has told it
+  double length_ = 0;  // of its gradients, on a device: the step itself has told it
 };
 
 }  // namespace lockstep::runtime

@@ -101,11 +101,27 @@ class TellingReducer final : public GradientReducer {
   }
 
   Status EnqueueOnDevices(std::span<const DeviceBucket> buckets, Deadline /*deadline*/) override {
+    if (buckets.front().type == DataType::kFloat64) {
+      story_->Tell("sums of " + std::to_string(buckets.size()));
+      return OkStatus();
+    }
     story_->Tell("device bucket of " + std::to_string(buckets.front().element_count));
     for (const DeviceBucket& bucket : buckets) {
       addresses.push_back(bucket.address);
     }
     return OkStatus();
+  }
+
+  Result<std::optional<TimePoint>> FinishOnDevices(std::span<const DeviceStreams> streams,
+                                                   const std::function<Status()>& follow,
+                                                   Deadline /*deadline*/) override {
+    story_->Tell("wait for " + std::to_string(streams.size()));
+    if (sums_left == 0) {
+      return Error(ErrorCode::kPeerLost, "rank 1 is gone");
+    }
+    --sums_left;
+    LOCKSTEP_RETURN_IF_ERROR(follow());
+    return std::optional<TimePoint>();
   }
 
   Status EnqueueTotals(std::span<double> totals, Deadline /*deadline*/) override {
@@ -139,6 +155,7 @@ class TellingReducer final : public GradientReducer {
   std::vector<void*> addresses;      // of buckets on the device
   std::vector<int> devices_ = {-1};  // where it sums, if anywhere
   bool is_over = false;              // totals fail
+  int sums_left = 100000;            // on devices, until they fail
 
  private:
   Story* const story_;
@@ -238,8 +255,10 @@ TEST(SynchronousStrategy, GradientsOfOneReplicaStayOnTheDeviceThatTheReducerSums
                           "made 0",
                           "device bucket of 2",
                           "device bucket of 1",
+                          "sums of 1",
                           "totals",
-                          "finish"));
+                          "wait for 1"));
+  EXPECT_THAT(world.totals, ElementsAre(0)) << "nobody has waited for the loss";
   auto* const begin = static_cast<float*>(world.replicas->engine(0).GradientBuffer().address);
   EXPECT_THAT(world.reducer.addresses, ElementsAre(begin + 3, begin + 1, begin));
   EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
@@ -248,6 +267,17 @@ TEST(SynchronousStrategy, GradientsOfOneReplicaStayOnTheDeviceThatTheReducerSums
   EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
   EXPECT_THAT(world.strategy->ReadGradients().value(), ElementsAre(1, 1, 1, 1, 1, 1));
   ASSERT_TRUE(world.strategy->Apply(1).ok());
+}
+
+// Nothing is changed before all that others have a part in has come to its end.
+TEST(SynchronousStrategy, SumsThatFailOnTheDevicesLeaveNothingToTake) {
+  World world(1, true, /*is_on_device=*/true);
+  world.reducer.devices_ = {0};
+  world.reducer.sums_left = 0;
+  const auto outcome = world.Step({3});
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code(), ErrorCode::kPeerLost);
+  EXPECT_EQ(world.story.events().back(), "wait for 1");
 }
 
 // Whatever the meeting has to say is heard before anything is changed; afterwards there is nothing

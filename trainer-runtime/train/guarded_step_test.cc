@@ -2,7 +2,6 @@
 // step. What comes out is what the host's calls come to, to the bit.
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,73 +16,19 @@
 #include "trainer-runtime/engine/testing/fake_device_engine.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
+#include "trainer-runtime/train/testing/counted_engine.h"
 
 namespace lockstep::runtime {
 namespace {
 
-// What a trainer asked of an engine.
-struct Calls {
-  std::atomic<int64_t> guarded = 0;
-  std::atomic<int64_t> waits = 0;  // beside those of the steps
-  std::atomic<int64_t> updates = 0;
-};
-
-class CountedEngine final : public Engine {
- public:
-  CountedEngine(std::unique_ptr<Engine> inner, Calls* calls)
-      : inner_(std::move(inner)), calls_(calls) {}
-
-  std::string Description() const override { return inner_->Description(); }
-
-  std::vector<TensorView> Tensors() override { return inner_->Tensors(); }
-
-  std::span<float> Gradients() override { return inner_->Gradients(); }
-
-  EngineBuffer GradientBuffer() override { return inner_->GradientBuffer(); }
-
-  Result<double> GradientLength() override {
-    ++calls_->waits;
-    return inner_->GradientLength();
-  }
-
-  Status ScaleGradients(float factor) override { return inner_->ScaleGradients(factor); }
-
-  Status BringToHost(EnginePart part) override {
-    calls_->waits += part == EnginePart::kGradients ? 1 : 0;
-    return inner_->BringToHost(part);
-  }
-
-  Status BringToDevice(EnginePart part) override { return inner_->BringToDevice(part); }
-
-  Status LendGradients(std::span<float> memory) override { return inner_->LendGradients(memory); }
-
-  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    calls_->guarded += options.update.has_value() ? 1 : 0;
-    return inner_->ComputeGradients(batch, options);
-  }
-
-  Status ApplyUpdate(int64_t update_number) override {
-    ++calls_->updates;
-    return inner_->ApplyUpdate(update_number);
-  }
-
-  Result<StepResult> Evaluate(const Batch& batch) override { return inner_->Evaluate(batch); }
-
-  std::optional<std::string> TakeNotice() override { return inner_->TakeNotice(); }
-
- private:
-  std::unique_ptr<Engine> inner_;
-  Calls* calls_;
-};
-
-GangParts Counted(Calls* calls, bool is_on_device) {
+GangParts Counted(EngineCalls* calls, bool is_on_device) {
   GangParts parts = TestSamples().Parts();
   parts.make_engine = [=](const TrainingSpec& spec) -> Result<std::unique_ptr<Engine>> {
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> inner, MakeReferenceEngine(spec));
     if (is_on_device) {
       inner = MakeFakeDeviceEngine(std::move(inner));
     }
-    return std::unique_ptr<Engine>(std::make_unique<CountedEngine>(std::move(inner), calls));
+    return MakeCountedEngine(std::move(inner), calls);
   };
   return parts;
 }
@@ -111,11 +56,11 @@ TEST(GuardedStepTrainer, RankAloneComesToTheBitsOfTheHostAndWaitsOnceAStep) {
           spec.precision = precision;
           spec.gradient_clip_norm = norm_max;
           spec.terminate_on_nan = terminate_on_nan;
-          Calls on_device;
+          EngineCalls on_device;
           const Gang alone = MakeGang(1, spec, Counted(&on_device, true));
           RunMeeting(alone, Epoch(1));
           ExpectAll(alone, TrainerVerdict::kFinished);
-          Calls on_host;
+          EngineCalls on_host;
           const Gang by_host = MakeGang(1, spec, Counted(&on_host, false));
           RunMeeting(by_host, Epoch(1));
           ExpectAll(by_host, TrainerVerdict::kFinished);
@@ -132,7 +77,7 @@ TEST(GuardedStepTrainer, RankAloneComesToTheBitsOfTheHostAndWaitsOnceAStep) {
 }
 
 TEST(GuardedStepTrainer, RanksWithPeersApplyWhatTheyHaveSummed) {
-  Calls calls;
+  EngineCalls calls;
   const Gang two = MakeGang(2, MakeSpec(5), Counted(&calls, true));
   RunMeeting(two, Epoch(1));
   ExpectAll(two, TrainerVerdict::kFinished);
@@ -153,7 +98,7 @@ class LineLog final : public Logger {
 };
 
 TEST(GuardedStepTrainer, WhatAnEngineSaysIsLoggedOnceWithItsReplica) {
-  Calls calls;
+  EngineCalls calls;
   std::vector<std::string> lines;
   GangParts parts = Counted(&calls, true);
   parts.make_logger = [&lines] { return std::make_unique<LineLog>(&lines); };
@@ -180,7 +125,7 @@ TEST(GuardedStepTrainer, DivergedTrainingEndsWithTheLastFiniteState) {
   std::vector<float> weights;
   std::string trouble;
   for (const bool is_on_device : {false, true}) {
-    Calls calls;
+    EngineCalls calls;
     const Gang ranks = MakeGang(1, spec, Counted(&calls, is_on_device));
     RunMeeting(ranks, Epoch(1));
     ExpectAll(ranks, TrainerVerdict::kDiverged);

@@ -44,7 +44,11 @@ class TouchyEngine final : public Engine {
 
   EngineBuffer GradientBuffer() override { return inner_->GradientBuffer(); }
 
-  Result<double> GradientLength() override { return inner_->GradientLength(); }
+  DeviceSums Sums() override { return inner_->Sums(); }
+
+  Status Measure() override { return inner_->Measure(); }
+
+  Result<StepResult> TakeStep() override { return inner_->TakeStep(); }
 
   Status ScaleGradients(float factor) override { return inner_->ScaleGradients(factor); }
 

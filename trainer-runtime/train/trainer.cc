@@ -183,7 +183,12 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   LOCKSTEP_ASSIGN_OR_RETURN(
       const StepOutcome computed,
       parts_.strategy->Step(step, {meeting.reducer, CollectiveDeadline(), pack}));
-  const StepTotals totals = UnpackTotals(list);
+  StepTotals totals = UnpackTotals(list);
+  if (computed.are_sums_of_all) {
+    totals.loss_sum = computed.sums.loss_sum;
+    totals.correct_count = computed.sums.correct_count;
+    totals.overflow_count = computed.sums.overflow_count;
+  }
   LogNotices();
   durations.compute = computed.compute;
   durations.communicate = computed.exchange;

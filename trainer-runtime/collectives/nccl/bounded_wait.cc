@@ -8,8 +8,6 @@
 namespace lockstep::runtime {
 
 Status WaitUntil(const std::function<Result<bool>()>& is_done, const WaitLimits& limits) {
-  // Short sums are over within 50 us; a sleep shorter than the next takes as long. Choice.
-  constexpr Duration kSpin = std::chrono::microseconds(50);
   constexpr Duration kNap = std::chrono::microseconds(50);
   constexpr Duration kCheckInterval = std::chrono::milliseconds(1);
   const TimePoint begin = SteadyNow();
@@ -27,7 +25,7 @@ Status WaitUntil(const std::function<Result<bool>()>& is_done, const WaitLimits&
     if (limits.deadline.HasPassed(now)) {
       return Error(ErrorCode::kTimeout, "deadline passed");
     }
-    if (now - begin >= kSpin) {
+    if (now - begin >= limits.spin) {
       std::this_thread::sleep_for(std::min(kNap, limits.deadline.Remaining(now)));
     } else {
       std::this_thread::yield();

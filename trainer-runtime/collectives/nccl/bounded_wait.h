@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,9 @@ namespace lockstep::runtime {
 struct WaitLimits {
   Deadline deadline;
   std::function<Status()> check;  // asked at least every millisecond; its error ends the wait
+  // So long the thread only gives way to others, then it naps. Short sums are over within the
+  // default; a nap shorter than the next takes as long. Choice.
+  Duration spin = std::chrono::microseconds(50);
 };
 
 // Waits until `is_done` says so or fails. Neither it nor `check` may block.

@@ -107,6 +107,10 @@ Status CudaDevice::MakeCurrent() const {
   return Check(functions_.context_set(context_), "use " + uuid_);
 }
 
+bool CudaDevice::IsBusy(CudaStreamHandle stream) const {
+  return functions_.stream_query(stream) == kCudaNotReady;
+}
+
 Status CudaDevice::Check(int code, const std::string& what) const {
   if (code == kCudaSuccess) {
     return OkStatus();
@@ -184,6 +188,12 @@ Status CudaStage::WaitFor(CudaStreamHandle other) {
   const CudaFunctions& cuda = device_->functions();
   LOCKSTEP_RETURN_IF_ERROR(device_->Check(cuda.event_record(event_, other), "mark a stream"));
   return device_->Check(cuda.stream_wait(stream_, event_, 0), "wait for a stream");
+}
+
+Status CudaStage::MakeWait(CudaStreamHandle other) {
+  const CudaFunctions& cuda = device_->functions();
+  LOCKSTEP_RETURN_IF_ERROR(device_->Check(cuda.event_record(event_, stream_), "mark a stream"));
+  return device_->Check(cuda.stream_wait(other, event_, 0), "wait for a stream");
 }
 
 Result<bool> CudaStage::IsIdle() const {

@@ -78,6 +78,9 @@ class CudaDevice {
 
   const CudaFunctions& functions() const { return functions_; }
 
+  // Whether a stream of this device has not come to its end; not where something in it has failed.
+  bool IsBusy(CudaStreamHandle stream) const;
+
   // OkStatus for 0, else kUnavailable: "CUDA cannot WHAT: its words".
   Status Check(int code, const std::string& what) const;
 
@@ -147,6 +150,9 @@ class CudaStage {
 
   // Puts a wait for what `other` has been given so far into the stream. Errors: kUnavailable.
   Status WaitFor(CudaStreamHandle other);
+
+  // Makes `other` wait for what the stream has been given so far. Errors: kUnavailable.
+  Status MakeWait(CudaStreamHandle other);
 
   // Whether everything in the stream is done. Errors: kUnavailable: something in it has failed.
   Result<bool> IsIdle() const;

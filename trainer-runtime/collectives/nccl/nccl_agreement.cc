@@ -92,6 +92,12 @@ std::optional<NcclObstacle> FindDifference(const NcclHello& hello,
                             std::to_string(first.device_count) + ", " + RankText(rank) + " has " +
                             std::to_string(hello.device_count)};
   }
+  if (hello.is_staged != first.is_staged) {
+    const std::size_t on_host = hello.is_staged != 0 ? rank : 0;
+    return NcclObstacle{NcclObstacleKind::kDevicesDiffer,
+                        RankText(on_host) + " computes in the host's memory, and " +
+                            RankText(on_host == rank ? 0 : rank) + " on its GPU"};
+  }
   return std::nullopt;
 }
 
@@ -142,7 +148,8 @@ Error NcclObstacle::ToError() const {
 
 NcclOffer OfferNccl(std::span<const int> devices, const NcclFiles& files) {
   if (devices.empty()) {
-    return {nullptr, 0, NcclObstacleKind::kNoDevice, "its engine computes in the host's memory"};
+    return {
+        nullptr, 0, NcclObstacleKind::kNoDevice, "its engine computes in the host's memory", false};
   }
   auto ground = std::make_shared<NcclGround>();
   const auto lack = [&](NcclObstacleKind if_not_found, const Error& error) -> NcclOffer {
@@ -150,7 +157,8 @@ NcclOffer OfferNccl(std::span<const int> devices, const NcclFiles& files) {
     return {nullptr,
             static_cast<int>(devices.size()),
             is_not_found ? if_not_found : NcclObstacleKind::kUnusable,
-            error.message()};
+            error.message(),
+            false};
   };
   for (const int device : devices) {
     Result<std::shared_ptr<const CudaDevice>> opened = CudaDevice::Open(device, files.cuda);
@@ -173,7 +181,7 @@ NcclOffer OfferNccl(std::span<const int> devices, const NcclFiles& files) {
 
 NcclOffer OfferOf(std::shared_ptr<NcclGround> ground) {
   const auto device_count = static_cast<int>(ground->devices.size());
-  return {std::move(ground), device_count, NcclObstacleKind::kNone, ""};
+  return {std::move(ground), device_count, NcclObstacleKind::kNone, "", false};
 }
 
 NcclHello MakeNcclHello(const NcclOffer& offer) {
@@ -185,6 +193,7 @@ NcclHello MakeNcclHello(const NcclOffer& offer) {
   }
   lack = IsStuck(offer) ? NcclObstacleKind::kStuck : lack;
   hello.lack = static_cast<uint32_t>(lack);
+  hello.is_staged = offer.is_staged ? 1 : 0;
   Put(offer.words, &hello.words);
   return hello;
 }

@@ -25,7 +25,7 @@ enum class NcclObstacleKind : uint8_t {
   kMayBlock,        // a variable of NCCL's own makes its calls wait without an end
   kFailedToJoin,    // at an earlier meeting
   kReleasesDiffer,  // of the library
-  kDevicesDiffer,   // not all ranks have as many
+  kDevicesDiffer,   // not all ranks have as many, or not all compute on them
   kSharedDevice,    // two ranks would use one GPU
   kStuck            // a call of an earlier epoch does not end
 };
@@ -47,7 +47,8 @@ struct NcclOffer {
   std::shared_ptr<NcclGround> ground;  // shared: see NcclCommunicator
   int device_count = 0;  // that its engines compute on, or its gradients are brought to
   NcclObstacleKind lack = NcclObstacleKind::kNone;
-  std::string words;  // of the lack
+  std::string words;       // of the lack
+  bool is_staged = false;  // its gradients are brought there
 };
 
 // What the engines of this process compute on makes an offer, `devices` by CUDA's numbers; empty:
@@ -62,8 +63,9 @@ NcclOffer OfferOf(std::shared_ptr<NcclGround> ground);
 struct NcclHello {
   int32_t version = 0;  // of the library, as NCCL counts it
   int32_t device_count = 0;
-  uint32_t lack = 0;              // NcclObstacleKind
-  std::array<char, 180> words{};  // ends with a zero
+  uint32_t lack = 0;  // NcclObstacleKind
+  int32_t is_staged = 0;
+  std::array<char, 176> words{};  // ends with a zero
 };
 
 static_assert(sizeof(NcclHello) == 192);

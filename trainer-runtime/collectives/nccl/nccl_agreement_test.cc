@@ -198,6 +198,21 @@ TEST_P(AgreeOnNcclTest, OneThatCannotIsHeardByAll) {
   EXPECT_THAT(shared, Each(Field(&Came::told, StartsWith("rank 1 and rank 2 would both use"))));
 }
 
+// A job that insists may have both: they would not put the same sums into NCCL.
+TEST_P(AgreeOnNcclTest, RanksThatComputeElsewhereThanOnTheirGpusAreTwoOfAKindOrNone) {
+  std::vector<NcclOffer> offers = {WithDevice(0), WithDevice(1)};
+  offers[1].is_staged = true;
+  EXPECT_THAT(
+      Agree(GetParam(), offers),
+      Each(Field(&Came::told, "rank 1 computes in the host's memory, and rank 0 on its GPU")));
+  offers[0].is_staged = true;
+  EXPECT_THAT(Agree(GetParam(), offers), Each(Field(&Came::told, "joined")));
+  offers[1].is_staged = false;
+  EXPECT_THAT(
+      Agree(GetParam(), offers),
+      Each(Field(&Came::told, "rank 0 computes in the host's memory, and rank 1 on its GPU")));
+}
+
 TEST_P(AgreeOnNcclTest, WhereNobodyHasADeviceNobodyMissesNccl) {
   const std::vector<Came> came = Agree(GetParam(), {OnHost(), OnHost()});
   EXPECT_THAT(came, Each(Field(&Came::has_obstacle, true)));

@@ -22,7 +22,8 @@ inline constexpr Result kRemoteError = 6;
 inline constexpr Result kInProgress = 7;
 
 inline constexpr int kFloat32 = 7;  // ncclDataType_t
-inline constexpr int kSum = 0;      // ncclRedOp_t
+inline constexpr int kFloat64 = 8;
+inline constexpr int kSum = 0;  // ncclRedOp_t
 
 struct UniqueId {  // ncclUniqueId, given by value
   char internal[128];

@@ -208,15 +208,18 @@ NcclCommunicator::~NcclCommunicator() {
 
 Status NcclCommunicator::AllReduce(std::span<const Part> parts,
                                    std::size_t count,
+                                   DataType type,
                                    const WaitLimits& limits) {
   LOCKSTEP_CHECK(parts.size() == ends_.size(), "a part for each device");
+  LOCKSTEP_CHECK(type == DataType::kFloat32 || type == DataType::kFloat64, "a type never summed");
+  const int nccl_type = type == DataType::kFloat64 ? nccl::kFloat64 : nccl::kFloat32;
   Group group(*ground_->library, ends_.size());
   nccl::Result code = group.begun();
   std::size_t refused_index = 0;
   for (std::size_t i = 0; i < parts.size() && !IsRefusal(code); ++i) {
     refused_index = i;
     code = ground_->library->all_reduce(
-        parts[i].data, parts[i].data, count, nccl::kFloat32, nccl::kSum, ends_[i], parts[i].stream);
+        parts[i].data, parts[i].data, count, nccl_type, nccl::kSum, ends_[i], parts[i].stream);
   }
   code = group.End(code);
   if (IsRefusal(code)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/nccl/bounded_wait.h"
 #include "trainer-runtime/collectives/nccl/cuda_device.h"
 #include "trainer-runtime/collectives/nccl/nccl_api.h"
@@ -71,15 +72,18 @@ class NcclCommunicator {
   // the ground is stuck.
   ~NcclCommunicator();
 
-  // What one device brings to a sum. Shapes: data [count of the sum] of float32 on that device.
+  // What one device brings to a sum. Shapes: data [count of the sum] on that device.
   struct Part {
     void* data = nullptr;
     CudaStreamHandle stream = nullptr;  // of that device
   };
 
   // Puts the sum over all ranks, in place, into the streams: a later sum runs after it. Shapes:
-  // parts [devices of the ground]. Errors: as Join.
-  Status AllReduce(std::span<const Part> parts, std::size_t count, const WaitLimits& limits);
+  // parts [devices of the ground]; `type` is float32 or float64. Errors: as Join.
+  Status AllReduce(std::span<const Part> parts,
+                   std::size_t count,
+                   DataType type,
+                   const WaitLimits& limits);
 
   // What went wrong beside the calls, on any device. Does not wait. Errors: as Join.
   Status Check() const;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "trainer-runtime/collectives/nccl/nccl_stages.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -65,36 +66,10 @@ Status FromDevice(Status status) {
              : Status(Error(ErrorCode::kInternal, status.error().message()));
 }
 
-// A place on each device of the ground, in its order.
-using Stages = std::vector<std::unique_ptr<CudaStage>>;
-
-// Frees what NCCL's kernels use, unless they may still run: then it is lost with them.
-void FreeStages(const NcclGround& ground, Stages stages) {
-  const CudaDeviceKeeper keeper(*ground.devices.front());
-  for (std::unique_ptr<CudaStage>& stage : stages) {
-    if (ground.is_stuck.load()) {
-      static_cast<void>(stage.release());
-    }
-  }
-  stages.clear();
-}
-
-// Only the first has room for what comes from the host.
-Result<Stages> MakeStages(const NcclGround& ground, std::size_t byte_count) {
-  const CudaDeviceKeeper keeper(*ground.devices.front());
-  Stages stages;
-  for (const auto& device : ground.devices) {
-    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<CudaStage> stage,
-                              CudaStage::Make(device, stages.empty() ? byte_count : 0));
-    stages.push_back(std::move(stage));
-  }
-  return stages;
-}
-
 class NcclReducer final : public GradientReducer {
  public:
   NcclReducer(const NcclReducerOptions& options,
-              Stages stages,
+              NcclStages stages,
               std::unique_ptr<NcclCommunicator> communicator)
       : ground_(options.ground),
         control_(options.control),
@@ -110,6 +85,9 @@ class NcclReducer final : public GradientReducer {
   Status EnqueueOnDevices(std::span<const DeviceBucket> buckets, Deadline deadline) override;
   Status EnqueueTotals(std::span<double> totals, Deadline deadline) override;
   Status Finish(Deadline deadline) override;
+  Result<std::optional<TimePoint>> FinishOnDevices(std::span<const DeviceStreams> streams,
+                                                   const std::function<Status()>& follow,
+                                                   Deadline deadline) override;
 
   bool SumsBeside() const override { return true; }
 
@@ -136,6 +114,9 @@ class NcclReducer final : public GradientReducer {
 
   Status Send(std::span<float> bucket, const WaitLimits& limits);
   Status SumInPlace(std::span<const DeviceBucket> buckets, const WaitLimits& limits);
+  Status OrderBehind(std::span<const DeviceStreams> streams, const std::function<Status()>& follow);
+  bool HaveMade(std::span<const DeviceStreams> streams) const;
+  Status AwaitStages(const WaitLimits& limits, const std::function<void()>& look);
   Result<bool> AreIdle();
   WaitLimits LimitsOf(Deadline deadline) const;
   CallContext ContextOf(std::size_t count, Deadline deadline) const;
@@ -146,7 +127,7 @@ class NcclReducer final : public GradientReducer {
   Communicator* control_;
   Epoch epoch_;
   std::size_t element_count_;
-  Stages stages_;                              // [devices]; empty after the end
+  NcclStages stages_;                          // [devices]; empty after the end
   std::vector<NcclCommunicator::Part> parts_;  // [devices] of the bucket at hand
   std::unique_ptr<NcclCommunicator> communicator_;
   std::vector<std::string> busy_;   // devices on which a sum has not ended, as Finish last saw
@@ -177,7 +158,8 @@ Status NcclReducer::Send(std::span<float> bucket, const WaitLimits& limits) {
   std::memcpy(stage.host() + offset, bucket.data(), bucket.size_bytes());
   LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage.CopyToDevice(offset, bucket.size_bytes())));
   parts_.front() = {stage.device_address(offset), stage.stream()};
-  LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(parts_, bucket.size(), limits));
+  LOCKSTEP_RETURN_IF_ERROR(
+      communicator_->AllReduce(parts_, bucket.size(), DataType::kFloat32, limits));
   LOCKSTEP_RETURN_IF_ERROR(FromDevice(stage.CopyToHost(offset, bucket.size_bytes())));
   entries_.push_back({bucket, offset});
   pending_count_ += bucket.size();
@@ -204,7 +186,8 @@ Status NcclReducer::SumInPlace(std::span<const DeviceBucket> buckets, const Wait
     LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->WaitFor(buckets[i].stream)));
     parts_[i] = {buckets[i].address, stages_[i]->stream()};
   }
-  return communicator_->AllReduce(parts_, buckets.front().element_count, limits);
+  return communicator_->AllReduce(
+      parts_, buckets.front().element_count, buckets.front().type, limits);
 }
 
 // By `control`, while NCCL is at work.
@@ -223,14 +206,7 @@ Status NcclReducer::Finish(Deadline deadline) {
     return *failure_;
   }
   const CallContext context = ContextOf(pending_count_ + in_place_count_, deadline);
-  const Status done = WaitUntil(
-      [this]() -> Result<bool> {
-        const Result<bool> are_idle = AreIdle();
-        // NCCL's word first: a stream that was stopped because of an error is idle, too.
-        LOCKSTEP_RETURN_IF_ERROR(communicator_->Check());
-        return are_idle;
-      },
-      LimitsOf(deadline));
+  const Status done = AwaitStages(LimitsOf(deadline), [] {});
   if (!done.ok()) {
     return Fail(context, done.error());
   }
@@ -242,6 +218,78 @@ Status NcclReducer::Finish(Deadline deadline) {
   pending_count_ = 0;
   in_place_count_ = 0;
   return OkStatus();
+}
+
+Result<std::optional<TimePoint>> NcclReducer::FinishOnDevices(
+    std::span<const DeviceStreams> streams,
+    const std::function<Status()>& follow,
+    Deadline deadline) {
+  if (failure_.has_value()) {
+    return *failure_;
+  }
+  // As long as most steps take: what comes next is what the devices wait for. Choice.
+  constexpr Duration kSpin = std::chrono::milliseconds(20);
+  const CallContext context = ContextOf(in_place_count_, deadline);
+  LOCKSTEP_CHECK(streams.size() == stages_.size(), "streams of each device");
+  LOCKSTEP_CHECK(entries_.empty(), "buckets in the host's memory, and on devices");
+  std::optional<TimePoint> made_at;
+  WaitLimits limits = LimitsOf(deadline);
+  limits.spin = kSpin;
+  Status done = OrderBehind(streams, follow);
+  if (done.ok()) {
+    done = AwaitStages(limits, [&] {
+      if (!made_at.has_value() && HaveMade(streams)) {
+        made_at = SteadyNow();
+      }
+    });
+  }
+  if (!done.ok()) {
+    return Fail(context, done.error()).error();
+  }
+  in_place_count_ = 0;
+  return made_at;
+}
+
+// The stages wait for it in turn, so that their end is the end of all.
+Status NcclReducer::OrderBehind(std::span<const DeviceStreams> streams,
+                                const std::function<Status()>& follow) {
+  const auto for_each_stage = [&](Status (CudaStage::*order)(CudaStreamHandle)) -> Status {
+    const CudaDeviceKeeper keeper(stages_.front()->device());
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->device().MakeCurrent()));
+      LOCKSTEP_RETURN_IF_ERROR(FromDevice((*stages_[i].*order)(streams[i].after)));
+    }
+    return OkStatus();
+  };
+  LOCKSTEP_RETURN_IF_ERROR(for_each_stage(&CudaStage::MakeWait));
+  LOCKSTEP_RETURN_IF_ERROR(follow());
+  return for_each_stage(&CudaStage::WaitFor);
+}
+
+// Whether the engines' own streams have come to their ends; what has failed there is the stages' to
+// tell.
+bool NcclReducer::HaveMade(std::span<const DeviceStreams> streams) const {
+  const CudaDeviceKeeper keeper(stages_.front()->device());
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const CudaDevice& device = stages_[i]->device();
+    if (device.MakeCurrent().ok() && device.IsBusy(streams[i].own)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Calls `look` each time before it looks itself.
+Status NcclReducer::AwaitStages(const WaitLimits& limits, const std::function<void()>& look) {
+  return WaitUntil(
+      [&]() -> Result<bool> {
+        look();
+        const Result<bool> are_idle = AreIdle();
+        // NCCL's word first: a stream that was stopped because of an error is idle, too.
+        LOCKSTEP_RETURN_IF_ERROR(communicator_->Check());
+        return are_idle;
+      },
+      limits);
 }
 
 // All streams are asked, so that an error can name those that are late.
@@ -296,7 +344,7 @@ Status NcclReducer::Fail(const CallContext& context, const Error& met) {
 
 void NcclReducer::End() {
   communicator_.reset();
-  FreeStages(*ground_, std::exchange(stages_, {}));
+  FreeNcclStages(*ground_, std::exchange(stages_, {}));
 }
 
 // --- Joining ---
@@ -328,8 +376,8 @@ Result<nccl::UniqueId> ExchangeIdentity(const NcclReducerOptions& options, Deadl
 Result<std::unique_ptr<GradientReducer>> JoinAll(const NcclReducerOptions& options,
                                                  Deadline deadline) {
   LOCKSTEP_ASSIGN_OR_RETURN(const nccl::UniqueId id, ExchangeIdentity(options, deadline));
-  LOCKSTEP_ASSIGN_OR_RETURN(Stages stages,
-                            MakeStages(*options.ground, options.element_count * sizeof(float)));
+  LOCKSTEP_ASSIGN_OR_RETURN(NcclStages stages,
+                            MakeNcclStages(*options.ground, options.element_count * sizeof(float)));
   const WaitLimits limits{deadline, [&options]() -> Status {
                             if (options.is_stopped && options.is_stopped()) {
                               return Error(ErrorCode::kAborted, "joining stopped by request");
@@ -337,13 +385,18 @@ Result<std::unique_ptr<GradientReducer>> JoinAll(const NcclReducerOptions& optio
                             return options.control->CheckHealth();
                           }};
   const auto own = static_cast<int>(options.ground->devices.size());
-  auto communicator = NcclCommunicator::Join(
-      options.ground,
-      {id, options.control->rank() * own, options.control->world_size() * own},
-      limits);
+  const int count = options.control->world_size() * own;
+  auto communicator =
+      NcclCommunicator::Join(options.ground, {id, options.control->rank() * own, count}, limits);
   if (!communicator.ok()) {
-    FreeStages(*options.ground, std::move(stages));
+    FreeNcclStages(*options.ground, std::move(stages));
     return std::move(communicator).error();
+  }
+  if (const Status summed = SumOnes(count, communicator->get(), stages, limits); !summed.ok()) {
+    (*communicator)->NoteFailure();
+    communicator->reset();
+    FreeNcclStages(*options.ground, std::move(stages));
+    return summed.error();
   }
   return std::unique_ptr<GradientReducer>(
       std::make_unique<NcclReducer>(options, std::move(stages), std::move(communicator).value()));
@@ -388,8 +441,9 @@ Result<std::unique_ptr<GradientReducer>> JoinAgreedNccl(const NcclReducerOptions
 Result<std::unique_ptr<GradientReducer>> JoinNccl(const NcclReducerOptions& options,
                                                   Deadline deadline) {
   const TimePoint begin = SteadyNow();
-  const Result<NcclAgreement> agreement =
-      AgreeOnNccl(OfferOf(options.ground), options.control, deadline);
+  NcclOffer offer = OfferOf(options.ground);
+  offer.is_staged = options.element_count > 0;
+  const Result<NcclAgreement> agreement = AgreeOnNccl(offer, options.control, deadline);
   if (!agreement.ok()) {
     return FailJoining(options, agreement.error(), begin);
   }

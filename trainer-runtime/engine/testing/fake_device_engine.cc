@@ -46,7 +46,8 @@ class FakeDeviceEngine final : public Engine {
       : inner_(std::move(inner)),
         own_gradients_(inner_->Gradients().size(), kStale),
         gradients_(own_gradients_),
-        device_gradients_(inner_->Gradients().size_bytes()) {
+        device_gradients_(inner_->Gradients().size_bytes()),
+        device_sums_(kStepSumCount * sizeof(double)) {
     std::size_t value_count = 0;
     for (const TensorView& tensor : inner_->Tensors()) {
       value_count += tensor.data.size();
@@ -75,13 +76,20 @@ class FakeDeviceEngine final : public Engine {
             .memory = MemoryKind::kCuda};
   }
 
-  Result<double> GradientLength() override {
-    double squares = 0;
-    for (const float gradient : inner_->Gradients()) {
-      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
-    }
-    return std::sqrt(squares);
+  DeviceSums Sums() override {
+    return {.numbers = {.address = device_sums_.address(),
+                        .byte_count = kStepSumCount * sizeof(double),
+                        .type = NumberType::kFloat64,
+                        .memory = MemoryKind::kCuda},
+            .after = nullptr};
   }
+
+  Status Measure() override {
+    step_.gradient_length = GradientLength();
+    return OkStatus();
+  }
+
+  Result<StepResult> TakeStep() override { return std::exchange(step_, {}); }
 
   Status ScaleGradients(float factor) override {
     for (float& gradient : inner_->Gradients()) {
@@ -120,10 +128,15 @@ class FakeDeviceEngine final : public Engine {
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     StepOptions inner_options = options;
     inner_options.update.reset();
+    inner_options.is_awaited = true;
     Result<StepResult> result = inner_->ComputeGradients(batch, inner_options);
     std::ranges::fill(gradients_, kStale);
     if (result.ok() && options.update.has_value()) {
       LOCKSTEP_RETURN_IF_ERROR(UpdateGuarded(*options.update, &*result));
+    }
+    if (result.ok() && !options.is_awaited) {
+      step_ = *result;
+      return StepResult{};
     }
     return result;
   }
@@ -138,12 +151,20 @@ class FakeDeviceEngine final : public Engine {
   std::optional<std::string> TakeNotice() override { return std::exchange(notice_, std::nullopt); }
 
  private:
+  double GradientLength() const {
+    double squares = 0;
+    for (const float gradient : inner_->Gradients()) {
+      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+    }
+    return std::sqrt(squares);
+  }
+
   // The scale is off these gradients already.
   Status UpdateGuarded(const GuardedUpdate& update, StepResult* result) {
     GuardedStep step;
     step.norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity());
     step.needs_finite = update.needs_finite ? 1 : 0;
-    LOCKSTEP_ASSIGN_OR_RETURN(result->gradient_length, GradientLength());
+    result->gradient_length = GradientLength();
     const UpdateVerdict verdict = Judge(step, result->loss_sum, result->gradient_length);
     result->is_updated = verdict.is_refused == 0 && result->overflow_count == 0;
     if (result->is_updated) {
@@ -165,6 +186,8 @@ class FakeDeviceEngine final : public Engine {
   std::vector<float> own_gradients_;
   std::span<float> gradients_;  // the image
   BarredMemory device_gradients_;
+  BarredMemory device_sums_;
+  StepResult step_;  // that was not awaited
   std::optional<std::string> notice_ = "this is a double of a GPU";
 };
 

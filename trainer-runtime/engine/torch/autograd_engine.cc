@@ -90,11 +90,30 @@ class AutogradEngine final : public Engine {
             .stream = device_->stream()};
   }
 
-  Result<double> GradientLength() override {
-    return OnDevice([&]() -> Result<double> {
-      double length = 0;
-      device_->Fetch(LengthOfGradients(), std::as_writable_bytes(std::span(&length, 1)));
-      return length;
+  DeviceSums Sums() override {
+    return {.numbers = {.address = numbers_.data_ptr(),
+                        .byte_count = kStepSumCount * sizeof(double),
+                        .type = NumberType::kFloat64,
+                        .memory = device_->memory(),
+                        .device = std::max<int>(device_->place().index(), 0),
+                        .stream = device_->stream()},
+            .after = device_->stream_after()};
+  }
+
+  Status Measure() override {
+    return AfterSums([&]() -> Status {
+      Number(&StepNumbers::length).copy_(LengthOfGradients());
+      return OkStatus();
+    });
+  }
+
+  Result<StepResult> TakeStep() override {
+    return AfterSums([&]() -> Result<StepResult> {
+      const StepNumbers numbers = FetchNumbers();
+      is_untaken_ = false;
+      StepResult result = ResultOf({}, numbers, /*has_update=*/false);
+      result.gradient_length = numbers.length;  // the scale is off it
+      return result;
     });
   }
 
@@ -144,13 +163,17 @@ class AutogradEngine final : public Engine {
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(CheckBatch(batch));
     if (device_->IsTheHostsMemory()) {
-      LOCKSTEP_RETURN_IF_ERROR(RefuseGuardedUpdate(options));
+      LOCKSTEP_RETURN_IF_ERROR(RefuseDevicesOptions(options));
     }
     return OnDevice([&]() -> Result<StepResult> {
       const GuardedStep step = MakeGuardedStep(spec_, options);
       const StepShape shape{batch.sample_count, options.update.has_value()};
       const StepTensors tensors = Load(batch, step, options);
       LOCKSTEP_RETURN_IF_ERROR(Run(shape, tensors, options.on_ready));
+      if (!options.is_awaited) {
+        is_untaken_ = true;
+        return StepResult{};
+      }
       return ResultOf(step, FetchNumbers(), shape.has_update);
     });
   }
@@ -185,6 +208,18 @@ class AutogradEngine final : public Engine {
   auto OnDevice(const Call& call) -> decltype(call()) {
     return WithTorch([&]() -> decltype(call()) {
       const std::shared_ptr<void> entered = device_->Enter();
+      return call();
+    });
+  }
+
+  // The same in the stream that waits for sums, of engines whose numbers are not the host's.
+  template <typename Call>
+  auto AfterSums(const Call& call) -> decltype(call()) {
+    if (device_->IsTheHostsMemory()) {
+      return Engine::Measure().error();
+    }
+    return WithTorch([&]() -> decltype(call()) {
+      const std::shared_ptr<void> entered = device_->EnterAfter();
       return call();
     });
   }
@@ -280,6 +315,9 @@ class AutogradEngine final : public Engine {
     const std::vector<int64_t> bases =
         DropoutBases(network_.dropouts, options.dropout_seed, options.first_sample);
     words.insert(words.end(), bases.begin(), bases.end());
+    if (std::exchange(is_untaken_, false)) {
+      FetchNumbers();  // of a step that was given up: what it came by may still be read
+    }
     const int64_t moves_before = feed_.move_count();
     StepTensors tensors = feed_.Load(batch, spec_.model.input_shape, words);
     if (feed_.move_count() != moves_before) {
@@ -408,6 +446,7 @@ class AutogradEngine final : public Engine {
   std::vector<at::Tensor> gradient_slices_;  // of each, over state_.gradients
   AutogradNetwork network_;
   GradientIntake* intake_ = nullptr;  // while backward runs
+  bool is_untaken_ = false;           // the last step was not awaited, and not taken
   CapturePolicy captures_;
   std::unique_ptr<DeviceGraph> graph_;  // of what captures_ has captured
 };

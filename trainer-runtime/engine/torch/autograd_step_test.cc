@@ -65,6 +65,12 @@ StepOptions WithUpdate(StepOptions options, int64_t number, std::optional<double
   return options;
 }
 
+// What the device says of its gradients now.
+StepResult MeasuredStep(Engine& engine) {
+  EXPECT_TRUE(engine.Measure().ok());
+  return engine.TakeStep().value();
+}
+
 // The host's way: a look at the gradients, then what it wants done to them, then the update.
 StepResult StepByTheHost(Engine& engine,
                          const Batch& batch,
@@ -72,7 +78,7 @@ StepResult StepByTheHost(Engine& engine,
                          int64_t number,
                          std::optional<double> norm_max) {
   StepResult result = engine.ComputeGradients(batch, options).value();
-  const double length = engine.GradientLength().value();
+  const double length = MeasuredStep(engine).gradient_length;
   if (norm_max.has_value() && length > *norm_max) {
     EXPECT_TRUE(engine.ScaleGradients(static_cast<float>(*norm_max / length)).ok());
   }
@@ -141,6 +147,65 @@ TEST(AutogradStep, StepWithAnUpdateWaitsOnceAndAsksTheHostNothing) {
     EXPECT_EQ(probe.guarded_count, number);
   }
   EXPECT_EQ(probe.update_count, 0);
+}
+
+// With peers: everything is asked for at once, and what is taken at last is what others have made
+// of it in the meantime.
+TEST(AutogradStep, StepThatIsNotAwaitedWaitsOnceBehindTheSumsOfOthers) {
+  for (const Precision precision : {Precision::kFloat32, Precision::kFloat16}) {
+    TrainingSpec spec = DropoutSpec();
+    spec.precision = precision;
+    const SampleData data = DataOf(spec);
+    DeviceProbe probe;
+    const auto engine = MakeOn(&probe, spec);
+    const auto by_host = MakeApart(spec);
+    for (int64_t number = 1; number <= 6; ++number) {
+      StepOptions options = OptionsOf(number, precision == Precision::kFloat16 ? 1024 : 1);
+      const StepResult expected = by_host->ComputeGradients(data.All(), options).value();
+      const double length = MeasuredStep(*by_host).gradient_length;
+      options.is_awaited = false;
+      EXPECT_EQ(engine->ComputeGradients(data.All(), options)->loss_sum, 0);
+      const DeviceSums sums = engine->Sums();
+      ASSERT_EQ(sums.numbers.type, NumberType::kFloat64);
+      EXPECT_EQ(sums.after, &probe) << "the second stream";
+      // Two more ranks have brought as much, and one of them an overflow.
+      auto* const numbers = static_cast<double*>(sums.numbers.address);
+      numbers[0] *= 3;
+      numbers[1] *= 3;
+      const bool has_overflown = precision == Precision::kFloat16 && number == 2;
+      numbers[2] += has_overflown ? 1 : 0;
+      EXPECT_EQ(probe.fetch_count, number - 1);
+      ASSERT_TRUE(engine->Measure().ok());
+      EXPECT_EQ(probe.fetch_count, number - 1);
+      const StepResult found = engine->TakeStep().value();
+      EXPECT_EQ(probe.fetch_count, number);
+      EXPECT_EQ(probe.fetch_count_after, number);
+      EXPECT_EQ(found.loss_sum, 3 * expected.loss_sum);
+      EXPECT_EQ(found.correct_count, 3 * expected.correct_count);
+      EXPECT_EQ(found.overflow_count, has_overflown ? 1 : 0);
+      EXPECT_EQ(found.gradient_length, length);
+      ASSERT_TRUE(engine->ApplyUpdate(number).ok());
+      ASSERT_TRUE(by_host->ApplyUpdate(number).ok());
+      ASSERT_EQ(ValuesOf(*engine), ValuesOf(*by_host)) << number;
+    }
+    EXPECT_EQ(probe.launch_count, 3) << "of the steps, which nobody listens to";
+  }
+}
+
+// What the next batch goes by is not written to before the device has read the last one.
+TEST(AutogradStep, StepThatWasGivenUpIsWaitedForByTheNext) {
+  const TrainingSpec spec = DropoutSpec();
+  const SampleData data = DataOf(spec);
+  DeviceProbe probe;
+  const auto engine = MakeOn(&probe, spec);
+  ASSERT_TRUE(engine->ComputeGradients(data.All(), {.is_awaited = false}).ok());
+  EXPECT_EQ(probe.fetch_count, 0);
+  ASSERT_TRUE(engine->ComputeGradients(data.All(), {.is_awaited = false}).ok());
+  EXPECT_EQ(probe.fetch_count, 1);
+  EXPECT_EQ(probe.fetch_count_after, 0);
+  MeasuredStep(*engine);
+  ASSERT_TRUE(engine->ComputeGradients(data.All(), {}).ok());
+  EXPECT_EQ(probe.fetch_count, 3);
 }
 
 // In Float16 what is too large at one scale is skipped, and nothing moves; a lower scale goes on

@@ -89,6 +89,11 @@ class TorchDevice {
   // engine's do.
   virtual std::shared_ptr<void> Enter() = 0;
 
+  // The same of a second stream, for what is done behind sums that others make: what the first one
+  // has been given so far comes before, and nothing that the first one is given later waits for it.
+  virtual void* stream_after() const = 0;
+  virtual std::shared_ptr<void> EnterAfter() = 0;
+
   // As ApplyOptimizer, to the same bits; at once, or when the device comes to it.
   // Errors: kInternal (the device refuses).
   virtual Status Update(const OptimizerSpec& optimizer,
@@ -101,8 +106,8 @@ class TorchDevice {
                                const DeviceRecords& records,
                                const DeviceState& state) = 0;
 
-  // Waits until the device has made `numbers`, and brings them: the only wait of a step. Shapes:
-  // as many bytes in both.
+  // Waits until the stream that was entered has made `numbers`, and brings them: the only wait of a
+  // step. Shapes: as many bytes in both.
   virtual void Fetch(const at::Tensor& numbers, std::span<std::byte> bytes);
 
   // Null: the host's memory is within its reach anyway.

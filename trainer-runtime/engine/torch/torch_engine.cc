@@ -51,7 +51,7 @@ class TorchEngine final : public Engine {
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    LOCKSTEP_RETURN_IF_ERROR(RefuseGuardedUpdate(options));
+    LOCKSTEP_RETURN_IF_ERROR(RefuseDevicesOptions(options));
     LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
     BackwardProgress progress(options.on_ready,
                               static_cast<int64_t>(network_.store->Gradients().size()));

@@ -28,6 +28,10 @@ class HostDevice final : public TorchDevice {
 
   std::shared_ptr<void> Enter() override { return nullptr; }
 
+  void* stream_after() const override { return nullptr; }
+
+  std::shared_ptr<void> EnterAfter() override { return nullptr; }
+
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
                 const DeviceState& state) override {

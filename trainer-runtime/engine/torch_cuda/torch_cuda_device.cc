@@ -8,6 +8,7 @@
 #include <variant>
 
 #include <ATen/Context.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/version.h>
@@ -71,9 +72,17 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   TorchCudaDevice(int index, std::string name)
       : index_(index),
         name_(std::move(name)),
-        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false,
-                                             static_cast<c10::DeviceIndex>(index))),
-        pinning_(MakeCudaPinning()) {}
+        stream_(MakeStream(index)),
+        after_(MakeStream(index)),
+        pinning_(MakeCudaPinning()) {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
+    C10_CUDA_CHECK(cudaEventCreateWithFlags(&given_, cudaEventDisableTiming));
+  }
+
+  TorchCudaDevice(const TorchCudaDevice&) = delete;
+  TorchCudaDevice& operator=(const TorchCudaDevice&) = delete;
+
+  ~TorchCudaDevice() override { static_cast<void>(cudaEventDestroy(given_)); }
 
   at::Device place() const override { return {at::kCUDA, static_cast<c10::DeviceIndex>(index_)}; }
 
@@ -90,6 +99,14 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   // A stream of its own: CUDA's default one cannot be captured.
   std::shared_ptr<void> Enter() override {
     return std::make_shared<c10::cuda::CUDAStreamGuard>(stream_);
+  }
+
+  void* stream_after() const override { return after_.stream(); }
+
+  std::shared_ptr<void> EnterAfter() override {
+    C10_CUDA_CHECK(cudaEventRecord(given_, stream_.stream()));
+    C10_CUDA_CHECK(cudaStreamWaitEvent(after_.stream(), given_, 0));
+    return std::make_shared<c10::cuda::CUDAStreamGuard>(after_);
   }
 
   Status Update(const OptimizerSpec& optimizer,
@@ -123,6 +140,11 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
     return RecordCudaGraph(stream_, work);
   }
 
+  static c10::cuda::CUDAStream MakeStream(int index) {
+    return c10::cuda::getStreamFromPool(/*isHighPriority=*/false,
+                                        static_cast<c10::DeviceIndex>(index));
+  }
+
   static Status ToStatus(int code) {
     return code == cudaSuccess
                ? OkStatus()
@@ -132,6 +154,8 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   int index_;
   std::string name_;
   c10::cuda::CUDAStream stream_;
+  c10::cuda::CUDAStream after_;
+  cudaEvent_t given_ = nullptr;  // of what stream_ has been given
   std::unique_ptr<HostPinning> pinning_;
 };
 

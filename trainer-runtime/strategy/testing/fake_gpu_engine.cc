@@ -1,6 +1,7 @@
 #include "trainer-runtime/strategy/testing/fake_gpu_engine.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/check.h"
 #include "trainer-runtime/collectives/nccl/cuda_device.h"
 
 namespace lockstep::runtime {
@@ -21,7 +23,8 @@ constexpr std::chrono::microseconds kDelay{200};
 
 using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
 
-// Gradients on a GPU of the driver's double, whose memory is the host's, and their stream.
+// Gradients on a GPU of the driver's double, whose memory is the host's, and their streams: a
+// second one for what is done with their sums.
 class GpuGradients {
  public:
   static Result<std::unique_ptr<GpuGradients>> Make(std::shared_ptr<const CudaDevice> device,
@@ -34,7 +37,10 @@ class GpuGradients {
     LOCKSTEP_RETURN_IF_ERROR(made->device_->MakeCurrent());
     const std::size_t byte_count = std::max<std::size_t>(1, count * sizeof(float));
     const bool is_made = cuda.memory_allocate(&made->address_, byte_count) == 0 &&
+                         cuda.memory_allocate(&made->sums_, kStepSumCount * sizeof(double)) == 0 &&
                          cuda.stream_create(&made->stream_, 1) == 0 &&
+                         cuda.stream_create(&made->after_, 1) == 0 &&
+                         cuda.event_create(&made->event_, 0) == 0 &&
                          library.Find("cuLaunchHostFunc", &made->launch_);
     if (!is_made) {
       return Error(ErrorCode::kUnavailable, driver + " is not the double of a driver");
@@ -48,11 +54,18 @@ class GpuGradients {
 
   ~GpuGradients() {
     const CudaFunctions& cuda = device_->functions();
-    if (stream_ != nullptr) {
-      cuda.stream_destroy(stream_);
+    for (const CudaStreamHandle stream : {stream_, after_}) {
+      if (stream != nullptr) {
+        cuda.stream_destroy(stream);
+      }
     }
-    if (address_ != 0) {
-      cuda.memory_free(address_);
+    if (event_ != nullptr) {
+      cuda.event_destroy(event_);
+    }
+    for (const CudaAddress address : {address_, sums_}) {
+      if (address != 0) {
+        cuda.memory_free(address);
+      }
     }
   }
 
@@ -62,6 +75,16 @@ class GpuGradients {
             .memory = MemoryKind::kCuda,
             .device = device_->number(),
             .stream = stream_};
+  }
+
+  DeviceSums sums() const {
+    return {.numbers = {.address = reinterpret_cast<void*>(static_cast<uintptr_t>(sums_)),
+                        .byte_count = kStepSumCount * sizeof(double),
+                        .type = NumberType::kFloat64,
+                        .memory = MemoryKind::kCuda,
+                        .device = device_->number(),
+                        .stream = stream_},
+            .after = after_};
   }
 
   // After Await(): before, its stream may be writing.
@@ -76,11 +99,38 @@ class GpuGradients {
             new LateWrite{values().subspan(offset, made.size()), {made.begin(), made.end()}});
   }
 
-  void Await() const {
-    while (device_->functions().stream_query(stream_) != 0) {
-      std::this_thread::sleep_for(kDelay / 4);
-    }
+  void WriteSumsLater(const StepResult& made) {
+    launch_(stream_,
+            WriteSums,
+            new LateSums{static_cast<double*>(sums().numbers.address),
+                         {made.loss_sum,
+                          static_cast<double>(made.correct_count),
+                          static_cast<double>(made.overflow_count)}});
   }
+
+  // Takes the length when the second stream comes to it, which is behind all that the first one has
+  // been given.
+  void MeasureLater() {
+    const CudaFunctions& cuda = device_->functions();
+    const CudaDeviceKeeper keeper(*device_);
+    LOCKSTEP_CHECK(device_->MakeCurrent().ok(), "no device");
+    cuda.event_record(event_, stream_);
+    cuda.stream_wait(after_, event_, 0);
+    launch_(
+        after_, [](void* own) { static_cast<GpuGradients*>(own)->Measure(); }, this);
+  }
+
+  // What is there now, once the second stream is done.
+  StepResult Take() {
+    AwaitStream(after_);
+    const auto* const found = static_cast<const double*>(sums().numbers.address);
+    return {.loss_sum = found[0],
+            .correct_count = static_cast<int64_t>(found[1]),
+            .overflow_count = static_cast<int64_t>(found[2]),
+            .gradient_length = length_};
+  }
+
+  void Await() const { AwaitStream(stream_); }
 
  private:
   struct LateWrite {
@@ -91,6 +141,31 @@ class GpuGradients {
   GpuGradients(std::shared_ptr<const CudaDevice> device, std::size_t count)
       : device_(std::move(device)), count_(count) {}
 
+  struct LateSums {
+    double* place;
+    std::array<double, kStepSumCount> made;
+  };
+
+  void AwaitStream(CudaStreamHandle stream) const {
+    while (device_->functions().stream_query(stream) != 0) {
+      std::this_thread::sleep_for(kDelay / 4);
+    }
+  }
+
+  void Measure() {
+    double squares = 0;
+    for (const float gradient : values()) {
+      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+    }
+    length_ = std::sqrt(squares);
+  }
+
+  static void WriteSums(void* data) {
+    const std::unique_ptr<LateSums> late(static_cast<LateSums*>(data));
+    std::this_thread::sleep_for(kDelay);
+    std::ranges::copy(late->made, late->place);
+  }
+
   static void Write(void* data) {
     const std::unique_ptr<LateWrite> late(static_cast<LateWrite*>(data));
     std::this_thread::sleep_for(kDelay);
@@ -100,8 +175,12 @@ class GpuGradients {
   std::shared_ptr<const CudaDevice> device_;  // shared: memory is nothing without its context
   std::size_t count_;
   CudaAddress address_ = 0;
+  CudaAddress sums_ = 0;
   CudaStreamHandle stream_ = nullptr;
+  CudaStreamHandle after_ = nullptr;
+  CudaEventHandle event_ = nullptr;
   LaunchHostFunction launch_ = nullptr;
+  double length_ = 0;  // the second stream's
 };
 
 class FakeGpuEngine final : public Engine {
@@ -138,14 +217,14 @@ class FakeGpuEngine final : public Engine {
 
   EngineBuffer GradientBuffer() override { return gradients_->buffer(); }
 
-  Result<double> GradientLength() override {
-    gradients_->Await();
-    double squares = 0;
-    for (const float gradient : gradients_->values()) {
-      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
-    }
-    return std::sqrt(squares);
+  DeviceSums Sums() override { return gradients_->sums(); }
+
+  Status Measure() override {
+    gradients_->MeasureLater();
+    return OkStatus();
   }
+
+  Result<StepResult> TakeStep() override { return gradients_->Take(); }
 
   Status ScaleGradients(float factor) override {
     gradients_->Await();
@@ -197,7 +276,13 @@ class FakeGpuEngine final : public Engine {
         options.on_ready(offset, count);
       }
     };
-    return inner_->ComputeGradients(batch, own);
+    own.is_awaited = true;
+    LOCKSTEP_ASSIGN_OR_RETURN(const StepResult made, inner_->ComputeGradients(batch, own));
+    if (options.is_awaited) {
+      return made;
+    }
+    gradients_->WriteSumsLater(made);
+    return StepResult{};
   }
 
   Status ApplyUpdate(int64_t update_number) override {

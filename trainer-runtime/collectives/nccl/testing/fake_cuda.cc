@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <unistd.h>
@@ -86,8 +87,9 @@ class FakeStream {
   std::thread thread_;
 };
 
-// Tells when a stream has come to where it was recorded last.
-class FakeEvent {
+// Tells when a stream has come to where it was recorded last. Streams that wait keep it, as the
+// driver does: it may be destroyed before.
+class FakeEvent : public std::enable_shared_from_this<FakeEvent> {
  public:
   explicit FakeEvent(void* context) : context_(context) {}
 
@@ -100,12 +102,12 @@ class FakeEvent {
       End(record);
       return;
     }
-    stream->Push([this, record] { End(record); });
+    stream->Push([self = shared_from_this(), record] { self->End(record); });
   }
 
   void MakeWait(FakeStream* stream) {
     const std::lock_guard lock(mutex_);
-    stream->Push([this, record = recorded_] { Await(record); });
+    stream->Push([self = shared_from_this(), record = recorded_] { self->Await(record); });
   }
 
  private:
@@ -166,8 +168,10 @@ FakeStream* StreamOf(void* handle) {
   return static_cast<FakeStream*>(handle);
 }
 
+using EventHandle = std::shared_ptr<FakeEvent>;
+
 FakeEvent* EventOf(void* handle) {
-  return static_cast<FakeEvent*>(handle);
+  return static_cast<EventHandle*>(handle)->get();
 }
 
 void* PointerOf(unsigned long long address) {
@@ -299,12 +303,12 @@ int cuEventCreate(void** event, unsigned int /*flags*/) {
   if (current_context == nullptr) {
     return kInvalidValue;
   }
-  *event = new FakeEvent(current_context);
+  *event = new EventHandle(std::make_shared<FakeEvent>(current_context));
   return kOk;
 }
 
 int cuEventDestroy_v2(void* event) {
-  delete EventOf(event);
+  delete static_cast<EventHandle*>(event);
   return kOk;
 }
 

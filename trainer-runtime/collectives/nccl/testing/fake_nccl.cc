@@ -39,8 +39,9 @@ bool IsOnDeviceOf(const Comm& comm, void* stream) {
 
 struct Kernel {
   Comm* comm;
-  float* data;
+  void* data;
   std::size_t count;
+  int type;
   int call;
   void* stream;
 };
@@ -68,7 +69,12 @@ void RunKernel(void* argument) {
   if (OrderedFault("async-error", comm->rank, kernel->call)) {
     comm->Fail(kRemoteError, "ordered: the connection to a peer broke");
   } else if (!comm->is_stopped.load()) {
-    comm->world->Sum(comm->rank, comm->world_size, kernel->data, kernel->count, comm->is_stopped);
+    const FakeNcclWorld::Part part{comm->rank, kernel->data, kernel->count};
+    if (kernel->type == kFloat64) {
+      comm->world->Sum<double>(part, comm->world_size, comm->is_stopped);
+    } else {
+      comm->world->Sum<float>(part, comm->world_size, comm->is_stopped);
+    }
   }
   const std::lock_guard lock(comm->mutex);
   --comm->kernel_count;
@@ -131,8 +137,9 @@ int ncclAllReduce(const void* from,
                   nccl::Comm* comm,
                   void* stream) {
   nccl::OpenGroup& group = nccl::open_group;
-  const int call = ++comm->call_count;
-  const bool is_known = from == to && type == nccl::kFloat32 && operation == nccl::kSum;
+  const int call = comm->call_count++;
+  const bool is_number = type == nccl::kFloat32 || type == nccl::kFloat64;
+  const bool is_known = from == to && is_number && operation == nccl::kSum;
   if (!is_known || OrderedFault("refuse", comm->rank, call)) {
     group.is_refused = true;
     return nccl::FailCall(nccl::kInternalError, "ordered: this sum is refused");
@@ -145,7 +152,7 @@ int ncclAllReduce(const void* from,
     group.is_refused = true;
     return nccl::FailCall(nccl::kInvalidUsage, "a stream of another device");
   }
-  const nccl::Kernel kernel{comm, static_cast<float*>(to), count, call, stream};
+  const nccl::Kernel kernel{comm, to, count, type, call, stream};
   if (group.depth > 0) {
     group.kernels.push_back(kernel);
     return nccl::kSuccess;

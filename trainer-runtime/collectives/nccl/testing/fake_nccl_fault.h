@@ -7,8 +7,8 @@ namespace lockstep::runtime {
 
 // What goes wrong on order in the double of NCCL. FAKE_NCCL_FAULT holds it as
 // "KIND@rank=R@call=N@ms=M@once=FILE", several with ";" between: on that rank (default: every one),
-// at that sum of a communicator, counted from 1 (default: 1), or for that time. With a file it
-// happens once only, to whoever makes the file.
+// at that sum of a communicator (default: 1; 0 is the one that joining makes), or for that time.
+// With a file it happens once only, to whoever makes the file.
 //
 //   no-identity   there is no identity to be had
 //   slow-init     joining takes `ms` longer

@@ -88,32 +88,36 @@ bool FakeNcclWorld::Await(int world_size,
   return true;
 }
 
-bool FakeNcclWorld::Sum(
-    int rank, int world_size, float* data, std::size_t count, const std::atomic<bool>& stop) {
-  constexpr std::size_t kChunkCount = kChunkBytes / sizeof(float);
-  for (std::size_t done = 0; done < count; done += kChunkCount) {
-    const std::size_t size = std::min(kChunkCount, count - done);
+template <typename Number>
+bool FakeNcclWorld::Sum(const Part& part, int world_size, const std::atomic<bool>& stop) {
+  constexpr std::size_t kChunkCount = kChunkBytes / sizeof(Number);
+  auto* const data = static_cast<Number*>(part.data);
+  for (std::size_t done = 0; done < part.count; done += kChunkCount) {
+    const std::size_t size = std::min(kChunkCount, part.count - done);
     // Everybody has taken the chunk before.
     if (!Await(world_size, &Seat::taken, chunk_count_, stop)) {
       return false;
     }
-    std::memcpy(memory_->chunks[rank], data + done, size * sizeof(float));
+    std::memcpy(memory_->chunks[part.rank], data + done, size * sizeof(Number));
     ++chunk_count_;
-    memory_->seats[rank].laid_out.store(chunk_count_);
+    memory_->seats[part.rank].laid_out.store(chunk_count_);
     if (!Await(world_size, &Seat::laid_out, chunk_count_, stop)) {
       return false;
     }
     for (std::size_t i = 0; i < size; ++i) {
-      float sum = 0;
+      Number sum = 0;
       for (int peer = 0; peer < world_size; ++peer) {
-        const float term = reinterpret_cast<const float*>(memory_->chunks[peer])[i];
+        const Number term = reinterpret_cast<const Number*>(memory_->chunks[peer])[i];
         sum = peer == 0 ? term : sum + term;
       }
       data[done + i] = sum;
     }
-    memory_->seats[rank].taken.store(chunk_count_);
+    memory_->seats[part.rank].taken.store(chunk_count_);
   }
   return true;
 }
+
+template bool FakeNcclWorld::Sum<float>(const Part&, int, const std::atomic<bool>&);
+template bool FakeNcclWorld::Sum<double>(const Part&, int, const std::atomic<bool>&);
 
 }  // namespace lockstep::runtime

@@ -34,9 +34,17 @@ class FakeNcclWorld {
   // Comes in as `rank` and waits for all others, or until `stop`. Whether all came.
   bool Meet(int rank, int world_size, const std::atomic<bool>& stop);
 
-  // Sums `count` floats of all ranks in place, in rank order. Whether it came to its end before
-  // `stop`.
-  bool Sum(int rank, int world_size, float* data, std::size_t count, const std::atomic<bool>& stop);
+  // What one rank brings to a sum.
+  struct Part {
+    int rank = 0;
+    void* data = nullptr;  // [count]
+    std::size_t count = 0;
+  };
+
+  // Sums the numbers of all ranks in place, in rank order: float or double. Whether it came to its
+  // end before `stop`.
+  template <typename Number>
+  bool Sum(const Part& part, int world_size, const std::atomic<bool>& stop);
 
  private:
   struct Seat {

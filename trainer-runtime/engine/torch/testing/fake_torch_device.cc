@@ -37,6 +37,13 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
 
   std::shared_ptr<void> Enter() override { return nullptr; }
 
+  void* stream_after() const override { return probe_; }
+
+  std::shared_ptr<void> EnterAfter() override {
+    ++probe_->is_after;
+    return {probe_, [](DeviceProbe* probe) { --probe->is_after; }};
+  }
+
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
                 const DeviceState& state) override {
@@ -53,6 +60,7 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
 
   void Fetch(const at::Tensor& numbers, std::span<std::byte> bytes) override {
     ++probe_->fetch_count;
+    probe_->fetch_count_after += probe_->is_after;
     host_->Fetch(numbers, bytes);
   }
 

@@ -11,7 +11,9 @@ struct DeviceProbe {
   bool refuses_pinning = false;
   bool refuses_recording = false;
 
-  int fetch_count = 0;  // waits
+  int fetch_count = 0;        // waits
+  int fetch_count_after = 0;  // of them, those in the second stream
+  int is_after = 0;           // 1: the second stream is entered
   int update_count = 0;
   int guarded_count = 0;  // of guarded updates that were asked for, by the host or a graph
   int record_count = 0;
