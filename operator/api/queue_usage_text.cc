@@ -27,7 +27,8 @@ std::string BytesText(int64_t bytes) {
   constexpr std::array kUnits = {"", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
   auto count = static_cast<double>(bytes);
   std::size_t unit = 0;
-  while (count >= 1024 && unit + 1 < kUnits.size()) {
+  constexpr double kNextUnitFrom = 1023.95;  // what one decimal makes 1024 of
+  while (count >= kNextUnitFrom && unit + 1 < kUnits.size()) {
     count /= 1024;
     ++unit;
   }

@@ -24,6 +24,7 @@ TEST(QueueUsageText, UsedAndQuotaAreShownByResourceWhateverTheQueueIsMadeOf) {
        {{"cpu", 64'000}, {"memory", 256 * kGiB}, {"nvidia.com/gpu", 16}, {"rdma/hca", 8}},
        {{"cpu", 250}, {"memory", 80 * kGiB + kGiB / 2}, {"nvidia.com/gpu", 4}},
        "gpu 4/16, hca 0/8, cpu 0.2/64, memory 80.5Gi/256Gi"},
+      {"nearly the next unit", {{"memory", kGiB}}, {{"memory", kGiB - 4096}}, "memory 1Gi/1Gi"},
       {"two vendors",
        {{"nvidia.com/gpu", 16}, {"amd.com/gpu", 8}},
        {{"amd.com/gpu", 2}},

@@ -59,16 +59,16 @@ void AddDuration(CLI::App* app, const std::string& name, int64_t* value, const s
 }
 
 template <typename Value>
-void AddChoice(CLI::App* app,
-               const std::string& name,
-               Value* value,
-               const std::map<std::string, Value>& choices,
-               const std::string& help) {
+CLI::Option* AddChoice(CLI::App* app,
+                       const std::string& name,
+                       Value* value,
+                       const std::map<std::string, Value>& choices,
+                       const std::string& help) {
   std::string words;
   for (const auto& [word, meaning] : choices) {
     words += (words.empty() ? "" : "|") + word;
   }
-  app->add_option(name, *value, help)
+  return app->add_option(name, *value, help)
       ->transform(CLI::Transformer(choices).description(""))
       ->type_name(words);
 }
@@ -135,7 +135,8 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->group(group);
-  AddChoice(app, "--transport", &flags->transport, kTransports, "HTTP library [beast]");
+  AddChoice(app, "--transport", &flags->transport, kTransports, "HTTP library [beast]")
+      ->group(group);
 }
 
 void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {

@@ -238,7 +238,7 @@ struct OperatorMetrics::Families {
   prometheus::Counter& status_refused =
       AddCounters(&registry,
                   "lockstep_status_refused_total",
-                  "Answers of pods that do not take the operator's key.")
+                  "Answers of pods that do not take the operator's key or its clock.")
           .Add({});
   prometheus::Counter& events_dropped =
       AddCounters(
