@@ -344,10 +344,12 @@ TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
 
 TEST(EncodeSummary, HistoryHasEveryDataEpoch) {
   RunSummary summary;
-  summary.history = {{0, 94, 9000, 0.5, 0.875, 1.25}};
+  summary.history = {{0, 94, 9000, 0.5, 0.875, 1.25}, {1, 188, 9000, 0.5, 0.875, 1.25, {}, 8904}};
   EXPECT_EQ(DumpJson(EncodeSummary(summary)["history"]),
             R"([{"dataEpoch":0,"step":94,"sampleCount":9000,"loss":0.5,"accuracy":0.875,)"
-            R"("seconds":1.25}])");
+            R"("seconds":1.25},)"
+            R"({"dataEpoch":1,"step":188,"sampleCount":9000,"loss":0.5,"accuracy":0.875,)"
+            R"("seconds":1.25,"lossSampleCount":8904}])");
 }
 
 TEST(EncodeSummary, KeysAreThoseOfTheManual) {
