@@ -63,10 +63,10 @@ struct NcclHello {
   int32_t version = 0;  // of the library, as NCCL counts it
   int32_t device_count = 0;
   uint32_t lack = 0;              // NcclObstacleKind
-  std::array<char, 180> words{};  // ends with a zero
+  std::array<char, 500> words{};  // ends with a zero; choice: room for a sentence of NCCL's
 };
 
-static_assert(sizeof(NcclHello) == 192);
+static_assert(sizeof(NcclHello) == 512);
 
 // The name of a GPU as it travels; ends with a zero.
 using NcclDeviceName = std::array<char, 48>;
