@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/stopwatch.h"
 #include "trainer-runtime/strategy/finite.h"
 #include "trainer-runtime/train/dropout_seed.h"
 #include "trainer-runtime/train/evaluation.h"
@@ -20,19 +21,6 @@ constexpr Duration kFinalSaveTimeout = std::chrono::seconds(120);
 // signals of one request arrive within milliseconds on a host, within a second in a cluster.
 // Choice.
 constexpr Duration kLeaveAloneAfter = std::chrono::seconds(3);
-
-// Measures consecutive pieces of a step.
-class Stopwatch {
- public:
-  // Time since construction or the last call.
-  Duration Lap() {
-    const TimePoint now = SteadyNow();
-    return now - std::exchange(last_, now);
-  }
-
- private:
-  TimePoint last_ = SteadyNow();
-};
 
 // The loss of a skipped step is a number that people see, unless it was too large as well.
 bool IsInSums(const StepTotals& totals, bool is_skipped) {
