@@ -40,21 +40,49 @@ class BarredMemory {
   void* address_;
 };
 
+// The values are elsewhere, and at once.
+class BarredGradients final : public FakeDeviceGradients {
+ public:
+  explicit BarredGradients(std::size_t count)
+      : values_(count, kStale), barred_(count * sizeof(float)) {}
+
+  std::string DeviceName() const override { return "a GPU"; }
+
+  EngineBuffer Buffer() const override {
+    return {.address = barred_.address(),
+            .byte_count = values_.size() * sizeof(float),
+            .memory = MemoryKind::kCuda};
+  }
+
+  void Write(std::size_t offset, std::span<const float> made) override {
+    std::ranges::copy(made, values_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+
+  std::span<float> Await() override { return values_; }
+
+ private:
+  std::vector<float> values_;
+  BarredMemory barred_;
+};
+
 class FakeDeviceEngine final : public Engine {
  public:
-  explicit FakeDeviceEngine(std::unique_ptr<Engine> inner)
+  FakeDeviceEngine(std::unique_ptr<Engine> inner, std::unique_ptr<FakeDeviceGradients> gradients)
       : inner_(std::move(inner)),
-        own_gradients_(inner_->Gradients().size(), kStale),
-        gradients_(own_gradients_),
-        device_gradients_(inner_->Gradients().size_bytes()) {
+        gradients_(std::move(gradients)),
+        own_image_(inner_->Gradients().size(), kStale),
+        image_(own_image_) {
     std::size_t value_count = 0;
     for (const TensorView& tensor : inner_->Tensors()) {
       value_count += tensor.data.size();
     }
     state_.assign(value_count, kStale);
+    notice_ = "this is a double of " + gradients_->DeviceName();
   }
 
-  std::string Description() const override { return "a double of a GPU: " + inner_->Description(); }
+  std::string Description() const override {
+    return "a double of " + gradients_->DeviceName() + ": " + inner_->Description();
+  }
 
   std::vector<TensorView> Tensors() override {
     std::vector<TensorView> views = inner_->Tensors();
@@ -67,24 +95,20 @@ class FakeDeviceEngine final : public Engine {
     return views;
   }
 
-  std::span<float> Gradients() override { return gradients_; }
+  std::span<float> Gradients() override { return image_; }
 
-  EngineBuffer GradientBuffer() override {
-    return {.address = device_gradients_.address(),
-            .byte_count = gradients_.size_bytes(),
-            .memory = MemoryKind::kCuda};
-  }
+  EngineBuffer GradientBuffer() override { return gradients_->Buffer(); }
 
   Result<double> GradientLength() override {
     double squares = 0;
-    for (const float gradient : inner_->Gradients()) {
+    for (const float gradient : gradients_->Await()) {
       squares += static_cast<double>(gradient) * static_cast<double>(gradient);
     }
     return std::sqrt(squares);
   }
 
   Status ScaleGradients(float factor) override {
-    for (float& gradient : inner_->Gradients()) {
+    for (float& gradient : gradients_->Await()) {
       gradient *= factor;
     }
     return OkStatus();
@@ -92,7 +116,7 @@ class FakeDeviceEngine final : public Engine {
 
   Status BringToHost(EnginePart part) override {
     if (part == EnginePart::kGradients) {
-      std::ranges::copy(inner_->Gradients(), gradients_.begin());
+      std::ranges::copy(gradients_->Await(), image_.begin());
       return OkStatus();
     }
     CopyTensors(inner_->Tensors(), Tensors());
@@ -101,7 +125,7 @@ class FakeDeviceEngine final : public Engine {
 
   Status BringToDevice(EnginePart part) override {
     if (part == EnginePart::kGradients) {
-      std::ranges::copy(gradients_, inner_->Gradients().begin());
+      std::ranges::copy(image_, gradients_->Await().begin());
       return OkStatus();
     }
     CopyTensors(Tensors(), inner_->Tensors());
@@ -109,19 +133,27 @@ class FakeDeviceEngine final : public Engine {
   }
 
   Status LendGradients(std::span<float> memory) override {
-    if (memory.size() != gradients_.size()) {
+    if (memory.size() != image_.size()) {
       return Error(ErrorCode::kInvalidArgument, "memory of another size lent");
     }
-    gradients_ = memory;
-    own_gradients_ = std::vector<float>();
+    image_ = memory;
+    own_image_ = std::vector<float>();
     return OkStatus();
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    StepOptions inner_options = options;
-    inner_options.update.reset();
-    Result<StepResult> result = inner_->ComputeGradients(batch, inner_options);
-    std::ranges::fill(gradients_, kStale);
+    std::ranges::fill(gradients_->Await(), kStale);
+    std::ranges::fill(image_, kStale);
+    StepOptions own = options;
+    own.update.reset();
+    own.on_ready = [&](int64_t offset, int64_t count) {
+      const auto begin = static_cast<std::size_t>(offset);
+      gradients_->Write(begin, inner_->Gradients().subspan(begin, static_cast<std::size_t>(count)));
+      if (options.on_ready) {
+        options.on_ready(offset, count);
+      }
+    };
+    Result<StepResult> result = inner_->ComputeGradients(batch, own);
     if (result.ok() && options.update.has_value()) {
       LOCKSTEP_RETURN_IF_ERROR(UpdateGuarded(*options.update, &*result));
     }
@@ -129,6 +161,7 @@ class FakeDeviceEngine final : public Engine {
   }
 
   Status ApplyUpdate(int64_t update_number) override {
+    std::ranges::copy(gradients_->Await(), inner_->Gradients().begin());
     std::ranges::fill(state_, kStale);
     return inner_->ApplyUpdate(update_number);
   }
@@ -150,7 +183,7 @@ class FakeDeviceEngine final : public Engine {
       LOCKSTEP_RETURN_IF_ERROR(ScaleGradients(verdict.clip_factor));
       LOCKSTEP_RETURN_IF_ERROR(ApplyUpdate(update.number));
     }
-    std::ranges::fill(inner_->Gradients(), kStale);
+    std::ranges::fill(gradients_->Await(), kStale);
     return OkStatus();
   }
 
@@ -161,17 +194,21 @@ class FakeDeviceEngine final : public Engine {
   }
 
   std::unique_ptr<Engine> inner_;
+  std::unique_ptr<FakeDeviceGradients> gradients_;
   std::vector<float> state_;  // the image: all tensors, one after the other
-  std::vector<float> own_gradients_;
-  std::span<float> gradients_;  // the image
-  BarredMemory device_gradients_;
-  std::optional<std::string> notice_ = "this is a double of a GPU";
+  std::vector<float> own_image_;
+  std::span<float> image_;  // of the gradients
+  std::optional<std::string> notice_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeFakeDeviceEngine(std::unique_ptr<Engine> inner) {
-  return std::make_unique<FakeDeviceEngine>(std::move(inner));
+std::unique_ptr<Engine> MakeFakeDeviceEngine(std::unique_ptr<Engine> inner,
+                                             std::unique_ptr<FakeDeviceGradients> gradients) {
+  if (gradients == nullptr) {
+    gradients = std::make_unique<BarredGradients>(inner->Gradients().size());
+  }
+  return std::make_unique<FakeDeviceEngine>(std::move(inner), std::move(gradients));
 }
 
 }  // namespace lockstep::runtime

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "trainer-runtime/collectives/nccl/cuda_device.h"
+#include "trainer-runtime/engine/testing/fake_device_engine.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::chrono::microseconds kDelay{200};
 using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
 
 // Gradients on a GPU of the driver's double, whose memory is the host's, and their stream.
-class GpuGradients {
+class GpuGradients final : public FakeDeviceGradients {
  public:
   static Result<std::unique_ptr<GpuGradients>> Make(std::shared_ptr<const CudaDevice> device,
                                                     const std::string& driver,
@@ -46,7 +46,7 @@ class GpuGradients {
   GpuGradients(const GpuGradients&) = delete;
   GpuGradients& operator=(const GpuGradients&) = delete;
 
-  ~GpuGradients() {
+  ~GpuGradients() override {
     const CudaFunctions& cuda = device_->functions();
     if (stream_ != nullptr) {
       cuda.stream_destroy(stream_);
@@ -56,7 +56,9 @@ class GpuGradients {
     }
   }
 
-  EngineBuffer buffer() const {
+  std::string DeviceName() const override { return "GPU " + std::to_string(device_->number()); }
+
+  EngineBuffer Buffer() const override {
     return {.address = reinterpret_cast<void*>(static_cast<uintptr_t>(address_)),
             .byte_count = count_ * sizeof(float),
             .memory = MemoryKind::kCuda,
@@ -64,22 +66,18 @@ class GpuGradients {
             .stream = stream_};
   }
 
-  // After Await(): before, its stream may be writing.
-  std::span<float> values() {
-    return {reinterpret_cast<float*>(static_cast<uintptr_t>(address_)), count_};
-  }
-
-  // Puts these values at `offset` when the stream comes to it.
-  void WriteLater(std::size_t offset, std::span<const float> made) {
+  // When the stream comes to it.
+  void Write(std::size_t offset, std::span<const float> made) override {
     launch_(stream_,
-            Write,
+            WriteLate,
             new LateWrite{values().subspan(offset, made.size()), {made.begin(), made.end()}});
   }
 
-  void Await() const {
+  std::span<float> Await() override {
     while (device_->functions().stream_query(stream_) != 0) {
       std::this_thread::sleep_for(kDelay / 4);
     }
+    return values();
   }
 
  private:
@@ -91,7 +89,12 @@ class GpuGradients {
   GpuGradients(std::shared_ptr<const CudaDevice> device, std::size_t count)
       : device_(std::move(device)), count_(count) {}
 
-  static void Write(void* data) {
+  // Its stream may be writing.
+  std::span<float> values() {
+    return {reinterpret_cast<float*>(static_cast<uintptr_t>(address_)), count_};
+  }
+
+  static void WriteLate(void* data) {
     const std::unique_ptr<LateWrite> late(static_cast<LateWrite*>(data));
     std::this_thread::sleep_for(kDelay);
     std::ranges::copy(late->made, late->place.begin());
@@ -104,125 +107,6 @@ class GpuGradients {
   LaunchHostFunction launch_ = nullptr;
 };
 
-class FakeGpuEngine final : public Engine {
- public:
-  FakeGpuEngine(std::unique_ptr<Engine> inner, std::unique_ptr<GpuGradients> gradients)
-      : inner_(std::move(inner)),
-        gradients_(std::move(gradients)),
-        image_(inner_->Gradients().size(), kStale),
-        lent_(image_) {
-    std::size_t value_count = 0;
-    for (const TensorView& tensor : inner_->Tensors()) {
-      value_count += tensor.data.size();
-    }
-    state_.assign(value_count, kStale);
-  }
-
-  std::string Description() const override {
-    return "a double of GPU " + std::to_string(gradients_->buffer().device) + ": " +
-           inner_->Description();
-  }
-
-  std::vector<TensorView> Tensors() override {
-    std::vector<TensorView> views = inner_->Tensors();
-    std::span<float> rest = state_;
-    for (TensorView& view : views) {
-      const std::size_t size = view.data.size();
-      view.data = rest.first(size);
-      rest = rest.subspan(size);
-    }
-    return views;
-  }
-
-  std::span<float> Gradients() override { return lent_; }
-
-  EngineBuffer GradientBuffer() override { return gradients_->buffer(); }
-
-  Result<double> GradientLength() override {
-    gradients_->Await();
-    double squares = 0;
-    for (const float gradient : gradients_->values()) {
-      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
-    }
-    return std::sqrt(squares);
-  }
-
-  Status ScaleGradients(float factor) override {
-    gradients_->Await();
-    for (float& gradient : gradients_->values()) {
-      gradient *= factor;
-    }
-    return OkStatus();
-  }
-
-  Status BringToHost(EnginePart part) override {
-    if (part == EnginePart::kGradients) {
-      gradients_->Await();
-      std::ranges::copy(gradients_->values(), lent_.begin());
-      return OkStatus();
-    }
-    CopyTensors(inner_->Tensors(), Tensors());
-    return OkStatus();
-  }
-
-  Status BringToDevice(EnginePart part) override {
-    if (part == EnginePart::kGradients) {
-      gradients_->Await();
-      std::ranges::copy(lent_, gradients_->values().begin());
-      return OkStatus();
-    }
-    CopyTensors(Tensors(), inner_->Tensors());
-    return OkStatus();
-  }
-
-  Status LendGradients(std::span<float> memory) override {
-    if (memory.size() != lent_.size()) {
-      return Error(ErrorCode::kInvalidArgument, "memory of another size lent");
-    }
-    lent_ = memory;
-    image_ = std::vector<float>();
-    return OkStatus();
-  }
-
-  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    gradients_->Await();
-    std::ranges::fill(gradients_->values(), kStale);
-    std::ranges::fill(lent_, kStale);
-    StepOptions own = options;
-    own.on_ready = [&](int64_t offset, int64_t count) {
-      const auto begin = static_cast<std::size_t>(offset);
-      gradients_->WriteLater(begin,
-                             inner_->Gradients().subspan(begin, static_cast<std::size_t>(count)));
-      if (options.on_ready) {
-        options.on_ready(offset, count);
-      }
-    };
-    return inner_->ComputeGradients(batch, own);
-  }
-
-  Status ApplyUpdate(int64_t update_number) override {
-    gradients_->Await();
-    std::ranges::copy(gradients_->values(), inner_->Gradients().begin());
-    std::ranges::fill(state_, kStale);
-    return inner_->ApplyUpdate(update_number);
-  }
-
-  Result<StepResult> Evaluate(const Batch& batch) override { return inner_->Evaluate(batch); }
-
- private:
-  static void CopyTensors(const std::vector<TensorView>& from, const std::vector<TensorView>& to) {
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      std::ranges::copy(from[i].data, to[i].data.begin());
-    }
-  }
-
-  std::unique_ptr<Engine> inner_;
-  std::unique_ptr<GpuGradients> gradients_;
-  std::vector<float> state_;  // the image: all tensors, one after the other
-  std::vector<float> image_;
-  std::span<float> lent_;  // the image of the gradients
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Engine>> MakeFakeGpuEngine(std::unique_ptr<Engine> inner,
@@ -233,8 +117,7 @@ Result<std::unique_ptr<Engine>> MakeFakeGpuEngine(std::unique_ptr<Engine> inner,
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::unique_ptr<GpuGradients> gradients,
       GpuGradients::Make(std::move(opened), driver, inner->Gradients().size()));
-  return std::unique_ptr<Engine>(
-      std::make_unique<FakeGpuEngine>(std::move(inner), std::move(gradients)));
+  return MakeFakeDeviceEngine(std::move(inner), std::move(gradients));
 }
 
 }  // namespace lockstep::runtime
