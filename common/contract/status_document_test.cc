@@ -47,7 +47,8 @@ StatusDocument Sample() {
   document.backend = "nccl";
   document.backend_detail = "NCCL 2.28.9 (/usr/lib/libnccl.so.2): revoke, on GPU-5d2c";
   document.backend_reason = "no-library";
-  document.history = {{0, 30, 2880, 0.5, 0.875, 1.25, 960}, {1, 60, 2880, 0.25, std::nullopt, 1}};
+  document.history = {{0, 30, 2880, 0.5, 0.875, 1.25, 960},
+                      {1, 60, 2880, 0.25, std::nullopt, 1, {}, 2784}};
   document.relaunches = 2;
   document.held = HeldEnd{137, 9, 0.5, R"({"outcome":"retryable","reason":"killed"})", 93450000000};
   document.timeline = {
@@ -245,6 +246,7 @@ TEST(StatusDocument, RefusesWhatIsOutOfBounds) {
       {"/history/0/loss", "low", "history[0].loss: \"low\" found"},
       {"/history/0/seconds", -1, "history[0].seconds: -1 found"},
       {"/history/0/timedSampleCount", -1, "history[0].timedSampleCount: -1 found"},
+      {"/history/0/lossSampleCount", -1, "history[0].lossSampleCount: -1 found"},
       {"/history",
        Json(std::vector<Json>(65, SampleJson()["history"][0])),
        "65 elements found, expected at most 64"},

@@ -108,6 +108,7 @@ TEST(TerminationMessage, HoldsAsManyModelsAsThereAreRanks) {
   message.checkpoints = CheckpointStatus{999, 1, 2, std::string(999, 'x'), Step(999)};
   for (int64_t epoch = 0; epoch < 8; ++epoch) {
     message.history.push_back({epoch, 1'000'000, 1'000'000, third, third, 100 * third});
+    message.history.back().loss_sample_count = 999'999;
   }
   message.history.front().timed_sample_count = 999'999;  // a process comes into one at most
   const std::string text = EncodeTerminationMessage(message);

@@ -130,6 +130,9 @@ Json EncodeDataEpochResult(const DataEpochResult& result) {
   if (result.timed_sample_count.has_value()) {
     json["timedSampleCount"] = *result.timed_sample_count;
   }
+  if (result.loss_sample_count.has_value()) {
+    json["lossSampleCount"] = *result.loss_sample_count;
+  }
   return json;
 }
 
@@ -146,6 +149,7 @@ DataEpochResult DecodeDataEpochResult(const Json& value,
   reader.Require("seconds", "a number of at least 0");
   result.seconds = reader.Number("seconds", 0).value_or(0);
   result.timed_sample_count = reader.Int("timedSampleCount", 0);
+  result.loss_sample_count = reader.Int("lossSampleCount", 0);
   return result;
 }
 

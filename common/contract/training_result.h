@@ -46,13 +46,16 @@ struct TestResult {
 struct DataEpochResult {
   int64_t data_epoch = 0;          // counted from 0
   int64_t step = 0;                // its last one
-  int64_t sample_count = 0;        // of it that were used: loss and accuracy are over these
+  int64_t sample_count = 0;        // of it that were used
   std::optional<double> loss;      // mean; absent when it is not a finite number
   std::optional<double> accuracy;  // while training; absent where there is none
   double seconds = 0;
   // How many of these, the last ones, `seconds` is the time of: a process that came in between
   // knows nothing of those before. Absent: all.
   std::optional<int64_t> timed_sample_count = {};
+  // How many of these loss and accuracy are over: a step that Float16 has skipped used its samples,
+  // and had no finite loss. Absent: all.
+  std::optional<int64_t> loss_sample_count = {};
 
   friend bool operator==(const DataEpochResult&, const DataEpochResult&) = default;
 };

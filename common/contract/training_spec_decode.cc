@@ -335,26 +335,27 @@ bool IsDeviceUuid(std::string_view name) {
   return (name.starts_with("GPU-") || name.starts_with("MIG-")) && name.size() <= kDeviceNameMax;
 }
 
+// Strings alone, as the API server takes them: 0 is none.
 std::vector<std::string> ReadDevices(ObjectReader& reader) {
-  std::vector<std::string> devices = reader.Strings("devices");
-  if (devices.size() > kDevicesMax) {
+  const std::vector<const Json*> items = reader.List("devices");
+  if (items.size() > kDevicesMax) {
     reader.Fail("devices",
-                std::to_string(devices.size()) + " GPUs found, expected at most " +
+                std::to_string(items.size()) + " GPUs found, expected at most " +
                     std::to_string(kDevicesMax));
     return {};
   }
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const std::string& name = devices[i];
+  std::vector<std::string> devices;
+  for (const Json* const item : items) {
+    const std::string name = item->is_string() ? item->get<std::string>() : "";
     if (!IsDeviceIndex(name) && !IsDeviceUuid(name)) {
       reader.Fail("devices",
-                  "\"" + name +
-                      "\" found, expected the index of a GPU, as \"0\", or its UUID, as " +
+                  DescribeJson(*item) +
+                      " found, expected the index of a GPU in quotes, as \"0\", or its UUID, as " +
                       "\"GPU-...\"");
-    }
-    if (std::find(devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(i), name) !=
-        devices.begin() + static_cast<std::ptrdiff_t>(i)) {
+    } else if (std::find(devices.begin(), devices.end(), name) != devices.end()) {
       reader.Fail("devices", "\"" + name + "\" found twice, expected each GPU once");
     }
+    devices.push_back(name);
   }
   return devices;
 }

@@ -33,7 +33,7 @@ void CheckpointWatch::Report(const std::string& pod,
   const bool goes_on = !are_last_words && !is_over_;
   if (now.restored_step && !before.restored_step) {
     NoteRestored(pod, *now.restored_step);
-    TellRestored(pod, *now.restored_step, goes_on);
+    TellRestored(pod, *now.restored_step);
   }
   if (newest) {
     NoteNewest(pod, *newest);
@@ -94,8 +94,9 @@ void CheckpointWatch::NoteRestored(const std::string& pod, Step step) {
 }
 
 // Of a pod with several models the first word is of one of them, and nobody says of which: where it
-// is the newest of none, there is one that could not be used.
-void CheckpointWatch::TellRestored(const std::string& pod, Step step, bool goes_on) {
+// is the newest of none, there is one that could not be used. The words are true of one that trains
+// and of one that has ended since: a short run may be over before anybody has asked it.
+void CheckpointWatch::TellRestored(const std::string& pod, Step step) {
   const std::vector<Model> models = ModelsOf(pod);
   std::optional<Step> newer;
   for (const Model& model : models) {
@@ -116,8 +117,7 @@ void CheckpointWatch::TellRestored(const std::string& pod, Step step, bool goes_
                                 : "that of step " + std::to_string(newer.value_or(step).value());
   remarks_.push_back(
       {newer.has_value(),
-       who + (goes_on ? " goes on" : " had gone on") + " from the checkpoint of step " +
-           std::to_string(step.value()) +
+       who + " resumed from the checkpoint of step " + std::to_string(step.value()) +
            (newer ? ": " + older + " cannot be used; the log of " + task + " says why" : "")});
 }
 

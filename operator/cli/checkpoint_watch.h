@@ -68,7 +68,7 @@ class CheckpointWatch {
   std::vector<Model> ModelsOf(const std::string& pod) const;
   void NoteNewest(const std::string& pod, Step step);
   void NoteRestored(const std::string& pod, Step step);
-  void TellRestored(const std::string& pod, Step step, bool goes_on);
+  void TellRestored(const std::string& pod, Step step);
 
   std::map<std::string, CheckpointStatus> newest_;  // by pod
   ModelsOfPods models_;

@@ -23,11 +23,11 @@ TEST(CheckpointWatch, RestoredStepIsToldOnceForEachProcess) {
   Tell(&watch, {1, 0, 0, "", Step(20)});
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "training goes on from the checkpoint of step 20"}));
+      ElementsAre(CheckpointRemark{false, "training resumed from the checkpoint of step 20"}));
   Tell(&watch, {0, 0, 0, "", Step(60)}, "job-worker-0-r1");
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "training goes on from the checkpoint of step 60"}));
+      ElementsAre(CheckpointRemark{false, "training resumed from the checkpoint of step 60"}));
   EXPECT_EQ(watch.Tally().restored_step, Step(20));
 }
 
@@ -46,7 +46,7 @@ TEST(CheckpointWatch, OlderCheckpointThanThereIsIsAWarning) {
   EXPECT_THAT(watch.TakeRemarks(),
               ElementsAre(CheckpointRemark{
                   true,
-                  "training goes on from the checkpoint of step 200: that of step 348 cannot be "
+                  "training resumed from the checkpoint of step 200: that of step 348 cannot be "
                   "used; the log of worker-0 says why"}));
 }
 
@@ -64,9 +64,9 @@ TEST(CheckpointWatch, ModelThatGoesOnFromItsOwnNewestIsNoWarning) {
   watch.Report("job-worker-1", {0, 0, 0, "", Step(782)}, std::nullopt);
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "model 2 goes on from the checkpoint of step 1031"},
-                  CheckpointRemark{false, "model 0 goes on from the checkpoint of step 672"},
-                  CheckpointRemark{false, "model 1 goes on from the checkpoint of step 782"}));
+      ElementsAre(CheckpointRemark{false, "model 2 resumed from the checkpoint of step 1031"},
+                  CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
+                  CheckpointRemark{false, "model 1 resumed from the checkpoint of step 782"}));
   EXPECT_EQ(watch.Tally().restored_step, Step(672));
 }
 
@@ -77,13 +77,13 @@ TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
   watch.Report("job-worker-0-r1", {0, 0, 0, "", Step(1000)}, std::nullopt);
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "model 0 goes on from the checkpoint of step 672"},
+      ElementsAre(CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
                   CheckpointRemark{true,
-                                   "model 1 goes on from the checkpoint of step 600: that "
+                                   "model 1 resumed from the checkpoint of step 600: that "
                                    "of step 782 cannot be used; the log of worker-1 says "
                                    "why"},
                   CheckpointRemark{true,
-                                   "model 0 goes on from the checkpoint of step 1000: that "
+                                   "model 0 resumed from the checkpoint of step 1000: that "
                                    "of step 1200 cannot be used; the log of worker-0 says "
                                    "why"}));
 }
@@ -98,13 +98,13 @@ TEST(CheckpointWatch, PodWithSeveralModelsIsWarnedOfWhereTheNewestOfNoneIsUsed) 
   EXPECT_THAT(
       whole.TakeRemarks(),
       ElementsAre(
-          CheckpointRemark{false, "a model of worker-0 goes on from the checkpoint of step 60"},
-          CheckpointRemark{false, "a model of worker-0 goes on from the checkpoint of step 90"}));
+          CheckpointRemark{false, "a model of worker-0 resumed from the checkpoint of step 60"},
+          CheckpointRemark{false, "a model of worker-0 resumed from the checkpoint of step 90"}));
   CheckpointWatch harmed(before, models);
   harmed.Report("job-worker-0", {0, 0, 0, "", Step(70)}, std::nullopt);
   EXPECT_THAT(harmed.TakeRemarks(),
               ElementsAre(CheckpointRemark{true,
-                                           "a model of worker-0 goes on from the checkpoint of "
+                                           "a model of worker-0 resumed from the checkpoint of "
                                            "step 70: its newest cannot be used; the log of "
                                            "worker-0 says why"}));
 }
@@ -137,12 +137,12 @@ TEST(CheckpointWatch, FullDiskIsOneWarningUntilItHasRoomAgain) {
 }
 
 // One that fails before anybody has asked it tells of its beginning with its last words.
-TEST(CheckpointWatch, WhoHasEndedHadGoneOnFromItsCheckpoint) {
+TEST(CheckpointWatch, WhoHasEndedIsToldInTheSameWordsAsWhoTrains) {
   CheckpointWatch watch({{Step(20), "", {}}});
   watch.Report("job-worker-0", {0, 0, 0, "", Step(20)}, std::nullopt, /*are_last_words=*/true);
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "training had gone on from the checkpoint of step 20"}));
+      ElementsAre(CheckpointRemark{false, "training resumed from the checkpoint of step 20"}));
   EXPECT_EQ(watch.Tally().restored_step, Step(20));
 }
 
@@ -154,7 +154,7 @@ TEST(CheckpointWatch, NothingGoesOnOnceTheJobHasEnded) {
   Tell(&watch, {0, 1, 0, "No space left on device", Step(20)});
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "training had gone on from the checkpoint of step 20"},
+      ElementsAre(CheckpointRemark{false, "training resumed from the checkpoint of step 20"},
                   CheckpointRemark{true, "checkpoint not written: No space left on device"}));
 }
 

@@ -66,7 +66,7 @@ class Converter {
 
   static std::string NameOf(const Json& document) {
     const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
-    return kind.is_string() ? "a " + kind.get<std::string>() + " stays as it is"
+    return kind.is_string() ? "a document of kind " + kind.get<std::string>() + " stays as it is"
                             : DescribeJson(document) + " is no object of Kubernetes";
   }
 
@@ -121,9 +121,14 @@ class Converter {
     }
     const std::string text = WriteYaml(conversion.job);
     std::printf("%s%s", count_++ == 0 ? "" : "---\n", text.c_str());
-    const Manifest manifest = ReadManifest(text, "the TrainingJob made of it");
+    const Manifest manifest = ReadManifest(text, "");
+    for (const ManifestProblem& problem : manifest.problems) {
+      const std::string& field = problem.error.field();
+      place.TellOf(ForeignField(conversion, field),
+                   problem.error.message() + " (" + (field.empty() ? "" : field + " of ") +
+                       "the TrainingJob made of it)");
+    }
     if (!manifest.ok()) {
-      std::fputs(FormatProblems(manifest).c_str(), stderr);
       exit_code_ = exit_code_ == kCliSucceeded ? kCliFailed : exit_code_;
     }
   }

@@ -1,10 +1,13 @@
 #include "operator/cli/data_files.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -51,8 +54,20 @@ Error Wrong(const std::string& path, const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, path + ": " + what);
 }
 
-// The first bytes, inflated where the file is a gzip's.
-Result<std::string> ReadBeginning(const std::string& path) {
+using GzipFile = std::unique_ptr<gzFile_s, CloseGzip>;
+
+// What a file begins with, inflated where it is a gzip's.
+struct Beginning {
+  std::string bytes;
+  bool is_gzip = false;
+};
+
+Error CannotInflate(const std::string& path, const GzipFile& file) {
+  int code = 0;
+  return Wrong(path, std::string("cannot be inflated: ") + ::gzerror(file.get(), &code));
+}
+
+Result<Beginning> ReadBeginning(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (error && error.value() != ENOENT) {
@@ -67,21 +82,29 @@ Result<std::string> ReadBeginning(const std::string& path) {
         path,
         std::string(is_folder ? "a folder" : "a pipe or device") + " found, expected an IDX file");
   }
-  const std::unique_ptr<gzFile_s, CloseGzip> file(::gzopen(path.c_str(), "rbe"));
+  const GzipFile file(::gzopen(path.c_str(), "rbe"));
   if (file == nullptr) {
     return Wrong(path, std::generic_category().message(errno) + ", expected an IDX file");
   }
   std::array<char, kMagicBytes + kDimensionsMax * kLengthBytes> bytes{};
   const int got = ::gzread(file.get(), bytes.data(), bytes.size());
   if (got < 0) {
-    int code = 0;
-    return Wrong(path, std::string("cannot be inflated: ") + ::gzerror(file.get(), &code));
+    return CannotInflate(path, file);
   }
-  return std::string(bytes.data(), static_cast<std::size_t>(got));
+  return Beginning{std::string(bytes.data(), static_cast<std::size_t>(got)),
+                   ::gzdirect(file.get()) == 0};
 }
 
-Result<Shape> ReadShape(const std::string& path) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string bytes, ReadBeginning(path));
+struct Header {
+  Shape shape;
+  bool is_gzip = false;
+
+  std::size_t size_bytes() const { return kMagicBytes + shape.size() * kLengthBytes; }
+};
+
+Result<Header> ReadHeader(const std::string& path) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Beginning beginning, ReadBeginning(path));
+  const std::string& bytes = beginning.bytes;
   const auto byte_at = [&bytes](std::size_t at) { return static_cast<unsigned char>(bytes[at]); };
   const std::size_t dimensions = bytes.size() < kMagicBytes ? 0 : byte_at(3);
   if (dimensions == 0 || dimensions > kDimensionsMax || byte_at(0) != 0 || byte_at(1) != 0) {
@@ -95,15 +118,16 @@ Result<Shape> ReadShape(const std::string& path) {
   if (bytes.size() < kMagicBytes + dimensions * kLengthBytes) {
     return Wrong(path, "its IDX header ends early");
   }
-  Shape shape;
+  Header header;
+  header.is_gzip = beginning.is_gzip;
   for (std::size_t i = 0; i < dimensions; ++i) {
     int64_t length = 0;
     for (std::size_t k = 0; k < kLengthBytes; ++k) {
       length = length << 8 | byte_at(kMagicBytes + i * kLengthBytes + k);
     }
-    shape.push_back(length);
+    header.shape.push_back(length);
   }
-  return shape;
+  return header;
 }
 
 // Of one sample. Lengths of up to 2^32 each could pass 2^63: in double, which only loses digits.
@@ -115,56 +139,146 @@ double ValueCount(const Shape& shape, std::size_t from) {
       [](double product, int64_t length) { return product * static_cast<double>(length); });
 }
 
+// How many bytes a gzip says at its end that it holds, modulo 2^32. Source: RFC 1952, ISIZE.
+std::optional<uint32_t> SizeInGzip(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<unsigned char, sizeof(uint32_t)> bytes{};
+  file.seekg(-static_cast<std::streamoff>(bytes.size()), std::ios::end);
+  if (!file.read(reinterpret_cast<char*>(bytes.data()), bytes.size())) {
+    return std::nullopt;
+  }
+  uint32_t size = 0;
+  for (std::size_t i = bytes.size(); i > 0; --i) {
+    size = size << 8U | bytes[i - 1];
+  }
+  return size;
+}
+
+// Inflates until the end, or until there are more than `most`. Errors: it is damaged.
+Result<double> CountInGzip(const std::string& path, double most) {
+  const GzipFile file(::gzopen(path.c_str(), "rbe"));
+  if (file == nullptr) {
+    return Wrong(path, std::generic_category().message(errno) + ", expected an IDX file");
+  }
+  std::array<char, 65536> block{};
+  double count = 0;
+  int got = 1;
+  while (got > 0 && count <= most) {
+    got = ::gzread(file.get(), block.data(), block.size());
+    count += std::max(0, got);
+  }
+  int code = Z_OK;
+  ::gzerror(file.get(), &code);
+  return code == Z_OK || code == Z_BUF_ERROR ? Result<double>(count) : CannotInflate(path, file);
+}
+
+// Whether the file holds as many values as its header says; in words as the trainer's. Of a gzip
+// its end tells, and it is inflated only where that says another size.
+Status CheckLength(const std::string& path, const Header& header) {
+  const double expected = ValueCount(header.shape, 0);
+  const double whole = static_cast<double>(header.size_bytes()) + expected;
+  double found = 0;
+  if (header.is_gzip) {
+    constexpr double kModulus = 4294967296;  // 2^32
+    const std::optional<uint32_t> size = SizeInGzip(path);
+    if (size.has_value() && *size == std::fmod(whole, kModulus)) {
+      return OkStatus();
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(found, CountInGzip(path, whole));
+  } else {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    found = error ? whole : static_cast<double>(size);
+  }
+  if (found == whole) {
+    return OkStatus();
+  }
+  char counts[128];
+  std::snprintf(counts,
+                sizeof counts,
+                "%.0f bytes of values found, expected %.0f",
+                found - static_cast<double>(header.size_bytes()),
+                expected);
+  const bool is_more = found > whole;
+  return Wrong(path,
+               (is_more && header.is_gzip ? "at least " : "") + std::string(counts) +
+                   " for dimensions " + FormatShape(header.shape) +
+                   (is_more ? " (trailing bytes)" : " (truncated)"));
+}
+
 class DataCheck {
  public:
-  DataCheck(const TrainingSpec& spec, std::string folder)
-      : spec_(spec), folder_(std::move(folder)) {}
+  DataCheck(const TrainingSpec& spec, std::string folder, int64_t world_size)
+      : spec_(spec), folder_(std::move(folder)), world_size_(world_size) {}
 
   // One pair of files; returns how many samples it has, where that is known.
   std::optional<int64_t> CheckPair(const std::string& field, const IdxFiles& files) {
     const std::string images_path = PathOf(files.images);
     const std::string labels_path = PathOf(files.labels);
-    const auto images = ReadShape(images_path);
-    const auto labels = ReadShape(labels_path);
+    const auto images = ReadHeader(images_path);
+    const auto labels = ReadHeader(labels_path);
     if (!images.ok()) {
       Add(field + "images", images.error());
-    } else if (images->front() == 0) {
+    } else if (images->shape.front() == 0) {
       Add(field + "images", Wrong(images_path, "a data set without samples found"));
     } else {
-      CheckFit(field + "images", images_path, *images);
+      CheckFit(field + "images", images_path, images->shape);
+      CheckWhole(field + "images", images_path, *images);
     }
     if (!labels.ok()) {
       Add(field + "labels", labels.error());
-    } else if (images.ok() && labels->front() != images->front()) {
+      return images.ok() ? std::optional(images->shape.front()) : std::nullopt;
+    }
+    if (images.ok() && labels->shape.front() != images->shape.front()) {
       Add(field + "labels",
           Wrong(labels_path,
-                std::to_string(labels->front()) + " labels found, expected " +
-                    std::to_string(images->front()) + " as there are inputs in " + images_path));
+                std::to_string(labels->shape.front()) + " labels found, expected " +
+                    std::to_string(images->shape.front()) + " as there are inputs in " +
+                    images_path));
     }
-    return images.ok() ? std::optional(images->front()) : std::nullopt;
+    CheckWhole(field + "labels", labels_path, *labels);
+    return images.ok() ? std::optional(images->shape.front()) : std::nullopt;
   }
 
   // Of the training data, which has samples.
   void CheckCounts(int64_t sample_count) {
     const int64_t batch_size = spec_.global_batch_size;
     const int64_t left = sample_count - spec_.dataset.test_samples;
-    if (left > 0 && left < batch_size && spec_.remainder == RemainderRule::kDrop) {
-      Add("spec.training.remainder",
-          Wrong(PathOf(spec_.dataset.train.images),
-                "Drop found, which leaves nothing of " + std::to_string(left) +
-                    " samples with a globalBatchSize of " + std::to_string(batch_size)));
-    }
+    const std::string path = PathOf(spec_.dataset.train.images);
     if (left <= 0) {
       Add("spec.training.dataset.testSamples",
-          Wrong(PathOf(spec_.dataset.train.images),
+          Wrong(path,
                 std::to_string(spec_.dataset.test_samples) + " found, expected fewer than the " +
                     std::to_string(sample_count) + " samples of the file"));
+      return;
+    }
+    const bool has_own_models = spec_.variables == VariablePlacement::kIndependent;
+    if (has_own_models && left < world_size_) {
+      Add("spec.roles",
+          Wrong(path,
+                std::to_string(world_size_) + " ranks found, but only " + std::to_string(left) +
+                    " training samples; expected at least one for each rank's model"));
+      return;
+    }
+    const int64_t of_model = has_own_models ? left / world_size_ : left;  // the smallest part
+    if (of_model < batch_size && spec_.remainder == RemainderRule::kDrop) {
+      Add("spec.training.remainder",
+          Wrong(path,
+                "Drop found, which leaves nothing of " + std::to_string(of_model) + " samples" +
+                    (has_own_models ? " of a rank" : "") + " with a globalBatchSize of " +
+                    std::to_string(batch_size)));
     }
   }
 
   std::vector<Error> Take() { return std::move(errors_); }
 
  private:
+  void CheckWhole(const std::string& field, const std::string& path, const Header& header) {
+    if (const Status whole = CheckLength(path, header); !whole.ok()) {
+      Add(field, whole.error());
+    }
+  }
+
   void CheckFit(const std::string& field, const std::string& path, const Shape& shape) {
     const Shape& wanted = spec_.model.input_shape;
     if (ValueCount(shape, 1) != ValueCount(wanted, 0)) {
@@ -187,13 +301,16 @@ class DataCheck {
 
   const TrainingSpec& spec_;
   std::string folder_;
+  int64_t world_size_;
   std::vector<Error> errors_;
 };
 
 }  // namespace
 
-std::vector<Error> CheckDataFiles(const TrainingSpec& spec, const std::string& folder) {
-  DataCheck check(spec, folder);
+std::vector<Error> CheckDataFiles(const TrainingSpec& spec,
+                                  const std::string& folder,
+                                  int64_t world_size) {
+  DataCheck check(spec, folder, world_size);
   const auto count = check.CheckPair("spec.training.dataset.", spec.dataset.train);
   if (count.value_or(0) > 0) {
     check.CheckCounts(*count);

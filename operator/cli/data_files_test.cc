@@ -19,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 
 std::string Header(const std::vector<uint32_t>& shape, char type = 8) {
   std::string bytes{'\0', '\0', type, static_cast<char>(shape.size())};
@@ -30,6 +31,15 @@ std::string Header(const std::vector<uint32_t>& shape, char type = 8) {
   return bytes;
 }
 
+// The whole file: zeros behind the header.
+std::string File(const std::vector<uint32_t>& shape) {
+  std::size_t count = 1;
+  for (const uint32_t length : shape) {
+    count *= length;
+  }
+  return Header(shape) + std::string(count, '\0');
+}
+
 class CheckDataFilesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -38,8 +48,8 @@ class CheckDataFilesTest : public ::testing::Test {
     folder_ = pattern;
     spec_.model.input_shape = {28, 28, 1};
     spec_.dataset.train = {"images", "labels"};
-    Write("images", Header({100, 28, 28}));
-    Write("labels", Header({100}));
+    Write("images", File({100, 28, 28}));
+    Write("labels", File({100}));
   }
 
   void TearDown() override { std::filesystem::remove_all(folder_); }
@@ -48,10 +58,17 @@ class CheckDataFilesTest : public ::testing::Test {
     std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
   }
 
+  void WriteGzip(const std::string& name, const std::string& bytes) {
+    const gzFile file = ::gzopen((folder_ + "/" + name).c_str(), "wb");
+    LOCKSTEP_CHECK(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) > 0,
+                   "gzwrite");
+    ::gzclose(file);
+  }
+
   // Every problem, the folder taken out of it.
   std::vector<std::string> Problems() {
     std::vector<std::string> texts;
-    for (const Error& error : CheckDataFiles(spec_, folder_)) {
+    for (const Error& error : CheckDataFiles(spec_, folder_, world_size_)) {
       std::string text = error.ToString();
       for (std::size_t at = 0; (at = text.find(folder_ + "/")) != std::string::npos;) {
         text.erase(at, folder_.size() + 1);
@@ -62,15 +79,13 @@ class CheckDataFilesTest : public ::testing::Test {
   }
 
   std::string folder_;
+  int64_t world_size_ = 3;
   TrainingSpec spec_;
 };
 
 TEST_F(CheckDataFilesTest, GoodFilesAreFinePlainAndGzip) {
   EXPECT_THAT(Problems(), IsEmpty());
-  const gzFile file = ::gzopen((folder_ + "/packed").c_str(), "wb");
-  const std::string bytes = Header({100, 784});
-  LOCKSTEP_CHECK(::gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) > 0, "gzwrite");
-  ::gzclose(file);
+  WriteGzip("packed", File({100, 784}));
   spec_.dataset.train.images = folder_ + "/packed";
   EXPECT_THAT(Problems(), IsEmpty());
 }
@@ -117,7 +132,7 @@ TEST_F(CheckDataFilesTest, OtherContentIsToldFromWhatIsRead) {
 }
 
 TEST_F(CheckDataFilesTest, ShapeOfAnotherModelIsToldWithBoth) {
-  Write("images", Header({100, 32, 32, 3}));
+  Write("images", File({100, 32, 32, 3}));
   EXPECT_THAT(
       Problems(),
       ElementsAre("spec.training.dataset.images: images: samples of shape [32, 32, 3] found, "
@@ -126,7 +141,7 @@ TEST_F(CheckDataFilesTest, ShapeOfAnotherModelIsToldWithBoth) {
 }
 
 TEST_F(CheckDataFilesTest, CountsMustAgree) {
-  Write("labels", Header({90}));
+  Write("labels", File({90}));
   spec_.dataset.test_samples = 100;
   EXPECT_THAT(
       Problems(),
@@ -155,6 +170,58 @@ TEST_F(CheckDataFilesTest, DroppingTheOnlyBatchLeavesNothing) {
                           "samples with a globalBatchSize of 31"));
   spec_.remainder = RemainderRule::kKeep;
   EXPECT_THAT(Problems(), IsEmpty());
+}
+
+TEST_F(CheckDataFilesTest, EveryRankNeedsASampleForAModelOfItsOwn) {
+  spec_.dataset.test_samples = 98;
+  EXPECT_THAT(Problems(), IsEmpty());
+  spec_.variables = VariablePlacement::kIndependent;
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.roles: images: 3 ranks found, but only 2 training samples; "
+                          "expected at least one for each rank's model"));
+  world_size_ = 2;
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
+TEST_F(CheckDataFilesTest, DroppingTheOnlyBatchOfARankLeavesNothing) {
+  spec_.variables = VariablePlacement::kIndependent;
+  spec_.remainder = RemainderRule::kDrop;
+  spec_.global_batch_size = 33;
+  EXPECT_THAT(Problems(), IsEmpty());
+  spec_.global_batch_size = 34;
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.remainder: images: Drop found, which leaves nothing of 33 "
+                          "samples of a rank with a globalBatchSize of 34"));
+}
+
+TEST_F(CheckDataFilesTest, FileThatIsCutShortOrTooLongIsTold) {
+  const std::string whole = File({100, 28, 28});
+  Write("images", whole.substr(0, 1000));
+  Write("labels", File({100}) + "xy");
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.dataset.images: images: 984 bytes of values found, "
+                          "expected 78400 for dimensions [100, 28, 28] (truncated)",
+                          "spec.training.dataset.labels: labels: 102 bytes of values found, "
+                          "expected 100 for dimensions [100] (trailing bytes)"));
+}
+
+TEST_F(CheckDataFilesTest, GzipThatIsCutShortOrHoldsAnotherSizeIsTold) {
+  WriteGzip("images", File({100, 28, 28}).substr(0, 1000));
+  std::string labels = File({100});
+  for (std::size_t i = 8; i < labels.size(); ++i) {
+    labels[i] = static_cast<char>(i * i % 251);  // not to be packed into one block
+  }
+  WriteGzip("labels", labels);
+  const auto path = std::filesystem::path(folder_) / "labels";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 20);
+  const std::vector<std::string> problems = Problems();
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_EQ(problems[0],
+            "spec.training.dataset.images: images: 984 bytes of values found, expected 78400 for "
+            "dimensions [100, 28, 28] (truncated)");
+  EXPECT_THAT(problems[1],
+              MatchesRegex("spec.training.dataset.labels: labels: [0-9]+ bytes of values found, "
+                           "expected 100 for dimensions .100. .truncated."));
 }
 
 TEST_F(CheckDataFilesTest, HeaderThatEndsEarlyIsTold) {

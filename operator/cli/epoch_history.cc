@@ -68,6 +68,10 @@ std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t
     text += " for the last " + std::to_string(*result.timed_sample_count) + " of its " +
             std::to_string(result.sample_count) + " samples";
   }
+  if (result.loss_sample_count) {
+    text += "; the loss is over " + std::to_string(*result.loss_sample_count) + " of its " +
+            std::to_string(result.sample_count) + " samples, without skipped steps";
+  }
   return text;
 }
 

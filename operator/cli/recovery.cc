@@ -228,7 +228,8 @@ void RecoveryTracker::NoteHeld(const StatusDocument& document, TimePoint receive
   }
 }
 
-// The first loss that the relaunch answers, or all that may be it.
+// The loss that the relaunch answers: the first one, all that were killed at once, or all that may
+// be it.
 Recovery RecoveryTracker::TakeHeld() {
   std::vector<std::pair<std::string, HeldProgram>> programs(held_.begin(), held_.end());
   held_.clear();
@@ -240,13 +241,14 @@ Recovery RecoveryTracker::TakeHeld() {
     recovery.fault_at = std::min(recovery.fault_at, program.fault_at);
     recovery.noticed_at = std::min(recovery.noticed_at, program.noticed_at);
   }
-  const std::vector<std::size_t> first = FirstEnds(ends);
-  const auto& [pod, culprit] = programs[first.front()];
+  const FirstEnded first = FirstEnds(ends);
+  const auto& [pod, culprit] = programs[first.indexes.front()];
   recovery.cause = ExitCauseName(culprit.end.cause);
   recovery.culprit = culprit.task;
-  for (std::size_t i = 1; i < first.size(); ++i) {
-    const HeldProgram& other = programs[first[i]].second;
-    recovery.or_culprits.emplace_back(other.task, ExitCauseName(other.end.cause));
+  recovery.all_within = first.all_within;
+  for (std::size_t i = 1; i < first.indexes.size(); ++i) {
+    const HeldProgram& other = programs[first.indexes[i]].second;
+    recovery.other_culprits.emplace_back(other.task, ExitCauseName(other.end.cause));
   }
   recovery.lost_pod = pod;
   recovery.replacement_pod = pod;

@@ -33,8 +33,11 @@ struct RecoveryParts {
 struct Recovery {
   std::string cause;  // in the words of status.restarts
   TaskId culprit;
-  // Whose loss it may have been as well, where programs ended too close together to tell.
-  std::vector<std::pair<TaskId, std::string>> or_culprits;  // with their causes
+  // Whose programs ended too close to that one's to tell, with their causes.
+  std::vector<std::pair<TaskId, std::string>> other_culprits;
+  // All of these were lost, so close together, as they were killed; null: one of them was, or it is
+  // known which.
+  std::optional<Duration> all_within;
   std::optional<int> lost_rank;  // of a process that was replaced within its pod; null: a pod was
   std::string lost_pod;
   std::string replacement_pod;  // empty until it was started

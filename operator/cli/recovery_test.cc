@@ -320,6 +320,15 @@ TEST(RecoveryTracker, EndsThatAreTooCloseToTellAreBothNamed) {
             "the same pods");
 }
 
+// Whoever killed one has killed the other, and neither is its echo.
+TEST(RecoveryTracker, ProgramsThatWereKilledAtOnceAreAllNamed) {
+  const Recovery recovery =
+      LossOf(HeldEnd{137, 9, 0, "", 1'402'500'000}, HeldEnd{137, 9, 0, "", 1'400'000'000});
+  EXPECT_EQ(FormatRecovery(recovery),
+            "worker-0 (killed) and worker-1 (killed), within 3 ms: running again after 0.50 s, in "
+            "the same pods");
+}
+
 // The operator ends held pods for it, which is no failure of theirs.
 TEST(RecoveryTracker, HeldProgramWhoseGangGetsNewPodsIsALossUntilAllOfThemRun) {
   RecoveryTracker tracker(false, 2);

@@ -98,7 +98,8 @@ Status CheckData(const RunArguments& arguments, const Workshop& shop) {
   std::string problems;
   if (shop.job.spec.training) {
     const std::string& file = arguments.source.file;
-    for (const Error& error : CheckDataFiles(*shop.job.spec.training, shop.folder)) {
+    for (const Error& error :
+         CheckDataFiles(*shop.job.spec.training, shop.folder, shop.job.WorldSize())) {
       problems += (problems.empty() ? "" : "\n") + (file.empty() ? "job.json" : file) + ": " +
                   error.ToString();
     }

@@ -241,7 +241,7 @@ TEST_F(RunRecordTest, TrainingThatIsStoppedDoesNotGoOnFromItsCheckpoint) {
   record_.OnReport(arrival);
   const std::vector<CheckpointRemark> remarks = record_.checkpoints().TakeRemarks();
   ASSERT_EQ(remarks.size(), 1U);
-  EXPECT_EQ(remarks[0].text, "training had gone on from the checkpoint of step 40");
+  EXPECT_EQ(remarks[0].text, "training resumed from the checkpoint of step 40");
 }
 
 TEST_F(RunRecordTest, LossThatNobodyMakesGoodIsNoRecoveryOfARunThatIsStopped) {

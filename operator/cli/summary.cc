@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/plural.h"
+#include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
 #include "operator/cli/checkpoint_folder.h"
 
@@ -162,16 +163,17 @@ std::string FormatCulprits(const RunSummary& summary) {
 }
 
 // "worker-1 (killed)", "rank 3 in worker-1 (process lost)", "one of worker-0 (crash) and worker-1
-// (program_exit)".
+// (program_exit)", "worker-0 (killed) and worker-1 (killed), within 3 ms".
 std::string DescribeLoss(const Recovery& recovery) {
-  if (!recovery.or_culprits.empty()) {
-    std::string names = "one of " + TaskName(recovery.culprit) + " (" + recovery.cause + ")";
-    for (std::size_t i = 0; i < recovery.or_culprits.size(); ++i) {
-      const auto& [task, cause] = recovery.or_culprits[i];
-      names += (i + 1 < recovery.or_culprits.size() ? ", " : " and ") + TaskName(task) + " (" +
+  if (!recovery.other_culprits.empty()) {
+    std::string names = TaskName(recovery.culprit) + " (" + recovery.cause + ")";
+    for (std::size_t i = 0; i < recovery.other_culprits.size(); ++i) {
+      const auto& [task, cause] = recovery.other_culprits[i];
+      names += (i + 1 < recovery.other_culprits.size() ? ", " : " and ") + TaskName(task) + " (" +
                cause + ")";
     }
-    return names;
+    return recovery.all_within ? names + ", within " + WholeMilliseconds(*recovery.all_within)
+                               : "one of " + names;
   }
   const std::string rank =
       recovery.lost_rank ? "rank " + std::to_string(*recovery.lost_rank) + " in " : "";

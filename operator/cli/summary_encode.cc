@@ -24,17 +24,14 @@ std::optional<Duration> FaultToNextStep(const Recovery& recovery) {
                                : std::nullopt;
 }
 
-// All that may be the culprit, where it is not known which of them.
-Json EncodePossible(const Recovery& recovery) {
-  Json possible = Json::array();
-  if (recovery.or_culprits.empty()) {
-    return possible;
+// All culprits of a loss of several.
+Json EncodeCulprits(const Recovery& recovery) {
+  Json culprits = Json::array();
+  culprits.push_back({{"culprit", TaskName(recovery.culprit)}, {"cause", recovery.cause}});
+  for (const auto& [task, cause] : recovery.other_culprits) {
+    culprits.push_back({{"culprit", TaskName(task)}, {"cause", cause}});
   }
-  possible.push_back({{"culprit", TaskName(recovery.culprit)}, {"cause", recovery.cause}});
-  for (const auto& [task, cause] : recovery.or_culprits) {
-    possible.push_back({{"culprit", TaskName(task)}, {"cause", cause}});
-  }
-  return possible;
+  return culprits;
 }
 
 Json EncodeRecovery(const Recovery& recovery) {
@@ -42,12 +39,15 @@ Json EncodeRecovery(const Recovery& recovery) {
     return recovery.parts ? SecondsOrNull((*recovery.parts).*member) : Json(nullptr);
   };
   const auto of_one = [&recovery](const std::string& word) {
-    return recovery.or_culprits.empty() ? Json(word) : Json(nullptr);
+    return recovery.other_culprits.empty() ? Json(word) : Json(nullptr);
   };
   Json json = Json::object();
   json["cause"] = of_one(recovery.cause);
   json["culprit"] = of_one(TaskName(recovery.culprit));
-  json["oneOf"] = EncodePossible(recovery);
+  const bool are_several = !recovery.other_culprits.empty();
+  const bool are_all = recovery.all_within.has_value();
+  json["oneOf"] = are_several && !are_all ? EncodeCulprits(recovery) : Json::array();
+  json["allOf"] = are_several && are_all ? EncodeCulprits(recovery) : Json::array();
   json["lostRank"] = recovery.lost_rank ? Json(*recovery.lost_rank) : Json(nullptr);
   json["relaunch"] = recovery.relaunch ? Json(*recovery.relaunch) : Json(nullptr);
   json["lostPod"] = of_one(recovery.lost_pod);

@@ -344,10 +344,12 @@ TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
 
 TEST(EncodeSummary, HistoryHasEveryDataEpoch) {
   RunSummary summary;
-  summary.history = {{0, 94, 9000, 0.5, 0.875, 1.25}};
+  summary.history = {{0, 94, 9000, 0.5, 0.875, 1.25}, {1, 188, 9000, 0.5, 0.875, 1.25, {}, 8904}};
   EXPECT_EQ(DumpJson(EncodeSummary(summary)["history"]),
             R"([{"dataEpoch":0,"step":94,"sampleCount":9000,"loss":0.5,"accuracy":0.875,)"
-            R"("seconds":1.25}])");
+            R"("seconds":1.25},)"
+            R"({"dataEpoch":1,"step":188,"sampleCount":9000,"loss":0.5,"accuracy":0.875,)"
+            R"("seconds":1.25,"lossSampleCount":8904}])");
 }
 
 TEST(EncodeSummary, KeysAreThoseOfTheManual) {
@@ -393,8 +395,8 @@ TEST(EncodeSummary, KeysAreThoseOfTheManual) {
 
 TEST(EncodeSummary, RecoveryCarriesItsParts) {
   EXPECT_EQ(DumpJson(EncodeSummary(TrainedWithOneLoss())["recoveries"][0]),
-            R"({"cause":"killed","culprit":"worker-1","oneOf":[],"lostRank":null,"relaunch":null,)"
-            R"("lostPod":"mnist-worker-1",)"
+            R"({"cause":"killed","culprit":"worker-1","oneOf":[],"allOf":[],"lostRank":null,)"
+            R"("relaunch":null,"lostPod":"mnist-worker-1",)"
             R"("replacementPod":"mnist-worker-1-r1","killToNextStepSeconds":0.7,)"
             R"("detectSeconds":0.01,"spawnSeconds":0.02,"engineLoadSeconds":0.3,)"
             R"("rendezvousSeconds":0.07,"stateSeconds":0.1,"stepSeconds":0.2})");
@@ -402,13 +404,24 @@ TEST(EncodeSummary, RecoveryCarriesItsParts) {
 
 TEST(EncodeSummary, RecoveryThatMayBeOfSeveralNamesNone) {
   RunSummary summary = TrainedWithOneLoss();
-  summary.recoveries[0].or_culprits = {{TaskId{Role::kWorker, 2}, "crash"}};
+  summary.recoveries[0].other_culprits = {{TaskId{Role::kWorker, 2}, "crash"}};
   const Json json = EncodeSummary(summary)["recoveries"][0];
   for (const char* const key : {"cause", "culprit", "lostPod", "replacementPod"}) {
     EXPECT_TRUE(json[key].is_null()) << key;
   }
   EXPECT_EQ(DumpJson(json["oneOf"]),
             R"([{"culprit":"worker-1","cause":"killed"},{"culprit":"worker-2","cause":"crash"}])");
+  EXPECT_EQ(DumpJson(json["allOf"]), "[]");
+}
+
+TEST(EncodeSummary, RecoveryOfAllThatWereKilledAtOnceNamesThem) {
+  RunSummary summary = TrainedWithOneLoss();
+  summary.recoveries[0].other_culprits = {{TaskId{Role::kWorker, 2}, "killed"}};
+  summary.recoveries[0].all_within = std::chrono::milliseconds(3);
+  const Json json = EncodeSummary(summary)["recoveries"][0];
+  EXPECT_EQ(DumpJson(json["oneOf"]), "[]");
+  EXPECT_EQ(DumpJson(json["allOf"]),
+            R"([{"culprit":"worker-1","cause":"killed"},{"culprit":"worker-2","cause":"killed"}])");
 }
 
 TEST(FormatSummary, SuccessorThatCameAfterTheLastStepSaysSo) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/api/fields.h"
 #include "operator/api/training_job.h"
 #include "operator/convert/foreign_object.h"
 #include "operator/convert/kubeflow_job.h"
@@ -106,6 +107,17 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
     conversion.job = std::move(job);
   }
   return conversion;
+}
+
+std::string ForeignField(const Conversion& conversion, const std::string& field) {
+  const FieldOrigin* nearest = nullptr;
+  for (const FieldOrigin& origin : conversion.origins) {
+    const bool is_nearer = nearest == nullptr || origin.of_job.size() >= nearest->of_job.size();
+    if (is_nearer && IsWithin(field, origin.of_job)) {
+      nearest = &origin;
+    }
+  }
+  return nearest == nullptr ? field : nearest->foreign + field.substr(nearest->of_job.size());
 }
 
 }  // namespace lockstep::control

@@ -20,10 +20,17 @@ struct ConversionNote {
   std::string text;
 };
 
+// Where a field of the job comes from that is called otherwise there.
+struct FieldOrigin {
+  std::string of_job;   // "spec.roles[0]"
+  std::string foreign;  // "spec.tfReplicaSpecs.Worker"
+};
+
 struct Conversion {
   Json job;                           // a TrainingJob as written; null where there are errors
   std::vector<ConversionNote> notes;  // in the order in which the manifest was read
   std::vector<Error> errors;          // fields of the foreign manifest that stand in the way
+  std::vector<FieldOrigin> origins;   // of fields, and of all that is in them
 };
 
 // Whether the document is of a kind that can be converted: TFJob, PyTorchJob and MPIJob of
@@ -37,5 +44,9 @@ std::string ForeignKinds();
 // became of it. Whether the job is a good one is for the decoder to say: the program may rely on
 // what was noted. Precondition (checked): IsForeignJob. Pure.
 Conversion ConvertForeignJob(const Json& document, const ConversionOptions& options);
+
+// The field of the foreign manifest that `field` of the job was made of, by the nearest origin, or
+// the one of the same name. It need not be there: a default has none.
+std::string ForeignField(const Conversion& conversion, const std::string& field);
 
 }  // namespace lockstep::control

@@ -37,6 +37,92 @@ std::string NotesOf(const Conversion& conversion) {
   return notes;
 }
 
+// What the decoder says of the job has to be found in the file that its user wrote.
+TEST(ForeignField, IsWhereTheJobsFieldComesFrom) {
+  const Conversion tf = Convert(R"(
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: tf}
+spec:
+  runPolicy: {schedulingPolicy: {priorityClass: high}, backoffLimit: 1}
+  tfReplicaSpecs:
+    PS: {replicas: 0, template: {spec: {containers: [{name: tensorflow, image: i, command: [a]}]}}}
+    Worker:
+      template:
+        spec:
+          initContainers: [{name: first, image: i}]
+          containers:
+          - {name: log, image: i}
+          - name: tensorflow
+            image: i
+            command: [a]
+            env: [{name: RANK, value: "1"}, {name: MINE, value: "2"}]
+)");
+  const std::string pod = "spec.roles[0].template.spec.";
+  const std::string theirs = "spec.tfReplicaSpecs.Worker.template.spec.";
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"metadata.name", "metadata.name"},
+      {"spec.runPolicy.backoffLimit", "spec.runPolicy.backoffLimit"},
+      {"spec.scheduling.priorityClassName", "spec.runPolicy.schedulingPolicy.priorityClass"},
+      {"spec.roles[0].replicas", "spec.tfReplicaSpecs.Worker.replicas"},
+      {pod + "containers[0].image", theirs + "containers[1].image"},
+      {pod + "containers[0].env[0].value", theirs + "containers[1].env[1].value"},
+      {pod + "initContainers[0].image", theirs + "initContainers[0].image"},
+      {pod + "initContainers[1].image", theirs + "containers[0].image"},
+  };
+  for (const auto& [of_job, foreign] : rows) {
+    EXPECT_EQ(ForeignField(tf, of_job), foreign);
+  }
+}
+
+TEST(ForeignField, OfATrainJobIsInItsTrainer) {
+  const Conversion train = Convert(R"(
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: train}
+spec:
+  suspend: true
+  runtimeRef: {name: torch}
+  trainer: {numNodes: 2, image: i, command: [torchrun, t.py], numProcPerNode: 2,
+            resourcesPerNode: {limits: {cpu: 1}}}
+)");
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"spec.runPolicy.suspend", "spec.suspend"},
+      {"spec.roles[0].replicas", "spec.trainer.numNodes"},
+      {"spec.roles[0].processes", "spec.trainer.numProcPerNode"},
+      {"spec.roles[0].template.spec.containers[0].image", "spec.trainer.image"},
+      {"spec.roles[0].template.spec.containers[0].resources.limits.cpu",
+       "spec.trainer.resourcesPerNode.limits.cpu"},
+  };
+  for (const auto& [of_job, foreign] : rows) {
+    EXPECT_EQ(ForeignField(train, of_job), foreign);
+  }
+}
+
+TEST(ForeignField, OfAnMpiJobMayBeTheLaunchers) {
+  const Conversion mpi = Convert(R"(
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: mpi}
+spec:
+  slotsPerWorker: 2
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: launcher, image: i, command: [mpirun, a]}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: worker, image: i}]}}}
+)");
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"spec.roles[0].replicas", "spec.mpiReplicaSpecs.Worker.replicas"},
+      {"spec.roles[0].processes", "spec.slotsPerWorker"},
+      {"spec.roles[0].template.spec.containers[0].command",
+       "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command"},
+      {"spec.roles[0].template.spec.containers[0].image",
+       "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].image"},
+  };
+  for (const auto& [of_job, foreign] : rows) {
+    EXPECT_EQ(ForeignField(mpi, of_job), foreign);
+  }
+}
+
 TEST(ConvertTfJob, ParameterServersKeepTheirRoles) {
   const Conversion conversion = Convert(R"(
 apiVersion: kubeflow.org/v1

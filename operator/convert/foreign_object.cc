@@ -87,6 +87,12 @@ void ForeignObject::CopyAs(std::string_view key, std::string_view other, Json* t
   }
 }
 
+void ForeignObject::NoteOrigin(std::string_view key, std::string of_job) {
+  if (Take(key) != nullptr) {
+    conversion_->origins.push_back({std::move(of_job), PathOf(key)});
+  }
+}
+
 void ForeignObject::Note(std::string_view key, std::string text) {
   conversion_->notes.push_back({PathOf(key), std::move(text)});
 }

@@ -35,6 +35,9 @@ class ForeignObject {
   void Copy(std::string_view key, Json* to);
   void CopyAs(std::string_view key, std::string_view other, Json* to);
 
+  // `of_job` is made of the field, if it is there.
+  void NoteOrigin(std::string_view key, std::string of_job);
+
   void Note(std::string_view key, std::string text);
   void Fail(std::string_view key, std::string text);
 

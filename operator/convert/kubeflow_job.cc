@@ -20,6 +20,9 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
   }
   policy.CopyAs("priorityClass", "priorityClassName", &scheduling);
   policy.CopyAs("scheduleTimeoutSeconds", "timeoutSeconds", &scheduling);
+  policy.NoteOrigin("queue", "spec.scheduling.queue");
+  policy.NoteOrigin("priorityClass", "spec.scheduling.priorityClassName");
+  policy.NoteOrigin("scheduleTimeoutSeconds", "spec.scheduling.timeoutSeconds");
   policy.Drop("minAvailable", "not kept: a gang is placed whole or not at all");
   policy.Drop("minResources", "not kept: what the gang needs is counted from its pods");
   policy.Finish();
@@ -40,6 +43,7 @@ void ConvertRunPolicy(ForeignObject* spec, std::optional<int64_t> restarts_max, 
                                   "backoffLimit",
                                   "suspend"}) {
       from->Copy(key, &policy);
+      from->NoteOrigin(key, std::string("spec.runPolicy.") + key);
     }
   }
   if (const auto managed_by = now.TakeText("managedBy"); managed_by.has_value()) {

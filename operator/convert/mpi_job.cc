@@ -76,8 +76,15 @@ Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
   Json& container = pod.container();
   if (!container.contains("image")) {
     container["image"] = launcher.container().value("image", "");
+    pod.origins.push_back(
+        {std::string(kContainerInRole) + ".image", launcher.container_path + ".image"});
   }
   SetProgram(command, &container);
+  const std::string of_container = kContainerInRole;
+  pod.origins.push_back({of_container + ".command", launcher.container_path + ".command"});
+  pod.origins.push_back({"restartPolicy", launcher_spec.PathOf("restartPolicy")});
+  pod.origins.push_back({"processes", spec->PathOf("slotsPerWorker")});
+  NoteOriginsOfRole(0, replicas.PathOf("Worker"), pod, conversion);
   worker["template"] = pod.ToTemplate();
   Json job_spec = {{"strategy", "Horovod"},
                    {"successPolicy", "AllWorkers"},

@@ -34,9 +34,15 @@ std::vector<std::string> WordsOf(const Json& container, const char* key) {
   return words;
 }
 
-void DropReservedVariables(Json* container, const std::string& path, Conversion* conversion) {
-  const auto env = container->find("env");
-  if (env == container->end() || !env->is_array()) {
+std::string At(const std::string& list, std::size_t index) {
+  return list + "[" + std::to_string(index) + "]";
+}
+
+void DropReservedVariables(ConvertedPod* pod, Conversion* conversion) {
+  Json& container = pod->container();
+  const std::string path = pod->container_path + ".env";
+  const auto env = container.find("env");
+  if (env == container.end() || !env->is_array()) {
     return;
   }
   Json kept = Json::array();
@@ -46,10 +52,12 @@ void DropReservedVariables(Json* container, const std::string& path, Conversion*
     const bool is_ours = variable.is_object() && name != variable.end() && name->is_string() &&
                          IsReservedVariable(name->get<std::string>());
     if (is_ours) {
-      Note(path + ".env[" + std::to_string(i) + "]",
+      Note(At(path, i),
            name->get<std::string>() + " is not kept: Lockstep sets it itself",
            conversion);
     } else {
+      pod->origins.push_back(
+          {At(std::string(kContainerInRole) + ".env", kept.size()), At(path, i)});
       kept.push_back(variable);
     }
   }
@@ -102,8 +110,10 @@ void AddSidecars(const Json& containers,
       sidecar["restartPolicy"] = "Always";
       QuoteFractions(&sidecar);
     }
+    pod->origins.push_back(
+        {At("template.spec.initContainers", pod->spec["initContainers"].size()), At(path, i)});
     pod->spec["initContainers"].push_back(std::move(sidecar));
-    Note(path + "[" + std::to_string(i) + "]",
+    Note(At(path, i),
          "kept as a sidecar (initContainers with restartPolicy: Always): it starts before the "
          "trainer and is ended with it",
          conversion);
@@ -172,9 +182,21 @@ Json ConvertedPod::ToTemplate() const {
   return result;
 }
 
-void CleanContainer(Json* container, const std::string& path, Conversion* conversion) {
-  DropReservedVariables(container, path, conversion);
-  QuoteFractions(container);
+void CleanContainer(ConvertedPod* pod, Conversion* conversion) {
+  DropReservedVariables(pod, conversion);
+  QuoteFractions(&pod->container());
+}
+
+void NoteOriginsOfRole(std::size_t index,
+                       const std::string& foreign,
+                       const ConvertedPod& pod,
+                       Conversion* conversion) {
+  const std::string role = At("spec.roles", index);
+  conversion->origins.push_back({role, foreign});
+  conversion->origins.push_back({role + "." + kContainerInRole, pod.container_path});
+  for (const FieldOrigin& origin : pod.origins) {
+    conversion->origins.push_back({role + "." + origin.of_job, origin.foreign});
+  }
 }
 
 ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names) {
@@ -192,7 +214,7 @@ ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& 
   spec.Copy("initContainers", &pod.spec);
   const std::string path = spec.PathOf("containers");
   const Json* const containers = spec.Take("containers");
-  pod.container_path = path + "[0]";
+  pod.container_path = At(path, 0);
   if (containers == nullptr || !containers->is_array() || containers->empty() ||
       !std::all_of(containers->begin(), containers->end(), [](const Json& container) {
         return container.is_object();
@@ -200,9 +222,9 @@ ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& 
     Fail(path, "expected a list of containers with the one that trains", conversion);
   } else {
     const std::size_t main = MainIndex(*containers, names);
-    pod.container_path = path + "[" + std::to_string(main) + "]";
+    pod.container_path = At(path, main);
     pod.container() = (*containers)[main];
-    CleanContainer(&pod.container(), pod.container_path, conversion);
+    CleanContainer(&pod, conversion);
     AddSidecars(*containers, main, path, &pod, conversion);
   }
   for (const std::string& key : spec.Rest()) {

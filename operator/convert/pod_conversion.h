@@ -14,6 +14,8 @@ struct ConvertedPod {
   Json metadata = Json::object();  // labels and annotations
   Json spec = Json::object();      // with one container, the one that trains, and it first
   std::string container_path;      // of that container in the foreign manifest
+  // Of fields of the role that are called otherwise there, by their path in the role.
+  std::vector<FieldOrigin> origins = {};
 
   Json& container() { return spec["containers"][0]; }
 
@@ -35,11 +37,20 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
                              const ConversionOptions& options,
                              Conversion* conversion);
 
+// Where the container that trains stands in a role.
+inline constexpr const char* kContainerInRole = "template.spec.containers[0]";
+
 // The container runs the program of `command`, with the variables that its launcher would have set.
 void SetProgram(const LaunchCommand& command, Json* container);
 
-// Takes out what a TrainingJob's manifest may not have: variables that Lockstep sets itself, which
-// are noted, and fractions of cores without quotes.
-void CleanContainer(Json* container, const std::string& path, Conversion* conversion);
+// Takes out of the container what a TrainingJob's manifest may not have: variables that Lockstep
+// sets itself, which are noted, and fractions of cores without quotes.
+void CleanContainer(ConvertedPod* pod, Conversion* conversion);
+
+// Role `index` of the job is made of the object at `foreign`, and of `pod`.
+void NoteOriginsOfRole(std::size_t index,
+                       const std::string& foreign,
+                       const ConvertedPod& pod,
+                       Conversion* conversion);
 
 }  // namespace lockstep::control

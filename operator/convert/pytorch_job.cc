@@ -30,18 +30,23 @@ struct PerPod {
   std::string field;
 };
 
-Json ConvertReplica(const std::string& role,
-                    ForeignObject replica,
-                    const PerPod& per_pod,
-                    const ConversionOptions& options) {
+struct Replica {
+  Json role;
+  ConvertedPod pod;
+};
+
+Replica ConvertReplica(const std::string& role,
+                       ForeignObject replica,
+                       const PerPod& per_pod,
+                       const ConversionOptions& options) {
   Conversion* const conversion = replica.conversion();
   Json result = RoleHead(role, "OnFailure", &replica);
   ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
   const LaunchCommand command = ConvertProgram(&pod, options, conversion);
-  SetTorchProcesses(command, per_pod.text, per_pod.field, pod, &result, conversion);
+  SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
   result["template"] = pod.ToTemplate();
   replica.Finish();
-  return result;
+  return {std::move(result), std::move(pod)};
 }
 
 }  // namespace
@@ -60,8 +65,8 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
                          : "not kept: runPolicy.backoffLimit says it");
   }
   const std::string of_elastic = ConvertElasticPolicy(std::move(elastic));
-  if (per_pod.text.empty()) {
-    per_pod.text = of_elastic;
+  if (per_pod.text.empty() && !of_elastic.empty()) {
+    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode")};
   }
   Json roles = Json::array();
   bool has_chief = false;
@@ -75,13 +80,14 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
       replicas.Fail(type, "no role of a PyTorchJob, expected Master or Worker");
       continue;
     }
-    Json converted = ConvertReplica(role, replicas.TakeObject(type), per_pod, options);
-    if (converted.at("replicas") == 0) {
+    Replica converted = ConvertReplica(role, replicas.TakeObject(type), per_pod, options);
+    if (converted.role.at("replicas") == 0) {
       replicas.Note(type, "not kept: it has no replicas");
       continue;
     }
     has_chief = has_chief || role == "chief";
-    roles.push_back(std::move(converted));
+    NoteOriginsOfRole(roles.size(), replicas.PathOf(type), converted.pod, spec->conversion());
+    roles.push_back(std::move(converted.role));
   }
   if (!has_chief) {
     job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has

@@ -26,9 +26,14 @@ void NotePort(ConvertedPod* pod, Conversion* conversion) {
   }
 }
 
-Json ConvertReplica(const std::string& role,
-                    ForeignObject replica,
-                    const ConversionOptions& options) {
+struct Replica {
+  Json role;
+  ConvertedPod pod;
+};
+
+Replica ConvertReplica(const std::string& role,
+                       ForeignObject replica,
+                       const ConversionOptions& options) {
   Json result = RoleHead(role, "Never", &replica);
   ConvertedPod pod = ConvertPod(&replica, {kContainer});
   ConvertProgram(&pod, options, replica.conversion());
@@ -38,7 +43,7 @@ Json ConvertReplica(const std::string& role,
   }
   result["template"] = pod.ToTemplate();
   replica.Finish();
-  return result;
+  return {std::move(result), std::move(pod)};
 }
 
 }  // namespace
@@ -57,13 +62,14 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
       replicas.Fail(type, "no role of a TFJob, expected Chief, Master, Worker, PS or Evaluator");
       continue;
     }
-    Json converted = ConvertReplica(role, replicas.TakeObject(type), options);
-    if (converted.at("replicas") == 0) {
+    Replica converted = ConvertReplica(role, replicas.TakeObject(type), options);
+    if (converted.role.at("replicas") == 0) {
       replicas.Note(type, "not kept: it has no replicas");
     } else if (!names.insert(role).second) {
       replicas.Fail(type, "a second " + role + " found, expected one");
     } else {
-      roles.push_back(std::move(converted));
+      NoteOriginsOfRole(roles.size(), replicas.PathOf(type), converted.pod, spec->conversion());
+      roles.push_back(std::move(converted.role));
     }
   }
   job_spec["strategy"] = names.contains("ps") ? "ParameterServer" : "MultiWorkerMirrored";

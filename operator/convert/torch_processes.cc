@@ -21,15 +21,15 @@ int64_t CountOf(const std::string& text) {
 void SetTorchProcesses(const LaunchCommand& command,
                        const std::string& per_pod,
                        const std::string& field,
-                       const ConvertedPod& pod,
+                       ConvertedPod* pod,
                        Json* role,
                        Conversion* conversion) {
-  const int64_t gpus = pod.gpu_count();
+  const int64_t gpus = pod->gpu_count();
   if (command.launcher != Launcher::kTorchrun) {
     if (!per_pod.empty() && per_pod != "1") {
       conversion->notes.push_back(
           {field,
-           "not kept for " + pod.container_path +
+           "not kept for " + pod->container_path +
                (command.may_launch
                     ? ": with the program in torchrun's place, set the role's processes"
                     : ": torchrun would heed it, and it does not start that command; see "
@@ -44,19 +44,20 @@ void SetTorchProcesses(const LaunchCommand& command,
   const std::string& text = is_in_command ? command.processes_per_pod : per_pod;
   if (is_in_command && !per_pod.empty() && per_pod != text) {
     conversion->notes.push_back(
-        {field, "not kept for " + pod.container_path + ": its command says " + text});
+        {field, "not kept for " + pod->container_path + ": its command says " + text});
   }
   const bool is_per_gpu = text.empty() || text == "auto" || text == "gpu";
   if (is_per_gpu && gpus > 0) {
     return;  // one for each GPU is the default
   }
+  pod->origins.push_back({"processes", is_in_command ? pod->container_path + ".command" : field});
   if (const int64_t count = CountOf(text); count > 0) {
     (*role)["processes"] = count;
     return;
   }
   (*role)["processes"] = 1;
   conversion->notes.push_back(
-      {is_in_command ? pod.container_path + ".command" : field,
+      {is_in_command ? pod->container_path + ".command" : field,
        (text.empty() ? "not there" : "\"" + text + "\"") +
            ", which meant as many processes as the node has cores: a TrainingJob has one; set the "
            "role's processes for more"});

@@ -13,7 +13,7 @@ namespace lockstep::control {
 void SetTorchProcesses(const LaunchCommand& command,
                        const std::string& per_pod,
                        const std::string& field,
-                       const ConvertedPod& pod,
+                       ConvertedPod* pod,
                        Json* role,
                        Conversion* conversion);
 

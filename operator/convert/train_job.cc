@@ -22,6 +22,7 @@ void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
   for (const char* const key : {"labels", "annotations"}) {
     if (const Json* const values = metadata.Take(key); values != nullptr && values->is_object()) {
       Merge(*values, key, &pod->metadata);
+      pod->origins.push_back({std::string("template.metadata.") + key, metadata.PathOf(key)});
     }
   }
   metadata.Finish();
@@ -35,6 +36,7 @@ void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
       if (container.TakeText("name").value_or("") == kTrainerJob) {
         for (const std::string& key : container.Rest()) {
           container.Copy(key, &pod->container());
+          pod->origins.push_back({kContainerInRole + ("." + key), container.PathOf(key)});
         }
       } else {
         container.Note("name", "not kept: a container of the runtime, which is not in this file");
@@ -43,6 +45,7 @@ void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
   }
   for (const std::string& key : spec.Rest()) {
     spec.Copy(key, &pod->spec);
+    pod->origins.push_back({"template.spec." + key, spec.PathOf(key)});
   }
   patch.Finish();
 }
@@ -85,7 +88,9 @@ ConvertedPod PodOf(ForeignObject* trainer) {
     trainer->Copy(key, &container);
   }
   trainer->CopyAs("resourcesPerNode", "resources", &container);
-  CleanContainer(&container, pod.container_path, trainer->conversion());
+  pod.origins.push_back(
+      {std::string(kContainerInRole) + ".resources", trainer->PathOf("resourcesPerNode")});
+  CleanContainer(&pod, trainer->conversion());
   return pod;
 }
 
@@ -126,14 +131,19 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
                     : per_pod->is_string() ? per_pod->get<std::string>()
                                            : DumpJson(*per_pod),
                     field,
-                    pod,
+                    &pod,
                     &role,
                     conversion);
+  pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
+  NoteOriginsOfRole(0, pod.container_path, pod, conversion);
   role["template"] = pod.ToTemplate();
   trainer.Finish();
   spec->Drop("initializer",
              "not kept: nothing fetches the data set or the model first; use an init container");
   Json run_policy = Json::object();
+  for (const char* const key : {"suspend", "activeDeadlineSeconds", "managedBy"}) {
+    spec->NoteOrigin(key, std::string("spec.runPolicy.") + key);
+  }
   spec->Copy("suspend", &run_policy);
   spec->Copy("activeDeadlineSeconds", &run_policy);
   if (const auto managed_by = spec->TakeText("managedBy"); managed_by.has_value()) {

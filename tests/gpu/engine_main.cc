@@ -16,6 +16,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/stopwatch.h"
 #include "common/base/time.h"
 #include "common/json/json.h"
 #include "tests/gpu/rows.h"
@@ -57,18 +58,6 @@ std::vector<float> ReadFloats(const std::string& path) {
   std::copy_n(bytes.data(), values.size() * sizeof(float), reinterpret_cast<char*>(values.data()));
   return values;
 }
-
-// Seconds since it was made or asked last.
-class Stopwatch {
- public:
-  double Lap() {
-    const TimePoint now = SteadyNow();
-    return ToSeconds(now - std::exchange(last_, now));
-  }
-
- private:
-  TimePoint last_ = SteadyNow();
-};
 
 // What the engine says of how it computes.
 Json NoticesOf(Engine& engine) {
@@ -125,7 +114,7 @@ class Subject {
     for (std::size_t i = 0; i < count; ++i) {
       LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const double loss, Step());
     }
-    return watch.Lap() * 1e3 / static_cast<double>(count);
+    return ToSeconds(watch.Lap()) * 1e3 / static_cast<double>(count);
   }
 
   bool is_guarded() const { return is_guarded_; }
@@ -171,11 +160,11 @@ Result<Json> TimeSnapshots(Engine& engine, Subject& subject, const std::string& 
     LOCKSTEP_RETURN_IF_ERROR(engine.BringToHost(EnginePart::kState));
     std::string copy = StateOf(engine);
     byte_count = copy.size();
-    stall += watch.Lap();
+    stall += ToSeconds(watch.Lap());
     auto written = std::async(std::launch::async, [&path, copy = std::move(copy)] {
       Stopwatch own;
       WriteFile(path, copy);
-      return own.Lap();
+      return ToSeconds(own.Lap());
     });
     while (written.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
       LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const double loss, subject.Step());

@@ -75,20 +75,23 @@ class Convert(LocalTest):
                       ".command: missing, expected the program to run", told)
         exit_code, job, told = convert(SETTINGS)
         self.assertEqual((exit_code, job), (2, ""))
-        self.assertIn("not converted: a ConfigMap stays as it is", told)
+        self.assertIn("not converted: a document of kind ConfigMap stays as it is", told)
         self.assertIn("nothing to convert, expected a TFJob, PyTorchJob, MPIJob", told)
 
     def test_job_that_would_be_refused_is_printed_with_the_reason(self):
         exit_code, job, told = convert(CHIEFS, "--command", "python3 t.py")
         self.assertEqual(exit_code, 1, told)
         self.assertIn("replicas: 2", job)
-        self.assertIn("the TrainingJob made of it:", told)
+        self.assertRegex(told,
+                         r"standard input:6: spec\.tfReplicaSpecs\.Chief\.replicas: 2 found, .*"
+                         r" \(spec\.roles\[0\]\.replicas of the TrainingJob made of it\)")
 
     def test_documents_of_others_are_left_alone(self):
         exit_code, job, told = convert(SETTINGS + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
         self.assertNotIn("ConfigMap", job)
-        self.assertIn("standard input:1: not converted: a ConfigMap stays as it is", told)
+        self.assertIn("standard input:1: not converted: a document of kind ConfigMap stays as it "
+                      "is", told)
 
 
 if __name__ == "__main__":

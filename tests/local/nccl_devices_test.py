@@ -148,7 +148,8 @@ class AutoTakesTheCpu(DevicesCase):
         with gpus(2, FAKE_NCCL_FAULT=f"fail-init@rank=3@once={once}"):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
-        self.check("failed-to-join", "rank 1: .*joining 2 ranks by NCCL", run)
+        self.check("failed-to-join", r"rank 1 could not join by NCCL: NCCL says on GPU-\S+: "
+                   r"unhandled cuda error \(.*\) \(ordered: the device does not join\)", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_after_the_ways_between_gpus_have_failed_once(self):

@@ -94,7 +94,10 @@ class Rank(unittest.TestCase):
         self.fails(wrong, "timeout_seconds", reduce, np.zeros(3), timeout=0)
         self.fails(wrong, "no rank 9", session.broadcast, np.zeros(3), root=9)
         self.fails(wrong, "a block for each rank", session.reduce_scatter, np.zeros((7, 2)))
-        error = self.fails(lockstep.LockstepError, "session", lockstep.numpy.open)
+        self.fails(wrong, "step: -4 found", session.report, lockstep.Progress(step=-4))
+        self.fails(wrong, "accuracy: inf", session.report,
+                   lockstep.Progress(step=1, accuracy=float("inf")))
+        error = self.fails(lockstep.LockstepError, "close it first", lockstep.numpy.open)
         self.assertEqual(error.status, lockstep.Status.ALREADY_OPEN)
         reduce(np.zeros(3))  # the others heard nothing of it
         self.leave(session)

@@ -115,7 +115,7 @@ class Warned(Resumed):
         self.damage(self.checkpoints(directory)[-1])
         run = self.resume(directory, "--quiet", "--set", "training.steps=60")
         self.assert_trained(run)
-        self.assertIn("warning: training goes on from the checkpoint of step 20: that of step 40 "
+        self.assertIn("warning: training resumed from the checkpoint of step 20: that of step 40 "
                       "cannot be used", run.output)
 
     def test_checkpoints_that_are_gone_are_a_warning(self):

@@ -84,7 +84,7 @@ class Telling(LocalTest):
         run = self.finish((process, self.scratch / "first", summary))
         self.assert_trained(run)
         self.assertEqual(run.summary["steps"], 60)
-        self.assertIn("training goes on from the checkpoint of step 40", run.output)
+        self.assertIn("training resumed from the checkpoint of step 40", run.output)
 
 
 @unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")

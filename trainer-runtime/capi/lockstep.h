@@ -37,7 +37,7 @@ typedef enum lockstep_status {
   LOCKSTEP_OK = 0,
   LOCKSTEP_ERROR_INVALID_ARGUMENT = 1,  // of this call; nobody else hears of it
   LOCKSTEP_ERROR_NO_JOB = 2,            // the environment describes no rank of a job
-  LOCKSTEP_ERROR_ALREADY_OPEN = 3,      // a process has one session
+  LOCKSTEP_ERROR_ALREADY_OPEN = 3,      // use the session that is open, or close it first
   LOCKSTEP_ERROR_CLOSED = 4,            // no session of that handle is open
   LOCKSTEP_ERROR_FORKED = 5,            // the session is the parent's: a fork cannot use it
   LOCKSTEP_ERROR_BUSY = 6,              // another thread is in a call
@@ -119,7 +119,8 @@ typedef struct lockstep_member {
   char host[64];  // equal for ranks on one host; ends with a zero
 } lockstep_member;
 
-// Figures for the job's status and metrics. Negative or NaN: not known.
+// Figures for the job's status and metrics. Not known: -1, or NaN. A loss may be any number, and is
+// shown where it is finite.
 typedef struct lockstep_progress {
   uint64_t struct_size;
   int64_t step;  // updates applied
@@ -237,6 +238,8 @@ lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
 
 // Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Does not wait. Say
 // each step: a process that is lost again without one in between gets no successor in its pod.
+// Errors: INVALID_ARGUMENT (no such phase; a count below -1; an accuracy or a pace that is
+// infinite, or below 0 and not -1).
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace lockstep::runtime {
 namespace {
@@ -43,9 +44,46 @@ void ShowProgress(const lockstep_progress& progress, StatusDocument* document) {
   document->phase = PhaseOf(progress.phase).value_or(document->phase);
 }
 
+// The one count that says nothing; what else is below 0 is a fault of the program.
+constexpr int64_t kUnknownCount = -1;
+
+ApiOutcome CheckCounts(const lockstep_progress& progress) {
+  const std::pair<const char*, int64_t> counts[] = {{"step", progress.step},
+                                                    {"steps_total", progress.steps_total},
+                                                    {"data_epoch", progress.data_epoch},
+                                                    {"sample_count", progress.sample_count}};
+  for (const auto& [name, count] : counts) {
+    if (count < kUnknownCount) {
+      return InvalidArgument(std::string(name) + ": " + std::to_string(count) +
+                             " found, expected 0 or more, or -1 where it is not known");
+    }
+  }
+  return {};
+}
+
+// A loss may be any number, one that has diverged too. -1 of the others has always said nothing.
+ApiOutcome CheckFigures(const lockstep_progress& progress) {
+  const std::pair<const char*, double> figures[] = {
+      {"accuracy", progress.accuracy}, {"samples_per_second", progress.samples_per_second}};
+  for (const auto& [name, figure] : figures) {
+    if (std::isinf(figure) || (figure < 0 && figure != -1)) {
+      return InvalidArgument(std::string(name) + ": " + std::to_string(figure) +
+                             " found, expected a finite number from 0, or NaN where it is not "
+                             "known");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
+  if (ApiOutcome counts = CheckCounts(progress); !counts.ok()) {
+    return counts;
+  }
+  if (ApiOutcome figures = CheckFigures(progress); !figures.ok()) {
+    return figures;
+  }
   if (progress.phase != LOCKSTEP_PHASE_KEEP && !PhaseOf(progress.phase).has_value()) {
     return InvalidArgument("phase: there is no " + std::to_string(progress.phase));
   }

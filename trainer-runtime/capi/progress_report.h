@@ -6,7 +6,8 @@
 
 namespace lockstep::runtime {
 
-// Shows a program's figures as lockstep_report. Errors: INVALID_ARGUMENT (no such phase).
+// Shows a program's figures as lockstep_report. Errors: INVALID_ARGUMENT (no such phase,
+// or a value that no figure has).
 // Thread: that of the session's calls.
 ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress);
 

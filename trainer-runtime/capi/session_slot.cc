@@ -96,7 +96,9 @@ ApiOutcome OpenTheSession(const lockstep_options& options, lockstep_session** ha
   slot.owner.store(::getpid());
   const std::lock_guard<std::mutex> lock(slot.mutex);
   if (slot.open != nullptr) {
-    return {LOCKSTEP_ERROR_ALREADY_OPEN, "this process has an open session: it has one rank"};
+    return {LOCKSTEP_ERROR_ALREADY_OPEN,
+            "this process has a session already, and a process has one at a time: use that one, or "
+            "close it first (lockstep_close; in Python its close())"};
   }
   Result<LibraryEnvironment> environment = ReadLibraryEnvironment(ReadEnvironment());
   if (!environment.ok()) {

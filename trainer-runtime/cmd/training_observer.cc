@@ -329,9 +329,8 @@ void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
   if (data_epoch_.has_value() && data_epoch_->data_epoch != report.data_epoch) {
     CloseDataEpoch();
   }
-  const int64_t added = report.is_in_epoch_sums ? report.sample_count : 0;
-  samples_of_others_ =
-      data_epoch_.has_value() ? samples_of_others_ : report.epoch_sample_count - added;
+  samples_of_others_ = data_epoch_.has_value() ? samples_of_others_
+                                               : report.epoch_sample_count - report.sample_count;
   data_epoch_ = DataEpochResult{report.data_epoch,
                                 report.step.value(),
                                 report.epoch_sample_count,
@@ -340,6 +339,9 @@ void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
                                 ToSeconds(now - data_epoch_began_at_)};
   if (samples_of_others_ > 0) {
     data_epoch_->timed_sample_count = report.epoch_sample_count - samples_of_others_;
+  }
+  if (report.epoch_loss_sample_count != report.epoch_sample_count) {
+    data_epoch_->loss_sample_count = report.epoch_loss_sample_count;
   }
 }
 

@@ -143,13 +143,13 @@ TEST_F(Observed, DataEpochThatWasEnteredInItsMidstSaysWhatItsTimeIsOf) {
     report.step = Step(step);
     report.epoch_loss = 0.5;
     report.sample_count = 96;
-    report.epoch_sample_count = 96 * step;
+    report.epoch_sample_count = report.epoch_loss_sample_count = 96 * step;
     observer_.Hooks().on_step(report);
   }
   report = {};
   report.step = Step(5);
   report.data_epoch = 3;
-  report.sample_count = report.epoch_sample_count = 96;
+  report.sample_count = report.epoch_sample_count = report.epoch_loss_sample_count = 96;
   observer_.Hooks().on_step(report);
   observer_.Finished({}, {});
   const std::vector<DataEpochResult> history = board_.Snapshot().history;
@@ -159,6 +159,27 @@ TEST_F(Observed, DataEpochThatWasEnteredInItsMidstSaysWhatItsTimeIsOf) {
   EXPECT_EQ(history[0].timed_sample_count, 192);
   EXPECT_EQ(history[1].sample_count, 96);
   EXPECT_EQ(history[1].timed_sample_count, std::nullopt);
+  EXPECT_EQ(history[1].loss_sample_count, std::nullopt);
+}
+
+// In Float16 the first steps may all be skipped: their samples are used all the same.
+TEST_F(Observed, DataEpochCountsTheSamplesOfSkippedStepsAndSaysWhatItsLossIsOver) {
+  StepReport report;
+  report.step = Step(1);
+  report.is_skipped = true;
+  report.sample_count = report.epoch_sample_count = 96;
+  observer_.Hooks().on_step(report);
+  report.step = Step(2);
+  report.is_skipped = false;
+  report.epoch_sample_count = 192;
+  report.epoch_loss_sample_count = 96;
+  observer_.Hooks().on_step(report);
+  observer_.Finished({}, {});
+  const std::vector<DataEpochResult> history = board_.Snapshot().history;
+  ASSERT_EQ(history.size(), 1U);
+  EXPECT_EQ(history[0].sample_count, 192);
+  EXPECT_EQ(history[0].loss_sample_count, 96);
+  EXPECT_EQ(history[0].timed_sample_count, std::nullopt);
 }
 
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {

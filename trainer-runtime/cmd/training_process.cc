@@ -291,7 +291,8 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::TryNccl(const NcclRedu
     return joined;
   }
   offer.lack = NcclObstacleKind::kFailedToJoin;
-  offer.words = joined.error().message();
+  const Error* const cause = joined.error().cause();
+  offer.words = cause != nullptr ? cause->ToString() : joined.error().message();
   return Error(ErrorCode::kAborted, joined.error().ToString());
 }
 

@@ -1,6 +1,7 @@
 #include "trainer-runtime/supervisor/pod_verdict.h"
 
 #include "common/base/file.h"
+#include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
 
 namespace lockstep::runtime {
@@ -14,6 +15,27 @@ int ExitCodeOf(const Error& start_error) {
     default:
       return kExitCannotExecute;
   }
+}
+
+bool AddKilled(const KilledProcess& later, PodFailure* failure) {
+  std::vector<KilledProcess>& killed = failure->killed;
+  const bool is_with = !killed.empty() && later.how == killed.front().how &&
+                       later.at - killed.front().at <= kKilledTogether;
+  if (!is_with) {
+    return false;
+  }
+  killed.push_back(later);
+  std::string names;
+  for (const KilledProcess& one : killed) {
+    const bool is_last = &one == &killed.back();
+    names += (names.empty() ? ""
+              : is_last     ? " and "
+                            : ", ") +
+             one.name + " (pid " + std::to_string(one.pid) + ")";
+  }
+  failure->reason =
+      names + " were " + later.how + ", within " + WholeMilliseconds(later.at - killed.front().at);
+  return true;
 }
 
 TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool was_asked_to_end) {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include <sys/types.h>
 
 #include "common/base/error.h"
 #include "common/base/result.h"
@@ -9,6 +13,14 @@
 #include "common/contract/termination_message.h"
 
 namespace lockstep::runtime {
+
+// A process of the pod that somebody outside has killed.
+struct KilledProcess {
+  std::string name;  // "rank 1"
+  pid_t pid = 0;
+  std::string how;  // "killed by SIGKILL"
+  TimePoint at;     // when that was seen
+};
 
 // The first failure of a process, which is the pod's.
 struct PodFailure {
@@ -18,7 +30,18 @@ struct PodFailure {
   std::optional<int> culprit_rank;
   std::string tail;  // of what the culprit wrote to its standard error
   std::optional<TimePoint> ended_at = std::nullopt;  // null: it was never started
+  // That process, where it was killed, and all that were killed with it.
+  std::vector<KilledProcess> killed = {};
 };
+
+// Two that are seen to be killed no further apart may have been so in the other order. Choice: what
+// a process waits for its turn where each core has two others.
+inline constexpr Duration kKilledTogether = std::chrono::milliseconds(10);
+
+// Counts `later` to a failure whose process was killed in the same way at most that long before:
+// its reason then names them all, "rank 1 (pid 123) and rank 2 (pid 124) were killed by SIGKILL,
+// within 3 ms". Returns whether it did. Pure.
+bool AddKilled(const KilledProcess& later, PodFailure* failure);
 
 // What a pod ends with whose program could not be started.
 int ExitCodeOf(const Error& start_error);

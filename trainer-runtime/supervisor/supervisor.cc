@@ -381,10 +381,16 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
 void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
-  const bool was_asked = was_asked_to_end_ || is_halting_ || failure_.has_value();
+  const KilledProcess killed{NameOf(local_rank), ended.pid, what, ended.at};
+  // We ask the others to end, and whoever was killed with the first has not heard of it.
+  const bool is_of_ours = was_asked_to_end_ || is_halting_ || is_killed_ ||
+                          ended.exit_code == kExitSignalBase + SIGTERM;
+  const bool is_with_first = failure_.has_value() && !is_of_ours && AddKilled(killed, &*failure_);
+  const bool was_asked =
+      was_asked_to_end_ || is_halting_ || (failure_.has_value() && !is_with_first);
   options_.logger->Log(was_asked ? LogLevel::kInfo : LogLevel::kWarn,
                        was_asked ? "process ended when it was asked to" : "process failed",
-                       {{"process", NameOf(local_rank)}, {"exit", what}});
+                       {{"process", killed.name}, {"exit", what}});
   if (failure_.has_value() || is_halting_) {
     return;
   }
@@ -393,11 +399,12 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
       ClassifyExit(ended.exit_code, ended.signal, "").cause == ExitCause::kKilled;
   std::string words = was_killed ? "" : output_.words(local_rank).Find();
   words = words.empty() ? what : words;
+  const bool is_hung = watchdog_.has_value() && watchdog_->ReasonFor(ended.local_rank).has_value();
   const std::optional<int> rank = options_.processes[local_rank].rank;
   const bool needs_name = !rank.has_value() && options_.processes.size() > 1;
   int exit_code = ended.exit_code;
   int signal = ended.signal;
-  if (watchdog_.has_value() && watchdog_->ReasonFor(ended.local_rank).has_value()) {
+  if (is_hung) {
     words = *watchdog_->ReasonFor(ended.local_rank);
     exit_code = kExitHung;
     signal = 0;
@@ -408,6 +415,9 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
                         rank,
                         output_.words(local_rank).Tail(),
                         ended.at};
+  if (was_killed && !is_hung) {
+    failure_->killed = {killed};
+  }
 }
 
 void Supervisor::AskToEnd(int signal, Duration grace) {

@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 TEST_F(SupervisorTest, ExitCodesArePassedOn) {
   struct Case {
@@ -177,6 +178,30 @@ TEST_F(SupervisorTest, WordsOfAProcessThatWasKilledAreNoReason) {
   UseScript("echo all is well >&2; kill -KILL $$");
   EXPECT_EQ(Run(), 137);
   EXPECT_EQ(Message().reason, "killed by SIGKILL");
+}
+
+// Nobody can tell who was killed first, and none is the others' echo. The supervisor is stopped
+// meanwhile, so that it sees both at once.
+TEST_F(SupervisorTest, ProcessesThatWereKilledTogetherAreAllNamed) {
+  UseProcesses(3);
+  UseScript("echo $$ >$DIR/$RANK.pid; echo ready $RANK; exec sleep 1000");
+  for (SupervisedProcess& process : options_.processes) {
+    process.environment["DIR"] = directory_;
+  }
+  Start();
+  for (const char* rank : {"ready 0", "ready 1", "ready 2"}) {
+    AwaitOutput(rank);
+  }
+  const std::string first = PidOf(1);
+  const std::string second = PidOf(2);
+  Signal(SIGSTOP);
+  ASSERT_EQ(::kill(std::stoi(first), SIGKILL), 0);
+  ASSERT_EQ(::kill(std::stoi(second), SIGKILL), 0);
+  Signal(SIGCONT);
+  EXPECT_EQ(Finish(), 137);
+  EXPECT_THAT(Message().reason,
+              MatchesRegex("rank 1 \\(pid " + first + "\\) and rank 2 \\(pid " + second +
+                           "\\) were killed by SIGKILL, within [0-9]+ ms"));
 }
 
 TEST_F(SupervisorTest, SiblingsOfAFailureDoNotGetTheWholeGrace) {

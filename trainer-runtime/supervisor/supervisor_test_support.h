@@ -147,6 +147,14 @@ class SupervisorTest : public testing::Test {
     return message.value();
   }
 
+  // What the rank's script has written to `RANK.pid` in the folder.
+  std::string PidOf(int rank) const {
+    const Result<std::string> text =
+        ReadFile(directory_ + "/" + std::to_string(rank) + ".pid", kFileMax);
+    EXPECT_TRUE(text.ok());
+    return text.value().substr(0, text->find('\n'));
+  }
+
   // Whether a process runs: it exists and is no zombie.
   static bool IsRunning(pid_t pid) {
     const Result<std::string> stat = ReadFile("/proc/" + std::to_string(pid) + "/stat", kFileMax);

@@ -297,11 +297,12 @@ TEST(LowPrecisionTrainer, LossThatIsTooLargeWithItsGradientsIsLeftOutOfTheMean) 
   RunMeeting(ranks, Epoch(1));
   ExpectAll(ranks, TrainerVerdict::kFinished);
   ASSERT_EQ(reports.size(), 4U);
-  EXPECT_FALSE(reports[1].is_in_epoch_sums);
+  EXPECT_EQ(reports[1].epoch_sample_count, reports[0].sample_count + reports[1].sample_count);
+  EXPECT_EQ(reports[1].epoch_loss_sample_count, 0) << "both were skipped";
   EXPECT_TRUE(std::isnan(reports[1].epoch_loss)) << "of no samples";
   EXPECT_FALSE(reports[1].epoch_accuracy.has_value());
-  EXPECT_TRUE(reports[2].is_in_epoch_sums);
-  EXPECT_EQ(reports[2].epoch_sample_count, reports[2].sample_count);
+  EXPECT_EQ(reports[2].epoch_sample_count, reports[1].epoch_sample_count + reports[2].sample_count);
+  EXPECT_EQ(reports[2].epoch_loss_sample_count, reports[2].sample_count);
   EXPECT_EQ(reports[2].epoch_loss, reports[2].loss);
   EXPECT_EQ(ranks[0]->trainer->SampleTotalsNow(), (SampleTotals{50, 50, 0, 0}));
 }

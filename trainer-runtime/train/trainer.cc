@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/stopwatch.h"
 #include "trainer-runtime/strategy/finite.h"
 #include "trainer-runtime/train/dropout_seed.h"
 #include "trainer-runtime/train/evaluation.h"
@@ -20,19 +21,6 @@ constexpr Duration kFinalSaveTimeout = std::chrono::seconds(120);
 // signals of one request arrive within milliseconds on a host, within a second in a cluster.
 // Choice.
 constexpr Duration kLeaveAloneAfter = std::chrono::seconds(3);
-
-// Measures consecutive pieces of a step.
-class Stopwatch {
- public:
-  // Time since construction or the last call.
-  Duration Lap() {
-    const TimePoint now = SteadyNow();
-    return now - std::exchange(last_, now);
-  }
-
- private:
-  TimePoint last_ = SteadyNow();
-};
 
 // The loss of a skipped step is a number that people see, unless it was too large as well.
 bool IsInSums(const StepTotals& totals, bool is_skipped) {
@@ -205,9 +193,10 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   if (!may_take) {
     return totals;  // not applied: the last finite state stays
   }
+  const int64_t epoch_sample_count = BatchAt(loader_.plan(), state_.cursor.position).end;
   LOCKSTEP_RETURN_IF_ERROR(ApplyStep(totals, is_skipped, computed.is_guarded));
   durations.update = watch.Lap();
-  ReportStep(totals, durations, is_skipped);
+  ReportStep(totals, durations, is_skipped, epoch_sample_count);
   return totals;
 }
 
@@ -296,28 +285,29 @@ Status Trainer::ApplyStep(const StepTotals& totals, bool is_skipped, bool is_gua
 
 void Trainer::ReportStep(const StepTotals& totals,
                          const StepDurations& durations,
-                         bool is_skipped) {
+                         bool is_skipped,
+                         int64_t epoch_sample_count) {
   if (!hooks_.on_step) {
     return;
   }
   const auto count = static_cast<double>(std::max<int64_t>(1, totals.sample_count));
   // Of no samples there is neither: 0 / 0.
-  const auto epoch_count = static_cast<double>(state_.sums.sample_count);
+  const auto loss_count = static_cast<double>(state_.sums.sample_count);
   StepReport report;
   report.step = state_.step;
   report.data_epoch = state_.sums.data_epoch;
   report.loss = totals.loss_sum / count;
-  report.epoch_loss = state_.sums.loss_sum / epoch_count;
+  report.epoch_loss = state_.sums.loss_sum / loss_count;
   if (HasAccuracy() && state_.sums.sample_count > 0) {
-    report.epoch_accuracy = static_cast<double>(state_.sums.correct_count) / epoch_count;
+    report.epoch_accuracy = static_cast<double>(state_.sums.correct_count) / loss_count;
   }
-  report.epoch_sample_count = state_.sums.sample_count;
+  report.epoch_sample_count = epoch_sample_count;
+  report.epoch_loss_sample_count = state_.sums.sample_count;
   report.sample_count = totals.sample_count;
   report.samples_consumed = state_.ledger.totals().consumed;
   report.is_skipped = is_skipped;
   report.steps_skipped = state_.steps_skipped();
   report.loss_scale = LossScaleNow();
-  report.is_in_epoch_sums = IsInSums(totals, is_skipped);
   report.durations = durations;
   hooks_.on_step(report);
 }

@@ -39,14 +39,16 @@ struct StepReport {
   double loss = 0;                       // mean over the step's global batch, before the update
   double epoch_loss = 0;                 // mean over the data epoch so far
   std::optional<double> epoch_accuracy;  // absent where hits have no meaning: MeanSquaredError
-  int64_t epoch_sample_count = 0;        // that these two are over, whichever process used them
-  int64_t sample_count = 0;              // of the global batch
-  int64_t samples_consumed = 0;          // by all steps up to this one
-  bool is_skipped = false;               // the model is as it was: gradients too large for Float16
-  int64_t steps_skipped = 0;             // so, of all up to this one
-  double loss_scale = 1;                 // of the next step
-  bool is_in_epoch_sums = true;          // false: its loss was not finite either, and was left out
-  StepDurations durations;               // of this rank
+  int64_t epoch_sample_count = 0;        // of the data epoch, used so far, by whichever process
+  // That loss and accuracy of the epoch are over: without those of skipped steps whose loss was not
+  // finite either.
+  int64_t epoch_loss_sample_count = 0;
+  int64_t sample_count = 0;      // of the global batch
+  int64_t samples_consumed = 0;  // by all steps up to this one
+  bool is_skipped = false;       // the model is as it was: gradients too large for Float16
+  int64_t steps_skipped = 0;     // so, of all up to this one
+  double loss_scale = 1;         // of the next step
+  StepDurations durations;       // of this rank
 };
 
 struct EvaluationResult {
@@ -237,7 +239,10 @@ class Trainer {
   bool MaySkip();
   void MoveLossScale(bool is_skipped);
   void TellStateReady(Step step, int64_t data_epoch);
-  void ReportStep(const StepTotals& totals, const StepDurations& durations, bool is_skipped);
+  void ReportStep(const StepTotals& totals,
+                  const StepDurations& durations,
+                  bool is_skipped,
+                  int64_t epoch_sample_count);
   bool IsTrained() const;
   bool HasAccuracy() const;
   Result<bool> MayTake(const StepTotals& totals, bool is_skipped);

@@ -116,6 +116,7 @@ void Trainer::ReportShare(const UpdatesMade& made,
                             static_cast<double>(std::max<int64_t>(1, own.sample_count));
   }
   report.epoch_sample_count = own.sample_count;
+  report.epoch_loss_sample_count = own.sample_count;
   report.sample_count = batch.size();
   report.samples_consumed = made.sample_count;
   report.steps_skipped = state_.steps_skipped();

@@ -150,7 +150,8 @@ void StartGangAnew(const GangView& view,
   if (may_relaunch && why.empty()) {
     RelaunchGang(view, origin, builder);
   } else {
-    RestartGang(origin, why, builder);
+    const bool is_one_machine = builder->observed().is_one_machine;
+    RestartGang(WithAllKilled(origin, failures, is_one_machine), why, builder);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/gang_restart.h"
@@ -22,12 +23,27 @@ namespace {
 // for one after the other.
 constexpr Duration kAnswerDoubt = std::chrono::milliseconds(250);
 
+// Kubelets tell when a container ended by whole seconds.
+constexpr Duration kKubeletDoubt = std::chrono::seconds(1);
+
 constexpr const char* kFirstToEnd = "FirstToEnd";  // the event's reason
 
 struct HeldFailure {
   Failure failure;
   ProgramEnd end;
 };
+
+ExitCause KilledOrNot(const Failure& failure) {
+  return failure.cause == ExitCauseName(ExitCause::kKilled) ? ExitCause::kKilled
+                                                            : ExitCause::kUnknown;
+}
+
+std::optional<TimePoint> EndOf(const Failure& failure) {
+  if (!failure.ended_at.has_value()) {
+    return std::nullopt;
+  }
+  return TimePoint(std::chrono::duration_cast<Duration>(failure.ended_at->time_since_epoch()));
+}
 
 // The ends that the relaunch under way answers, in task order; programs that were only halted have
 // none.
@@ -45,16 +61,14 @@ std::vector<HeldFailure> HeldFailures(const GangView& view, const DecisionBuilde
     Member ended = member;
     ended.state = MemberState::kHeld;  // it was, until this relaunch began
     HeldFailure one{EndedFailure(builder, ended), {}};
-    one.end.cause = one.failure.cause == ExitCauseName(ExitCause::kKilled) ? ExitCause::kKilled
-                                                                           : ExitCause::kUnknown;
+    one.end.cause = KilledOrNot(one.failure);
     const HeldEnd& end = *member.report->document.held;
     if (builder.observed().is_one_machine) {
       one.end.at = end.monotonic_ns.has_value()
                        ? std::optional(TimePoint(Duration(*end.monotonic_ns)))
                        : std::nullopt;
     } else {
-      one.end.at =
-          TimePoint(std::chrono::duration_cast<Duration>(one.failure.ended_at->time_since_epoch()));
+      one.end.at = EndOf(one.failure);
     }
     held.push_back(std::move(one));
   }
@@ -65,18 +79,25 @@ std::string SentenceOf(const Failure& failure) {
   return failure.sentence + ", cause " + failure.cause;
 }
 
-std::string SentenceOf(const std::vector<const Failure*>& first) {
-  if (first.size() == 1) {
-    return SentenceOf(*first.front());
-  }
+const char* Before(const Failure* one, const std::vector<const Failure*>& all) {
+  return one == all.front() ? "" : one == all.back() ? " and " : ", ";
+}
+
+std::string OneOf(const std::vector<const Failure*>& first) {
   std::string text = "one of these ended first: ";
   for (const Failure* const one : first) {
-    text += (one == first.front()  ? ""
-             : one == first.back() ? " and "
-                                   : ", ") +
-            std::string("(") + SentenceOf(*one) + ")";
+    text += Before(one, first) + std::string("(") + SentenceOf(*one) + ")";
   }
   return text;
+}
+
+// Whoever killed one has killed the others: none is another's echo.
+std::string AllOf(const std::vector<const Failure*>& killed, Duration within) {
+  std::string text;
+  for (const Failure* const one : killed) {
+    text += Before(one, killed) + one->sentence;
+  }
+  return text + ", within " + WholeMilliseconds(within);
 }
 
 // Restarts and the incident are counted under the new cause.
@@ -93,6 +114,27 @@ void MoveCount(const std::string& from, const Failure& to, DecisionBuilder* buil
 
 }  // namespace
 
+Failure WithAllKilled(const Failure& origin,
+                      const std::vector<Failure>& failures,
+                      bool is_one_machine) {
+  std::vector<ProgramEnd> ends;
+  for (const Failure& failure : failures) {
+    ends.push_back({KilledOrNot(failure), EndOf(failure)});
+  }
+  const FirstEnded found = FirstEnds(ends, is_one_machine ? kEndDoubt : kKubeletDoubt);
+  std::vector<const Failure*> killed;
+  bool is_among = false;
+  for (const std::size_t index : found.indexes) {
+    killed.push_back(&failures[index]);
+    is_among = is_among || failures[index].pod_name == origin.pod_name;
+  }
+  Failure all = origin;
+  if (found.all_within && is_among) {
+    all.sentence = AllOf(killed, is_one_machine ? *found.all_within : kKubeletDoubt);
+  }
+  return all;
+}
+
 void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
   const std::vector<HeldFailure> held = HeldFailures(view, *builder);
   const Condition* const told = FindCondition(builder->status(), ConditionType::kRestarting);
@@ -104,15 +146,21 @@ void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
   for (const HeldFailure& one : held) {
     ends.push_back(one.end);
   }
+  const bool is_one_clock = builder->observed().is_one_machine;
+  const Duration doubt = is_one_clock ? kEndDoubt : kAnswerDoubt;
+  const FirstEnded found = FirstEnds(ends, doubt);
   std::vector<const Failure*> first;
-  for (const std::size_t index :
-       FirstEnds(ends, builder->observed().is_one_machine ? kEndDoubt : kAnswerDoubt)) {
+  for (const std::size_t index : found.indexes) {
     first.push_back(&held[index].failure);
   }
   // "SENTENCE, cause CAUSE; what it costs; what is done": the rest is true of any cause.
   const std::string begin = last->message + ", cause ";
   const std::size_t rest = told->message.find("; ", begin.size());
-  const std::string sentence = SentenceOf(first);
+  const Duration within = is_one_clock ? found.all_within.value_or(doubt) : doubt;
+  const std::string sentence = found.all_within
+                                   ? AllOf(first, within) + ", cause " + first.front()->cause
+                               : first.size() > 1 ? OneOf(first)
+                                                  : SentenceOf(*first.front());
   if (!told->message.starts_with(begin) || rest == std::string::npos ||
       told->message.substr(0, rest) == sentence) {
     return;

@@ -162,6 +162,36 @@ TEST_F(RelaunchTest, EndsThatNobodyCanPutInOrderAreAllNamed) {
   EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
 }
 
+TEST_F(RelaunchTest, ProgramsThatWereKilledAtOnceAreAllNamed) {
+  Hold(kSecond, 137);
+  Step();
+  told_[kSecond].held->seconds_ago = 0.1;
+  told_[kFirst].held = HeldEnd{137, 9, 0.2, ""};
+  Report();
+  Step();
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
+            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod mnist-worker-1 "
+            "(rank 1) killed by SIGKILL (exit code 137), within 250 ms, cause killed; incident 1 "
+            "of 6; the programs of all ranks start anew, and their pods stay");
+  EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it is one of them";
+  EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
+  EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
+}
+
+// The kubelets of two nodes tell it by the second.
+TEST(RestartGang, PodsThatWereKilledAtOnceAreAllNamed) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", 137);
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  EXPECT_THAT(MessageOf(world.job.status, ConditionType::kRestarting),
+              testing::StartsWith(
+                  "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod "
+                  "mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), within 1000 ms, "
+                  "cause killed; incident 1 of 6"));
+}
+
 TEST_F(RelaunchTest, EndThatWasToldFirstAndCameFirstIsSaidOnce) {
   Hold(kFirst, 137);
   Step();

@@ -1,5 +1,7 @@
 #include "operator/reconcile/detect/first_end.h"
 
+#include <algorithm>
+
 #include "common/base/check.h"
 
 namespace lockstep::control {
@@ -17,21 +19,39 @@ std::optional<std::size_t> EarliestOf(const std::vector<ProgramEnd>& ends, const
   return earliest;
 }
 
+// The killed ones from `earliest` on, by `doubt` or less after it.
+FirstEnded KilledWith(std::size_t earliest, const std::vector<ProgramEnd>& ends, Duration doubt) {
+  FirstEnded killed;
+  Duration apart{};
+  for (std::size_t i = 0; i < ends.size(); ++i) {
+    const bool is_among = ends[i].cause == ExitCause::kKilled && ends[i].at &&
+                          *ends[i].at <= *ends[earliest].at + doubt;
+    if (is_among) {
+      killed.indexes.push_back(i);
+      apart = std::max(apart, *ends[i].at - *ends[earliest].at);
+    }
+  }
+  if (killed.indexes.size() > 1) {
+    killed.all_within = apart;
+  }
+  return killed;
+}
+
 }  // namespace
 
-std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt) {
+FirstEnded FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt) {
   LOCKSTEP_CHECK(!ends.empty(), "the first of no ends");
   const std::optional<std::size_t> earliest =
       EarliestOf(ends, [](const ProgramEnd&) { return true; });
   const std::optional<std::size_t> killed =
       EarliestOf(ends, [](const ProgramEnd& end) { return end.cause == ExitCause::kKilled; });
   if (killed.has_value() && *ends[*killed].at <= *ends[*earliest].at + kKilledDoubt) {
-    return {*killed};
+    return KilledWith(*killed, ends, doubt);
   }
-  std::vector<std::size_t> first;
+  FirstEnded first;
   for (std::size_t i = 0; i < ends.size(); ++i) {
     if (!ends[i].at || *ends[i].at <= *ends[*earliest].at + doubt) {
-      first.push_back(i);
+      first.indexes.push_back(i);
     }
   }
   return first;

@@ -28,9 +28,20 @@ inline constexpr Duration kEndDoubt = std::chrono::milliseconds(10);
 // a time most likely is its. Choice: a machine that swaps may see the echo sooner by most of it.
 inline constexpr Duration kKilledDoubt = std::chrono::seconds(1);
 
-// Which may have ended first, by index, in order; one where that is known: the earliest of those
-// that were killed, unless others had clearly ended before, else the earliest, unless others ended
-// too close to it: by `doubt` or less. Precondition (checked): `ends` is not empty.
-std::vector<std::size_t> FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt = kEndDoubt);
+// What a gang starts anew for.
+struct FirstEnded {
+  std::vector<std::size_t> indexes;  // of the ends, in order
+  // All of these, as no one is another's echo: how far apart they were seen. Null: one of them, and
+  // of several nobody can tell which.
+  std::optional<Duration> all_within;
+
+  friend bool operator==(const FirstEnded&, const FirstEnded&) = default;
+};
+
+// Which ended first, as far as that is known: of those that were killed, unless others had clearly
+// ended before, the earliest, with all that were killed too close to it to tell; else the earliest,
+// or one of it and others that ended too close to it: by `doubt` or less. Precondition (checked):
+// `ends` is not empty.
+FirstEnded FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt = kEndDoubt);
 
 }  // namespace lockstep::control

@@ -23,6 +23,7 @@ struct Row {
   const char* what;
   std::vector<ProgramEnd> ends;
   std::vector<std::size_t> first;
+  std::optional<Duration> all_within = std::nullopt;
 };
 
 TEST(FirstEnd, EarliestIsNamedWhereItIsKnownAndElseAllThatItMayBe) {
@@ -35,14 +36,23 @@ TEST(FirstEnd, EarliestIsNamedWhereItIsKnownAndElseAllThatItMayBe) {
       {"the same moment", {At(kExit, 100), At(kCrash, 100)}, {0, 1}},
       {"killed, and an echo that was seen sooner", {At(kExit, 100), At(kKilled, 1100)}, {1}},
       {"killed, and clearly after", {At(kExit, 100), At(kKilled, 1101)}, {0}},
-      {"both killed", {At(kKilled, 101), At(kKilled, 100)}, {1}},
+      {"both killed", {At(kKilled, 103), At(kKilled, 100)}, {0, 1}, milliseconds(3)},
+      {"both killed, just within the doubt",
+       {At(kKilled, 100), At(kKilled, 110), At(kKilled, 111)},
+       {0, 1},
+       milliseconds(10)},
+      {"both killed, and an echo between",
+       {At(kKilled, 100), At(kExit, 101), At(kKilled, 102)},
+       {0, 2},
+       milliseconds(2)},
+      {"killed, and another killed without a time", {At(kKilled, 100), Untold(kKilled)}, {0}},
       {"killed, and another says no time", {Untold(kExit), At(kKilled, 100)}, {1}},
       {"killed without a time", {At(kExit, 100), Untold(kKilled)}, {0, 1}},
       {"nobody says a time", {Untold(kExit), Untold(kCrash)}, {0, 1}},
       {"who says no time may be first", {At(kExit, 100), Untold(kExit), At(kExit, 300)}, {0, 1}},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(FirstEnds(row.ends), row.first) << row.what;
+    EXPECT_EQ(FirstEnds(row.ends), (FirstEnded{row.first, row.all_within})) << row.what;
   }
 }
 

@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/file.h"
+#include "common/base/stopwatch.h"
 #include "common/base/time.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
@@ -92,18 +93,6 @@ struct Parts {
   double loss = 0;  // mean over the pass's samples
 };
 
-class Stopwatch {
- public:
-  // Seconds since the last call.
-  double Lap() {
-    const TimePoint now = SteadyNow();
-    return ToSeconds(now - std::exchange(last_, now));
-  }
-
- private:
-  TimePoint last_ = SteadyNow();
-};
-
 // Seconds of processor time of this process, all threads: unlike the clock on the wall it shows the
 // same on a busy machine.
 double ProcessorSeconds() {
@@ -117,16 +106,16 @@ Result<Parts> RunPass(Engine& engine, BatchLoader& loader, int64_t pass, int64_t
     const int64_t position = step * loader.plan().global_batch_size;
     const LoadedBatch batch = loader.Load({.data_epoch = pass, .position = position}, {});
     const LoadedShare& share = batch.shares.front();
-    parts.data += watch.Lap();
+    parts.data += ToSeconds(watch.Lap());
     const double scale = 1 / static_cast<double>(batch.ids.size());
     LOCKSTEP_ASSIGN_OR_RETURN(
         const StepResult result,
         engine.ComputeGradients(
             {.inputs = share.inputs, .labels = share.labels, .sample_count = share.sample_count},
             {.gradient_scale = scale, .dropout_seed = 0}));
-    parts.compute += watch.Lap();
+    parts.compute += ToSeconds(watch.Lap());
     LOCKSTEP_RETURN_IF_ERROR(engine.ApplyUpdate(pass * steps + step + 1));
-    parts.update += watch.Lap();
+    parts.update += ToSeconds(watch.Lap());
     parts.loss += result.loss_sum * scale / static_cast<double>(steps);
   }
   return parts;
@@ -137,11 +126,11 @@ Result<Json> Measure(const Options& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(
       const EnginePlugin plugin,
       EnginePlugin::Load({.path = options.plugin, .executable_directory = ExecutableDirectory()}));
-  const double load_seconds = watch.Lap();
+  const double load_seconds = ToSeconds(watch.Lap());
   const TrainingSpec spec = Network(options);
   LOCKSTEP_ASSIGN_OR_RETURN(const auto engine,
                             plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))));
-  const double make_seconds = watch.Lap();
+  const double make_seconds = ToSeconds(watch.Lap());
   if (!options.weights_file.empty()) {
     LOCKSTEP_RETURN_IF_ERROR(DumpParameters(*engine, options.weights_file));
   }

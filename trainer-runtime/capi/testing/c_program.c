@@ -263,7 +263,7 @@ static void arguments(void) {
   lockstep_session* const session = open_session(NULL);
   lockstep_session* other = NULL;
   float data[4] = {0, 0, 0, 0};
-  CHECK_FAILS(lockstep_open(NULL, &other), LOCKSTEP_ERROR_ALREADY_OPEN, "one rank");
+  CHECK_FAILS(lockstep_open(NULL, &other), LOCKSTEP_ERROR_ALREADY_OPEN, "close it first");
   CHECK(other == NULL);
   CHECK_FAILS(lockstep_barrier(session, kPatience), LOCKSTEP_ERROR_NOT_MET, "lockstep_meet");
   lockstep_member member = {.struct_size = sizeof member};
@@ -295,6 +295,13 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_barrier(session, NAN), invalid, "timeout_seconds");
   CHECK_FAILS(lockstep_should_stop(session, NULL, 1), invalid, "null");
   CHECK_FAILS(lockstep_report(session, NULL), invalid, "struct_size");
+  lockstep_progress progress = {.struct_size = sizeof progress, .step = -4, .loss = NAN};
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "step: -4 found, expected 0 or more");
+  progress.step = 7;
+  progress.accuracy = -0.5;
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "accuracy: -0.5");
+  progress.accuracy = NAN;
+  CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);  // a loss that has diverged is news
   CHECK_FAILS(
       lockstep_close((lockstep_session*)((char*)session + 1)), LOCKSTEP_ERROR_CLOSED, "open");
   CHECK_FAILS(lockstep_barrier(NULL, 1), LOCKSTEP_ERROR_CLOSED, "open");

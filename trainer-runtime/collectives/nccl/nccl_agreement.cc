@@ -74,7 +74,10 @@ std::optional<NcclObstacle> FindLack(const NcclHello& hello, std::size_t rank) {
     return NcclObstacle{
         kind, RankText(rank) + " cannot join: an earlier call of NCCL has not returned there"};
   }
-  return NcclObstacle{kind, RankText(rank) + ": " + TextOf(hello.words)};
+  const bool has_failed = kind == NcclObstacleKind::kFailedToJoin;
+  return NcclObstacle{
+      kind,
+      RankText(rank) + (has_failed ? " could not join by NCCL: " : ": ") + TextOf(hello.words)};
 }
 
 // What it says that does not go with the first rank.
@@ -194,7 +197,9 @@ NcclHello MakeNcclHello(const NcclOffer& offer) {
   lack = IsStuck(offer) ? NcclObstacleKind::kStuck : lack;
   hello.lack = static_cast<uint32_t>(lack);
   hello.is_staged = offer.is_staged ? 1 : 0;
-  Put(offer.words, &hello.words);
+  const std::size_t room = hello.words.size() - 1;
+  const bool fits = offer.words.size() <= room;
+  Put(fits ? offer.words : offer.words.substr(0, room - 3) + "...", &hello.words);
   return hello;
 }
 

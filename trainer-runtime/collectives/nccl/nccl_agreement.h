@@ -65,10 +65,10 @@ struct NcclHello {
   int32_t device_count = 0;
   uint32_t lack = 0;  // NcclObstacleKind
   int32_t is_staged = 0;
-  std::array<char, 176> words{};  // ends with a zero
+  std::array<char, 496> words{};  // ends with a zero; choice: room for a sentence of NCCL's
 };
 
-static_assert(sizeof(NcclHello) == 192);
+static_assert(sizeof(NcclHello) == 512);
 
 // The name of a GPU as it travels; ends with a zero.
 using NcclDeviceName = std::array<char, 48>;

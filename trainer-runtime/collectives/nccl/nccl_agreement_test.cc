@@ -13,6 +13,7 @@ namespace {
 
 using testing::AllOf;
 using testing::Each;
+using testing::EndsWith;
 using testing::Field;
 using testing::HasSubstr;
 using testing::StartsWith;
@@ -73,13 +74,21 @@ TEST(FindNcclObstacle, SaysWhatARankLacksInItsOwnWords) {
               {Kind::kNoLibrary, "no-library"},
               {Kind::kOldLibrary, "old-library"},
               {Kind::kUnusable, "unusable"},
-              {Kind::kMayBlock, "may-block"},
-              {Kind::kFailedToJoin, "failed-to-join"}};
+              {Kind::kMayBlock, "may-block"}};
 
   for (const auto& [kind, word] : rows) {
     EXPECT_EQ(Words({{22809, {"GPU-a"}}, {0, {"GPU-b"}, kind, "no such thing"}}),
               std::string(word) + ": rank 1: no such thing");
   }
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}, Kind::kFailedToJoin, "NCCL says: no"}}),
+            "failed-to-join: rank 1 could not join by NCCL: NCCL says: no");
+}
+
+// As long as NCCL's own sentences get.
+TEST(FindNcclObstacle, SentenceOfNcclIsToldWhole) {
+  const std::string sentence(400, 'x');
+  EXPECT_EQ(Words({{22809, {"GPU-a"}, NcclObstacleKind::kFailedToJoin, sentence}}),
+            "failed-to-join: rank 0 could not join by NCCL: " + sentence);
 }
 
 TEST(FindNcclObstacle, LongNamesAndWordsAreCutAndStillTold) {
@@ -87,7 +96,7 @@ TEST(FindNcclObstacle, LongNamesAndWordsAreCutAndStillTold) {
   EXPECT_THAT(Words({{22809, {slice}}, {22809, {slice}}}),
               StartsWith("shared-gpu: rank 0 and rank 1 would both use MIG-xx"));
   EXPECT_THAT(Words({{0, {"GPU-a"}, NcclObstacleKind::kUnusable, std::string(1000, 'y')}}),
-              StartsWith("unusable: rank 0: yyyy"));
+              AllOf(StartsWith("unusable: rank 0: yyyy"), EndsWith("yyy...")));
 }
 
 // --- What a machine has ---

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <ostream>
 #include <span>
 #include <string>
 #include <thread>
@@ -12,20 +11,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/collectives/nccl/testing/nccl_faults.h"
 #include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
 
 namespace lockstep::runtime {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr std::size_t kCount = 3000;
 constexpr std::size_t kFirstBucket = 1000;
 constexpr int kDevices = 2;  // of each process
 constexpr Duration kOutOfReach = std::chrono::minutes(15);
-constexpr Duration kShort = std::chrono::milliseconds(300);
 
 // What a device is given to do, by its driver's double.
 using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
@@ -198,74 +195,19 @@ TEST(NcclDevices, LeavesTheCallingThreadItsDevice) {
 
 // --- Faults, on one of the four ranks of NCCL's: the second GPU of the first of two processes ---
 
-struct FaultCase {
-  const char* name;
-  const char* fault;
-  ErrorCode own;      // of process 0, where it goes wrong
-  ErrorCode other;    // of process 1
-  const char* cause;  // in the words of both
-  bool is_about_time = false;
-
-  friend std::ostream& operator<<(std::ostream& stream, const FaultCase& fault_case) {
-    return stream << fault_case.name;
-  }
-};
-
-constexpr FaultCase kCases[] = {
-    {"FailInit",
-     "fail-init@rank=1",
-     ErrorCode::kInternal,
-     ErrorCode::kAborted,
-     "NCCL says on GPU-0001"},
-    {"SlowInit",
-     "slow-init@rank=1@ms=3600000",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "deadline passed",
-     true},
-    {"BlockInit",
-     "block-init@rank=1@ms=3600000",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "deadline passed",
-     true},
-    {"FirstSum",
-     "async-error@rank=1@call=0",
-     ErrorCode::kPeerLost,
-     ErrorCode::kPeerLost,
-     "NCCL says on GPU-0001"},
-    {"AsyncError",
-     "async-error@rank=1@call=3",
-     ErrorCode::kPeerLost,
-     ErrorCode::kPeerLost,
-     "ordered: the connection to a peer broke"},
-    {"Refuse",
-     "refuse@rank=1@call=4",
-     ErrorCode::kInternal,
-     ErrorCode::kAborted,
-     "(4000 bytes), epoch 3, call 4: by NCCL on GPU-"},
-    {"Hang",
-     "hang@rank=1@call=2",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "deadline passed, and NCCL does not say which rank is late; not at its end on GPU-",
-     true},
-    {"Die", "die@rank=1@call=5", ErrorCode::kInternal, ErrorCode::kPeerLost, "rank 0 is gone"},
-};
-
-class NcclDevicesFaultTest : public testing::TestWithParam<std::tuple<FaultCase, const char*>> {
+class NcclDevicesFaultTest : public testing::TestWithParam<std::tuple<NcclFault, const char*>> {
  protected:
   std::vector<NcclRankEnd> Run() const {
-    const auto& [fault_case, version] = GetParam();
+    const auto& [fault, version] = GetParam();
     NcclGangOptions options;
     options.world_size = 2;
     options.device_count = kDevices;
-    options.fault = fault_case.fault;
+    options.fault = fault.order;
     options.version = version;
-    const Duration timeout = fault_case.is_about_time ? kShort : kOutOfReach;
-    options.join_timeout = timeout;
+    options.join_timeout = fault.timeout();
     return RunNcclGang(options,
-                       [&](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
+                       [timeout = fault.timeout()](
+                           Communicator& control, GradientReducer& reducer, NcclGround& ground) {
                          return ThreeSteps(control, reducer, ground, timeout);
                        });
   }
@@ -273,27 +215,25 @@ class NcclDevicesFaultTest : public testing::TestWithParam<std::tuple<FaultCase,
 
 INSTANTIATE_TEST_SUITE_P(Faults,
                          NcclDevicesFaultTest,
-                         testing::Combine(testing::ValuesIn(kCases),
+                         testing::Combine(testing::ValuesIn(NcclFaults()),
                                           testing::Values("2.17", "2.30")),
                          [](const auto& test) {
-                           std::string name = std::get<0>(test.param).name;
-                           name += std::get<1>(test.param)[2];
-                           return name + std::get<1>(test.param)[3];
+                           return NameOfTest(std::get<0>(test.param), std::get<1>(test.param));
                          });
 
 TEST_P(NcclDevicesFaultTest, BothProcessesFailAtOnceAndSayWhy) {
-  const FaultCase& fault_case = std::get<0>(GetParam());
-  const std::vector<NcclRankEnd> ends = Run();
-  const bool is_killed = std::string(fault_case.name) == "Die";
-  EXPECT_EQ(ends[0].is_dead, is_killed);
-  for (std::size_t rank = is_killed ? 1 : 0; rank < ends.size(); ++rank) {
-    EXPECT_EQ(ends[rank].code, static_cast<int>(rank == 0 ? fault_case.own : fault_case.other))
-        << ends[rank].text;
-    EXPECT_THAT(ends[rank].text,
-                AllOf(StartsWith("rank " + std::to_string(rank) + ": "),
-                      HasSubstr(fault_case.cause),
-                      HasSubstr("epoch 3"),
-                      HasSubstr(" s")));
+  ExpectAllSayWhy(Run(), std::get<0>(GetParam()), 0);
+}
+
+TEST(NcclDevicesFault, GpuThatDoesNotJoinIsNamed) {
+  NcclGangOptions options;
+  options.world_size = 2;
+  options.device_count = kDevices;
+  options.fault = "fail-init@rank=1";
+  const auto ends = RunNcclGang(
+      options, [](Communicator&, GradientReducer&, NcclGround&) { return std::string("joined"); });
+  for (const NcclRankEnd& end : ends) {
+    EXPECT_THAT(end.text, HasSubstr("NCCL says on GPU-0001"));
   }
 }
 

@@ -1,21 +1,18 @@
 // Everything that can go wrong on order in the double of NCCL, on one of three ranks. Deadlines are
 // out of reach unless a fault is about them: an error then shows that its cause was noticed.
 
-#include <ostream>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/collectives/nccl/testing/nccl_faults.h"
 #include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
 
 namespace lockstep::runtime {
 namespace {
 
-using testing::AllOf;
-using testing::AnyOf;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 constexpr std::size_t kCount = 3000;
 constexpr Duration kOutOfReach = std::chrono::minutes(15);
@@ -34,115 +31,35 @@ Result<std::string> ThreeSteps(GradientReducer& reducer, Duration timeout) {
   return std::string("three steps");
 }
 
-struct FaultCase {
-  const char* name;
-  const char* fault;
-  ErrorCode own;               // of rank 1, where it goes wrong
-  ErrorCode others;            // of ranks 0 and 2
-  const char* cause;           // in the words of all
-  bool is_about_time = false;  // the deadline ends it
-
-  friend std::ostream& operator<<(std::ostream& stream, const FaultCase& fault_case) {
-    return stream << fault_case.name;
-  }
-};
-
-constexpr FaultCase kCases[] = {
-    {"FailInit",
-     "fail-init@rank=1",
-     ErrorCode::kInternal,
-     ErrorCode::kAborted,
-     "NCCL says: unhandled cuda error (run with NCCL_DEBUG=INFO for details) (ordered: the device "
-     "does not join)"},
-    {"SlowInit",
-     "slow-init@rank=1@ms=3600000",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "deadline passed",
-     true},
-    {"BlockInit",
-     "block-init@rank=1@ms=3600000",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "deadline passed",
-     true},
-    {"FirstSum",
-     "async-error@rank=1@call=0",
-     ErrorCode::kPeerLost,
-     ErrorCode::kPeerLost,
-     "joining 3 ranks by NCCL"},
-    {"NoWay",
-     "hang@rank=1@call=0",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "joining 3 ranks by NCCL",
-     true},
-    {"AsyncError",
-     "async-error@rank=1@call=3",
-     ErrorCode::kPeerLost,
-     ErrorCode::kPeerLost,
-     "NCCL says: remote process exited or there was a network error (ordered: the connection to a "
-     "peer broke)"},
-    {"Refuse",
-     "refuse@rank=1@call=4",
-     ErrorCode::kInternal,
-     ErrorCode::kAborted,
-     "(8000 bytes), epoch 3, call 4: by NCCL on GPU-"},
-    {"Hang",
-     "hang@rank=1@call=2",
-     ErrorCode::kTimeout,
-     ErrorCode::kTimeout,
-     "deadline passed, and NCCL does not say which rank is late; not at its end on GPU-",
-     true},
-    {"Die", "die@rank=1@call=5", ErrorCode::kInternal, ErrorCode::kPeerLost, "rank 1 is gone"},
-};
-
-class NcclFaultTest : public testing::TestWithParam<std::tuple<FaultCase, const char*, Backend>> {
+class NcclFaultTest : public testing::TestWithParam<std::tuple<NcclFault, const char*, Backend>> {
  protected:
   std::vector<NcclRankEnd> Run() const {
-    const auto& [fault_case, version, control] = GetParam();
+    const auto& [fault, version, control] = GetParam();
     NcclGangOptions options;
-    options.fault = fault_case.fault;
+    options.fault = fault.order;
     options.version = version;
     options.control = control;
     options.element_count = kCount;
-    const Duration timeout = fault_case.is_about_time ? kShort : kOutOfReach;
-    options.join_timeout = timeout;
-    return RunNcclGang(options, [&](Communicator&, GradientReducer& reducer, NcclGround&) {
-      return ThreeSteps(reducer, timeout);
-    });
+    options.join_timeout = fault.timeout();
+    return RunNcclGang(
+        options, [timeout = fault.timeout()](Communicator&, GradientReducer& reducer, NcclGround&) {
+          return ThreeSteps(reducer, timeout);
+        });
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Faults,
                          NcclFaultTest,
-                         testing::Combine(testing::ValuesIn(kCases),
+                         testing::Combine(testing::ValuesIn(NcclFaults()),
                                           testing::Values("2.17", "2.30"),
                                           testing::Values(Backend::kSharedMemory, Backend::kTcp)),
                          [](const auto& test) {
-                           std::string name = std::get<0>(test.param).name;
-                           name += std::get<1>(test.param)[2];
-                           name += std::get<1>(test.param)[3];
-                           return name + BackendText(std::get<2>(test.param));
+                           return NameOfTest(std::get<0>(test.param), std::get<1>(test.param)) +
+                                  BackendText(std::get<2>(test.param));
                          });
 
 TEST_P(NcclFaultTest, AllRanksFailAtOnceAndSayWhy) {
-  const FaultCase& fault_case = std::get<0>(GetParam());
-  const std::vector<NcclRankEnd> ends = Run();
-  const bool is_killed = std::string(fault_case.name) == "Die";
-  EXPECT_EQ(ends[1].is_dead, is_killed);
-  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
-    if (rank == 1 && is_killed) {
-      continue;
-    }
-    EXPECT_EQ(ends[rank].code, static_cast<int>(rank == 1 ? fault_case.own : fault_case.others))
-        << ends[rank].text;
-    EXPECT_THAT(ends[rank].text,
-                AllOf(StartsWith("rank " + std::to_string(rank) + ": "),
-                      HasSubstr(fault_case.cause),
-                      HasSubstr("epoch 3"),
-                      HasSubstr(" s")));
-  }
+  ExpectAllSayWhy(Run(), std::get<0>(GetParam()), 1);
 }
 
 TEST(NcclFault, NoIdentityIsRankZerosAffair) {
@@ -237,7 +154,7 @@ TEST(NcclFault, StuckProcessJoinsNoMore) {
   const auto joined = JoinNccl(options, Soon());
   ASSERT_FALSE(joined.ok());
   EXPECT_EQ(joined.error().code(), ErrorCode::kInternal);
-  EXPECT_THAT(joined.error().message(), HasSubstr("has not returned in this process"));
+  EXPECT_THAT(joined.error().ToString(), HasSubstr("has not returned in this process"));
 }
 
 }  // namespace

@@ -407,23 +407,23 @@ bool IsUnfounded(const Error& cause, Communicator* control) {
   return cause.code() == ErrorCode::kPeerLost && control->CheckHealth().ok();
 }
 
+// The others are told the cause alone: each says for itself what it was about.
 Error FailJoining(const NcclReducerOptions& options, const Error& met, TimePoint begin) {
   const Error cause = Named(met, options.control);
   const Communicator& control = *options.control;
   const bool is_own = cause.code() == ErrorCode::kUnavailable ||
                       (options.can_do_without && IsUnfounded(cause, options.control));
-  Error error(is_own ? ErrorCode::kInternal : cause.code(),
-              "rank " + std::to_string(control.rank()) + ": joining " +
-                  std::to_string(control.world_size()) + " ranks by NCCL " +
-                  options.ground->library->VersionText() + " on " +
-                  NamesOf(options.ground->devices) + ", epoch " +
-                  std::to_string(options.epoch.value()) + ": " + cause.ToString() + ", after " +
-                  std::to_string(ToSeconds(SteadyNow() - begin)) + " s");
-  const bool is_loss = error.code() == ErrorCode::kPeerLost;
+  const Error told(is_own ? ErrorCode::kInternal : cause.code(), cause.ToString());
+  const bool is_loss = told.code() == ErrorCode::kPeerLost;
   options.control->Abort(options.can_do_without && !is_loss
-                             ? Error(ErrorCode::kAborted, error.ToString())
-                             : AsTold(error));
-  return error;
+                             ? Error(ErrorCode::kAborted, told.message())
+                             : AsTold(told));
+  return Error(told).Wrap("rank " + std::to_string(control.rank()) + ": joining " +
+                          std::to_string(control.world_size()) + " ranks by NCCL " +
+                          options.ground->library->VersionText() + " on " +
+                          NamesOf(options.ground->devices) + ", epoch " +
+                          std::to_string(options.epoch.value()) + ", failed after " +
+                          std::to_string(ToSeconds(SteadyNow() - begin)) + " s");
 }
 
 }  // namespace

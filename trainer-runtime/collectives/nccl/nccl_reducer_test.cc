@@ -194,9 +194,10 @@ TEST(NcclReducer, StopEndsJoining) {
   ::unsetenv("FAKE_NCCL_FAULT");
   ASSERT_FALSE(joined.ok());
   EXPECT_EQ(joined.error().code(), ErrorCode::kAborted);
-  EXPECT_THAT(joined.error().message(),
+  EXPECT_THAT(joined.error().ToString(),
               AllOf(HasSubstr("rank 0: joining 1 ranks by NCCL 2.30.7 on GPU-"),
-                    HasSubstr(", epoch 0: joining stopped")));
+                    HasSubstr(", epoch 0, failed after "),
+                    HasSubstr(" s: joining stopped by request")));
 }
 
 }  // namespace

@@ -40,22 +40,67 @@ class BarredMemory {
   void* address_;
 };
 
+// The values are elsewhere, and at once.
+class BarredGradients final : public FakeDeviceGradients {
+ public:
+  explicit BarredGradients(std::size_t count)
+      : values_(count, kStale),
+        barred_(count * sizeof(float)),
+        barred_sums_(kStepSumCount * sizeof(double)) {}
+
+  std::string DeviceName() const override { return "a GPU"; }
+
+  EngineBuffer Buffer() const override {
+    return {.address = barred_.address(),
+            .byte_count = values_.size() * sizeof(float),
+            .memory = MemoryKind::kCuda};
+  }
+
+  void Write(std::size_t offset, std::span<const float> made) override {
+    std::ranges::copy(made, values_.begin() + static_cast<std::ptrdiff_t>(offset));
+  }
+
+  std::span<float> Await() override { return values_; }
+
+  DeviceSums Sums() const override {
+    return {.numbers = {.address = barred_sums_.address(),
+                        .byte_count = kStepSumCount * sizeof(double),
+                        .type = NumberType::kFloat64,
+                        .memory = MemoryKind::kCuda},
+            .after = nullptr};
+  }
+
+  void WriteSums(const StepResult& made) override { step_ = made; }
+
+  void Measure() override { step_.gradient_length = LengthOf(values_); }
+
+  StepResult TakeStep() override { return std::exchange(step_, {}); }
+
+ private:
+  std::vector<float> values_;
+  BarredMemory barred_;
+  BarredMemory barred_sums_;
+  StepResult step_;
+};
+
 class FakeDeviceEngine final : public Engine {
  public:
-  explicit FakeDeviceEngine(std::unique_ptr<Engine> inner)
+  FakeDeviceEngine(std::unique_ptr<Engine> inner, std::unique_ptr<FakeDeviceGradients> gradients)
       : inner_(std::move(inner)),
-        own_gradients_(inner_->Gradients().size(), kStale),
-        gradients_(own_gradients_),
-        device_gradients_(inner_->Gradients().size_bytes()),
-        device_sums_(kStepSumCount * sizeof(double)) {
+        gradients_(std::move(gradients)),
+        own_image_(inner_->Gradients().size(), kStale),
+        image_(own_image_) {
     std::size_t value_count = 0;
     for (const TensorView& tensor : inner_->Tensors()) {
       value_count += tensor.data.size();
     }
     state_.assign(value_count, kStale);
+    notice_ = "this is a double of " + gradients_->DeviceName();
   }
 
-  std::string Description() const override { return "a double of a GPU: " + inner_->Description(); }
+  std::string Description() const override {
+    return "a double of " + gradients_->DeviceName() + ": " + inner_->Description();
+  }
 
   std::vector<TensorView> Tensors() override {
     std::vector<TensorView> views = inner_->Tensors();
@@ -68,31 +113,21 @@ class FakeDeviceEngine final : public Engine {
     return views;
   }
 
-  std::span<float> Gradients() override { return gradients_; }
+  std::span<float> Gradients() override { return image_; }
 
-  EngineBuffer GradientBuffer() override {
-    return {.address = device_gradients_.address(),
-            .byte_count = gradients_.size_bytes(),
-            .memory = MemoryKind::kCuda};
-  }
+  EngineBuffer GradientBuffer() override { return gradients_->Buffer(); }
 
-  DeviceSums Sums() override {
-    return {.numbers = {.address = device_sums_.address(),
-                        .byte_count = kStepSumCount * sizeof(double),
-                        .type = NumberType::kFloat64,
-                        .memory = MemoryKind::kCuda},
-            .after = nullptr};
-  }
+  DeviceSums Sums() override { return gradients_->Sums(); }
 
   Status Measure() override {
-    step_.gradient_length = GradientLength();
+    gradients_->Measure();
     return OkStatus();
   }
 
-  Result<StepResult> TakeStep() override { return std::exchange(step_, {}); }
+  Result<StepResult> TakeStep() override { return gradients_->TakeStep(); }
 
   Status ScaleGradients(float factor) override {
-    for (float& gradient : inner_->Gradients()) {
+    for (float& gradient : gradients_->Await()) {
       gradient *= factor;
     }
     return OkStatus();
@@ -100,7 +135,7 @@ class FakeDeviceEngine final : public Engine {
 
   Status BringToHost(EnginePart part) override {
     if (part == EnginePart::kGradients) {
-      std::ranges::copy(inner_->Gradients(), gradients_.begin());
+      std::ranges::copy(gradients_->Await(), image_.begin());
       return OkStatus();
     }
     CopyTensors(inner_->Tensors(), Tensors());
@@ -109,7 +144,7 @@ class FakeDeviceEngine final : public Engine {
 
   Status BringToDevice(EnginePart part) override {
     if (part == EnginePart::kGradients) {
-      std::ranges::copy(gradients_, inner_->Gradients().begin());
+      std::ranges::copy(image_, gradients_->Await().begin());
       return OkStatus();
     }
     CopyTensors(Tensors(), inner_->Tensors());
@@ -117,31 +152,40 @@ class FakeDeviceEngine final : public Engine {
   }
 
   Status LendGradients(std::span<float> memory) override {
-    if (memory.size() != gradients_.size()) {
+    if (memory.size() != image_.size()) {
       return Error(ErrorCode::kInvalidArgument, "memory of another size lent");
     }
-    gradients_ = memory;
-    own_gradients_ = std::vector<float>();
+    image_ = memory;
+    own_image_ = std::vector<float>();
     return OkStatus();
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    StepOptions inner_options = options;
-    inner_options.update.reset();
-    inner_options.is_awaited = true;
-    Result<StepResult> result = inner_->ComputeGradients(batch, inner_options);
-    std::ranges::fill(gradients_, kStale);
+    std::ranges::fill(gradients_->Await(), kStale);
+    std::ranges::fill(image_, kStale);
+    StepOptions own = options;
+    own.update.reset();
+    own.is_awaited = true;
+    own.on_ready = [&](int64_t offset, int64_t count) {
+      const auto begin = static_cast<std::size_t>(offset);
+      gradients_->Write(begin, inner_->Gradients().subspan(begin, static_cast<std::size_t>(count)));
+      if (options.on_ready) {
+        options.on_ready(offset, count);
+      }
+    };
+    Result<StepResult> result = inner_->ComputeGradients(batch, own);
     if (result.ok() && options.update.has_value()) {
       LOCKSTEP_RETURN_IF_ERROR(UpdateGuarded(*options.update, &*result));
     }
     if (result.ok() && !options.is_awaited) {
-      step_ = *result;
+      gradients_->WriteSums(*result);
       return StepResult{};
     }
     return result;
   }
 
   Status ApplyUpdate(int64_t update_number) override {
+    std::ranges::copy(gradients_->Await(), inner_->Gradients().begin());
     std::ranges::fill(state_, kStale);
     return inner_->ApplyUpdate(update_number);
   }
@@ -151,27 +195,19 @@ class FakeDeviceEngine final : public Engine {
   std::optional<std::string> TakeNotice() override { return std::exchange(notice_, std::nullopt); }
 
  private:
-  double GradientLength() const {
-    double squares = 0;
-    for (const float gradient : inner_->Gradients()) {
-      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
-    }
-    return std::sqrt(squares);
-  }
-
   // The scale is off these gradients already.
   Status UpdateGuarded(const GuardedUpdate& update, StepResult* result) {
     GuardedStep step;
     step.norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity());
     step.needs_finite = update.needs_finite ? 1 : 0;
-    result->gradient_length = GradientLength();
+    result->gradient_length = LengthOf(gradients_->Await());
     const UpdateVerdict verdict = Judge(step, result->loss_sum, result->gradient_length);
     result->is_updated = verdict.is_refused == 0 && result->overflow_count == 0;
     if (result->is_updated) {
       LOCKSTEP_RETURN_IF_ERROR(ScaleGradients(verdict.clip_factor));
       LOCKSTEP_RETURN_IF_ERROR(ApplyUpdate(update.number));
     }
-    std::ranges::fill(inner_->Gradients(), kStale);
+    std::ranges::fill(gradients_->Await(), kStale);
     return OkStatus();
   }
 
@@ -182,19 +218,29 @@ class FakeDeviceEngine final : public Engine {
   }
 
   std::unique_ptr<Engine> inner_;
+  std::unique_ptr<FakeDeviceGradients> gradients_;
   std::vector<float> state_;  // the image: all tensors, one after the other
-  std::vector<float> own_gradients_;
-  std::span<float> gradients_;  // the image
-  BarredMemory device_gradients_;
-  BarredMemory device_sums_;
-  StepResult step_;  // that was not awaited
-  std::optional<std::string> notice_ = "this is a double of a GPU";
+  std::vector<float> own_image_;
+  std::span<float> image_;  // of the gradients
+  std::optional<std::string> notice_;
 };
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeFakeDeviceEngine(std::unique_ptr<Engine> inner) {
-  return std::make_unique<FakeDeviceEngine>(std::move(inner));
+double LengthOf(std::span<const float> gradients) {
+  double squares = 0;
+  for (const float gradient : gradients) {
+    squares += static_cast<double>(gradient) * static_cast<double>(gradient);
+  }
+  return std::sqrt(squares);
+}
+
+std::unique_ptr<Engine> MakeFakeDeviceEngine(std::unique_ptr<Engine> inner,
+                                             std::unique_ptr<FakeDeviceGradients> gradients) {
+  if (gradients == nullptr) {
+    gradients = std::make_unique<BarredGradients>(inner->Gradients().size());
+  }
+  return std::make_unique<FakeDeviceEngine>(std::move(inner), std::move(gradients));
 }
 
 }  // namespace lockstep::runtime

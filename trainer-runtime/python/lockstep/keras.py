@@ -185,7 +185,7 @@ def _steps_total(
 ) -> Optional[int]:
     """Updates at the end of a run that is at `step`, before `batch` of `epoch`."""
     epochs, steps = params.get("epochs"), params.get("steps")
-    if not epochs or not steps:
+    if not epochs or not steps or steps < 0:
         return None
     return step + int((epochs - epoch) * steps) - batch
 

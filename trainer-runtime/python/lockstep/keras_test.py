@@ -90,9 +90,10 @@ class KerasReport(unittest.TestCase):
         self.assertEqual({(one.step, one.loss) for one in told}, {(1, 0.5)})
 
     def test_a_length_that_keras_does_not_know_is_not_told(self):
-        report, told = begun(steps=None)
-        batches(report, 0, [0])
-        self.assertIsNone(told[0].steps_total)
+        for unknown in (None, -1):
+            report, told = begun(steps=unknown)
+            batches(report, 0, [0])
+            self.assertIsNone(told[0].steps_total)
 
     def test_samples_are_those_of_all_ranks(self):
         with mock.patch.dict("os.environ", {"WORLD_SIZE": "4"}):

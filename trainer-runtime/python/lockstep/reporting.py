@@ -26,7 +26,8 @@ class Reporter:
             ctypes.byref(options), ctypes.byref(self._handle)))
 
     def report(self, progress: Progress) -> None:
-        """As `Session.report`; does not wait. Errors: Forked, LockstepError (CLOSED)."""
+        """As `Session.report`; does not wait. Errors: Forked, InvalidArgument,
+        LockstepError (CLOSED)."""
         figures = figures_of(progress)
         self._check(self._library.lockstep_report(self._handle, ctypes.byref(figures)))
 

@@ -53,7 +53,8 @@ class Meeting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Figures for the job's status and metrics; None: not known."""
+    """Figures for the job's status and metrics; None: not known. All but `loss`, which may be any
+    number, are from 0 on."""
 
     step: int
     steps_total: Optional[int] = None
@@ -65,14 +66,24 @@ class Progress:
     phase: Phase = Phase.KEEP
 
 
+_FROM_ZERO = (
+    "step", "steps_total", "data_epoch", "sample_count", "accuracy", "samples_per_second")
+
+
 def figures_of(progress: Progress) -> library.ProgressIn:
-    """`progress` as the library reads it."""
+    """`progress` as the library reads it. Errors: InvalidArgument."""
 
     def or_unknown(figure: Optional[float]) -> float:
         return math.nan if figure is None else figure
 
     def or_negative(count: Optional[int]) -> int:
         return -1 if count is None else count
+
+    for name in _FROM_ZERO:
+        value = getattr(progress, name)
+        if value is not None and value < 0:  # -1 is the library's word for what is not known
+            unknown = "" if name == "step" else ", or None where it is not known"
+            raise InvalidArgument(f"{name}: {value} found, expected 0 or more{unknown}")
 
     return library.ProgressIn(
         struct_size=ctypes.sizeof(library.ProgressIn),
@@ -252,7 +263,10 @@ class Session(abc.ABC, Generic[Array]):
 
     def report(self, progress: Progress) -> None:
         """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a
-        process that is lost again without one in between gets no successor in its pod."""
+        process that is lost again without one in between gets no successor in its pod.
+
+        Errors: InvalidArgument.
+        """
         self._call("report", ctypes.byref(figures_of(progress)))
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "trainer-runtime/collectives/nccl/cuda_device.h"
+#include "trainer-runtime/engine/testing/fake_device_engine.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -25,7 +25,7 @@ using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* 
 
 // Gradients on a GPU of the driver's double, whose memory is the host's, and their streams: a
 // second one for what is done with their sums.
-class GpuGradients {
+class GpuGradients final : public FakeDeviceGradients {
  public:
   static Result<std::unique_ptr<GpuGradients>> Make(std::shared_ptr<const CudaDevice> device,
                                                     const std::string& driver,
@@ -52,7 +52,7 @@ class GpuGradients {
   GpuGradients(const GpuGradients&) = delete;
   GpuGradients& operator=(const GpuGradients&) = delete;
 
-  ~GpuGradients() {
+  ~GpuGradients() override {
     const CudaFunctions& cuda = device_->functions();
     for (const CudaStreamHandle stream : {stream_, after_}) {
       if (stream != nullptr) {
@@ -69,7 +69,9 @@ class GpuGradients {
     }
   }
 
-  EngineBuffer buffer() const {
+  std::string DeviceName() const override { return "GPU " + std::to_string(device_->number()); }
+
+  EngineBuffer Buffer() const override {
     return {.address = reinterpret_cast<void*>(static_cast<uintptr_t>(address_)),
             .byte_count = count_ * sizeof(float),
             .memory = MemoryKind::kCuda,
@@ -77,7 +79,19 @@ class GpuGradients {
             .stream = stream_};
   }
 
-  DeviceSums sums() const {
+  // When the stream comes to it.
+  void Write(std::size_t offset, std::span<const float> made) override {
+    launch_(stream_,
+            WriteLate,
+            new LateWrite{values().subspan(offset, made.size()), {made.begin(), made.end()}});
+  }
+
+  std::span<float> Await() override {
+    AwaitStream(stream_);
+    return values();
+  }
+
+  DeviceSums Sums() const override {
     return {.numbers = {.address = reinterpret_cast<void*>(static_cast<uintptr_t>(sums_)),
                         .byte_count = kStepSumCount * sizeof(double),
                         .type = NumberType::kFloat64,
@@ -87,50 +101,35 @@ class GpuGradients {
             .after = after_};
   }
 
-  // After Await(): before, its stream may be writing.
-  std::span<float> values() {
-    return {reinterpret_cast<float*>(static_cast<uintptr_t>(address_)), count_};
-  }
-
-  // Puts these values at `offset` when the stream comes to it.
-  void WriteLater(std::size_t offset, std::span<const float> made) {
+  // When the stream comes to it.
+  void WriteSums(const StepResult& made) override {
     launch_(stream_,
-            Write,
-            new LateWrite{values().subspan(offset, made.size()), {made.begin(), made.end()}});
-  }
-
-  void WriteSumsLater(const StepResult& made) {
-    launch_(stream_,
-            WriteSums,
-            new LateSums{static_cast<double*>(sums().numbers.address),
+            WriteSumsLate,
+            new LateSums{static_cast<double*>(Sums().numbers.address),
                          {made.loss_sum,
                           static_cast<double>(made.correct_count),
                           static_cast<double>(made.overflow_count)}});
   }
 
-  // Takes the length when the second stream comes to it, which is behind all that the first one has
-  // been given.
-  void MeasureLater() {
+  // When the second stream comes to it, which is behind all that the first one has been given.
+  void Measure() override {
     const CudaFunctions& cuda = device_->functions();
     const CudaDeviceKeeper keeper(*device_);
     LOCKSTEP_CHECK(device_->MakeCurrent().ok(), "no device");
     cuda.event_record(event_, stream_);
     cuda.stream_wait(after_, event_, 0);
-    launch_(
-        after_, [](void* own) { static_cast<GpuGradients*>(own)->Measure(); }, this);
+    launch_(after_, MeasureLate, this);
   }
 
-  // What is there now, once the second stream is done.
-  StepResult Take() {
+  // What is there once the second stream is done.
+  StepResult TakeStep() override {
     AwaitStream(after_);
-    const auto* const found = static_cast<const double*>(sums().numbers.address);
+    const auto* const found = static_cast<const double*>(Sums().numbers.address);
     return {.loss_sum = found[0],
             .correct_count = static_cast<int64_t>(found[1]),
             .overflow_count = static_cast<int64_t>(found[2]),
             .gradient_length = length_};
   }
-
-  void Await() const { AwaitStream(stream_); }
 
  private:
   struct LateWrite {
@@ -138,13 +137,18 @@ class GpuGradients {
     std::vector<float> made;
   };
 
-  GpuGradients(std::shared_ptr<const CudaDevice> device, std::size_t count)
-      : device_(std::move(device)), count_(count) {}
-
   struct LateSums {
     double* place;
     std::array<double, kStepSumCount> made;
   };
+
+  GpuGradients(std::shared_ptr<const CudaDevice> device, std::size_t count)
+      : device_(std::move(device)), count_(count) {}
+
+  // Its stream may be writing.
+  std::span<float> values() {
+    return {reinterpret_cast<float*>(static_cast<uintptr_t>(address_)), count_};
+  }
 
   void AwaitStream(CudaStreamHandle stream) const {
     while (device_->functions().stream_query(stream) != 0) {
@@ -152,21 +156,18 @@ class GpuGradients {
     }
   }
 
-  void Measure() {
-    double squares = 0;
-    for (const float gradient : values()) {
-      squares += static_cast<double>(gradient) * static_cast<double>(gradient);
-    }
-    length_ = std::sqrt(squares);
-  }
-
-  static void WriteSums(void* data) {
+  static void WriteSumsLate(void* data) {
     const std::unique_ptr<LateSums> late(static_cast<LateSums*>(data));
     std::this_thread::sleep_for(kDelay);
     std::ranges::copy(late->made, late->place);
   }
 
-  static void Write(void* data) {
+  static void MeasureLate(void* data) {
+    auto* const own = static_cast<GpuGradients*>(data);
+    own->length_ = LengthOf(own->values());
+  }
+
+  static void WriteLate(void* data) {
     const std::unique_ptr<LateWrite> late(static_cast<LateWrite*>(data));
     std::this_thread::sleep_for(kDelay);
     std::ranges::copy(late->made, late->place.begin());
@@ -183,131 +184,6 @@ class GpuGradients {
   double length_ = 0;  // the second stream's
 };
 
-class FakeGpuEngine final : public Engine {
- public:
-  FakeGpuEngine(std::unique_ptr<Engine> inner, std::unique_ptr<GpuGradients> gradients)
-      : inner_(std::move(inner)),
-        gradients_(std::move(gradients)),
-        image_(inner_->Gradients().size(), kStale),
-        lent_(image_) {
-    std::size_t value_count = 0;
-    for (const TensorView& tensor : inner_->Tensors()) {
-      value_count += tensor.data.size();
-    }
-    state_.assign(value_count, kStale);
-  }
-
-  std::string Description() const override {
-    return "a double of GPU " + std::to_string(gradients_->buffer().device) + ": " +
-           inner_->Description();
-  }
-
-  std::vector<TensorView> Tensors() override {
-    std::vector<TensorView> views = inner_->Tensors();
-    std::span<float> rest = state_;
-    for (TensorView& view : views) {
-      const std::size_t size = view.data.size();
-      view.data = rest.first(size);
-      rest = rest.subspan(size);
-    }
-    return views;
-  }
-
-  std::span<float> Gradients() override { return lent_; }
-
-  EngineBuffer GradientBuffer() override { return gradients_->buffer(); }
-
-  DeviceSums Sums() override { return gradients_->sums(); }
-
-  Status Measure() override {
-    gradients_->MeasureLater();
-    return OkStatus();
-  }
-
-  Result<StepResult> TakeStep() override { return gradients_->Take(); }
-
-  Status ScaleGradients(float factor) override {
-    gradients_->Await();
-    for (float& gradient : gradients_->values()) {
-      gradient *= factor;
-    }
-    return OkStatus();
-  }
-
-  Status BringToHost(EnginePart part) override {
-    if (part == EnginePart::kGradients) {
-      gradients_->Await();
-      std::ranges::copy(gradients_->values(), lent_.begin());
-      return OkStatus();
-    }
-    CopyTensors(inner_->Tensors(), Tensors());
-    return OkStatus();
-  }
-
-  Status BringToDevice(EnginePart part) override {
-    if (part == EnginePart::kGradients) {
-      gradients_->Await();
-      std::ranges::copy(lent_, gradients_->values().begin());
-      return OkStatus();
-    }
-    CopyTensors(Tensors(), inner_->Tensors());
-    return OkStatus();
-  }
-
-  Status LendGradients(std::span<float> memory) override {
-    if (memory.size() != lent_.size()) {
-      return Error(ErrorCode::kInvalidArgument, "memory of another size lent");
-    }
-    lent_ = memory;
-    image_ = std::vector<float>();
-    return OkStatus();
-  }
-
-  Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
-    gradients_->Await();
-    std::ranges::fill(gradients_->values(), kStale);
-    std::ranges::fill(lent_, kStale);
-    StepOptions own = options;
-    own.on_ready = [&](int64_t offset, int64_t count) {
-      const auto begin = static_cast<std::size_t>(offset);
-      gradients_->WriteLater(begin,
-                             inner_->Gradients().subspan(begin, static_cast<std::size_t>(count)));
-      if (options.on_ready) {
-        options.on_ready(offset, count);
-      }
-    };
-    own.is_awaited = true;
-    LOCKSTEP_ASSIGN_OR_RETURN(const StepResult made, inner_->ComputeGradients(batch, own));
-    if (options.is_awaited) {
-      return made;
-    }
-    gradients_->WriteSumsLater(made);
-    return StepResult{};
-  }
-
-  Status ApplyUpdate(int64_t update_number) override {
-    gradients_->Await();
-    std::ranges::copy(gradients_->values(), inner_->Gradients().begin());
-    std::ranges::fill(state_, kStale);
-    return inner_->ApplyUpdate(update_number);
-  }
-
-  Result<StepResult> Evaluate(const Batch& batch) override { return inner_->Evaluate(batch); }
-
- private:
-  static void CopyTensors(const std::vector<TensorView>& from, const std::vector<TensorView>& to) {
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      std::ranges::copy(from[i].data, to[i].data.begin());
-    }
-  }
-
-  std::unique_ptr<Engine> inner_;
-  std::unique_ptr<GpuGradients> gradients_;
-  std::vector<float> state_;  // the image: all tensors, one after the other
-  std::vector<float> image_;
-  std::span<float> lent_;  // the image of the gradients
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Engine>> MakeFakeGpuEngine(std::unique_ptr<Engine> inner,
@@ -318,8 +194,7 @@ Result<std::unique_ptr<Engine>> MakeFakeGpuEngine(std::unique_ptr<Engine> inner,
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::unique_ptr<GpuGradients> gradients,
       GpuGradients::Make(std::move(opened), driver, inner->Gradients().size()));
-  return std::unique_ptr<Engine>(
-      std::make_unique<FakeGpuEngine>(std::move(inner), std::move(gradients)));
+  return MakeFakeDeviceEngine(std::move(inner), std::move(gradients));
 }
 
 }  // namespace lockstep::runtime

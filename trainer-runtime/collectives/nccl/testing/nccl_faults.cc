@@ -1,0 +1,119 @@
+#include "trainer-runtime/collectives/nccl/testing/nccl_faults.h"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr Duration kOutOfReach = std::chrono::minutes(15);
+constexpr Duration kShort = std::chrono::milliseconds(300);
+
+int CountOf(const std::string& part, const std::string& text) {
+  int count = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) {
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+Duration NcclFault::timeout() const {
+  return is_about_time ? kShort : kOutOfReach;
+}
+
+std::vector<NcclFault> NcclFaults() {
+  return {
+      {"FailInit",
+       "fail-init@rank=1",
+       ErrorCode::kInternal,
+       ErrorCode::kAborted,
+       "unhandled cuda error (run with NCCL_DEBUG=INFO for details) (ordered: the device does not "
+       "join)"},
+      {"SlowInit",
+       "slow-init@rank=1@ms=3600000",
+       ErrorCode::kTimeout,
+       ErrorCode::kTimeout,
+       "deadline passed",
+       /*is_about_time=*/true},
+      {"BlockInit",
+       "block-init@rank=1@ms=3600000",
+       ErrorCode::kTimeout,
+       ErrorCode::kTimeout,
+       "deadline passed",
+       /*is_about_time=*/true},
+      {"FirstSum",
+       "async-error@rank=1@call=0",
+       ErrorCode::kPeerLost,
+       ErrorCode::kPeerLost,
+       "(ordered: the connection to a peer broke)"},
+      {"NoWay",
+       "hang@rank=1@call=0",
+       ErrorCode::kTimeout,
+       ErrorCode::kTimeout,
+       "deadline passed",
+       /*is_about_time=*/true},
+      {"AsyncError",
+       "async-error@rank=1@call=3",
+       ErrorCode::kPeerLost,
+       ErrorCode::kPeerLost,
+       "remote process exited or there was a network error (ordered: the connection to a peer "
+       "broke)"},
+      {"Refuse",
+       "refuse@rank=1@call=4",
+       ErrorCode::kInternal,
+       ErrorCode::kAborted,
+       "epoch 3, call 4: by NCCL on GPU-"},
+      {"Hang",
+       "hang@rank=1@call=2",
+       ErrorCode::kTimeout,
+       ErrorCode::kTimeout,
+       "deadline passed, and NCCL does not say which rank is late; not at its end on GPU-",
+       /*is_about_time=*/true},
+      {"Die",
+       "die@rank=1@call=5",
+       ErrorCode::kInternal,
+       ErrorCode::kPeerLost,
+       " is gone",
+       /*is_about_time=*/false,
+       /*is_deadly=*/true},
+  };
+}
+
+std::string NameOfTest(const NcclFault& fault, const std::string& version) {
+  return std::string(fault.name) + version[2] + version[3];
+}
+
+void ExpectAllSayWhy(const std::vector<NcclRankEnd>& ends,
+                     const NcclFault& fault,
+                     std::size_t victim) {
+  EXPECT_EQ(ends[victim].is_dead, fault.is_deadly);
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    if (fault.is_deadly && rank == victim) {
+      continue;
+    }
+    const std::string& text = ends[rank].text;
+    EXPECT_EQ(ends[rank].code, static_cast<int>(rank == victim ? fault.own : fault.others)) << text;
+    EXPECT_THAT(text,
+                AllOf(StartsWith("rank " + std::to_string(rank) + ": "),
+                      HasSubstr(fault.cause),
+                      HasSubstr("epoch 3"),
+                      HasSubstr(" s")));
+    if (fault.is_deadly) {
+      EXPECT_THAT(text, HasSubstr("rank " + std::to_string(victim) + " is gone"));
+    }
+    if (CountOf("joining", text) > 0) {  // once, and the reason once
+      EXPECT_EQ(CountOf("joining", text), 1) << text;
+      EXPECT_EQ(CountOf(fault.cause, text), 1) << text;
+    }
+  }
+}
+
+}  // namespace lockstep::runtime
