@@ -168,6 +168,11 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.round = AwaitsRound();
     observed.eviction = view->EvictionOf(key, notes_.wall_now);
   }
+  const PriorityTerms priority = view->PriorityOf(key);
+  observed.missing_class = priority.missing;
+  if (priority.missing.empty()) {
+    observed.priority = {priority.priority, priority.is_preemptible};
+  }
   observed.run_time_limit = view->RunTimeLimitOf(key);
   observed.kueue = view->KueueOf(key);
   observed.provisioning = view->ProvisioningOf(key);

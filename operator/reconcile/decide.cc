@@ -95,7 +95,9 @@ void Begin(DecisionBuilder* builder) {
     TakeUp(builder);
   }
   const std::string unplanned =
-      builder->observed().is_one_machine ? "" : DescribeUnplanned(builder->spec());
+      builder->observed().is_one_machine
+          ? ""
+          : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
   if (!unplanned.empty()) {
     builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
                  EventType::kWarning);

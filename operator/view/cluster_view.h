@@ -212,6 +212,9 @@ class ClusterView {
   // How long the queue that the job's gang counts in lets it run; null: for ever.
   std::optional<RunTimeLimit> RunTimeLimitOf(const JobId& key) const;
 
+  // What its PriorityClass says of the job's gang; of one with places, as it got them.
+  PriorityTerms PriorityOf(const JobId& key) const;
+
   // When pods that were to go are stuck, or placeholder pods count for no nodes on their way any
   // more, the first of them; empty: none are to.
   std::optional<WallTime> StuckFrom() const { return stuck_from_.First(); }

@@ -73,7 +73,8 @@ void ClusterView::Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* 
       if (name == change.key.name || (name.empty() && (was_default || is_default))) {
         stale_stands_.insert(job);
         news->frees_room = true;
-        if (AwaitsKueue(entry.item.object->job)) {
+        const bool is_told = was_there != is_there && PlacedStatusOf(job, entry.item.object->job);
+        if (is_told || AwaitsKueue(entry.item.object->job)) {
           news->urgent.insert(job);
         }
       }
@@ -256,6 +257,17 @@ std::string ClusterView::ClassOf(const JobId& key, const TrainingJob& job) const
   return placed == nullptr ? PriorityClassOf(job.spec) : PriorityClassOf(job.spec, *placed);
 }
 
+PriorityTerms ClusterView::PriorityOf(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  if (stored == nullptr) {
+    return {};
+  }
+  const TrainingJobStatus* const placed = PlacedStatusOf(key, stored->job);
+  const std::string name = ClassOf(key, stored->job);
+  return placed == nullptr ? TermsOfClass(classes_, name)
+                           : TermsOfPlaced(classes_, name, placed->origin.priority);
+}
+
 std::optional<RunTimeLimit> ClusterView::RunTimeLimitOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
   if (stored == nullptr || run_time_limits_.empty()) {
@@ -273,13 +285,12 @@ void ClusterView::TellStands(WallTime now) {
     const auto reserved = reserved_.find(job);
     const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
     const StoredJob* const stored = FindJob(job);
-    const std::string class_name = stored == nullptr ? "" : ClassOf(job, stored->job);
     const JobUsage* const usage = usage_.Of(job);
     JobStand stand = StandOf(job,
                              {stored,
                               next,
                               usage,
-                              TermsOfClass(classes_, class_name),
+                              PriorityOf(job),
                               UnaskedSince(job, usage, now),
                               RunTimeLimitOf(job),
                               pod_groups_.is_listed()},
