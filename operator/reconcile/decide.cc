@@ -385,7 +385,7 @@ void Run(DecisionBuilder* builder) {
     RenewGang(builder);
     return;
   }
-  if (!is_over && RestartOnOtherPorts(builder)) {
+  if (!is_over && (RestartOnOtherPorts(builder) || RollBackOverQuota(builder))) {
     return;
   }
   TellOfTrouble(view, builder);

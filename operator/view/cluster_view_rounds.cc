@@ -268,6 +268,18 @@ PriorityTerms ClusterView::PriorityOf(const JobId& key) const {
                            : TermsOfPlaced(classes_, name, placed->origin.priority);
 }
 
+std::string ClusterView::QuotaExcessOf(const JobId& key, WallTime now) {
+  const ClusterState& state = Scheduling(now).state();
+  const GangRecord* const gang = state.Find(GangNameOf(key));
+  if (gang == nullptr || gang->state != GangState::kRunning || !gang->queue) {
+    return "";
+  }
+  QueueTree without = state.queues();
+  without.Refund({*gang->queue, gang->space}, gang->total);
+  const auto excess = without.Check(*gang->queue, gang->total);
+  return excess ? excess->text : "";
+}
+
 std::optional<RunTimeLimit> ClusterView::RunTimeLimitOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
   if (stored == nullptr || run_time_limits_.empty()) {
