@@ -55,11 +55,15 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
 }
 
 GangOrigin DecodeOrigin(ObjectReader& reader) {
-  return {ReadCount(reader, "generation"),
-          reader.String("revision").value_or(""),
-          reader.String("runtimeImage").value_or(""),
-          reader.String("queue").value_or(""),
-          reader.String("priorityClass").value_or("")};
+  GangOrigin origin{ReadCount(reader, "generation"),
+                    reader.String("revision").value_or(""),
+                    reader.String("runtimeImage").value_or(""),
+                    reader.String("queue").value_or(""),
+                    reader.String("priorityClass").value_or("")};
+  if (const std::optional<int64_t> priority = reader.Int("priority")) {
+    origin.priority = {*priority, reader.Bool("preemptible").value_or(true)};
+  }
+  return origin;
 }
 
 RoleCounts DecodeRoleCounts(ObjectReader& reader) {
@@ -214,6 +218,12 @@ Json EncodeOrigin(const GangOrigin& origin) {
   }
   if (!origin.priority_class.empty()) {
     value["priorityClass"] = origin.priority_class;
+  }
+  if (origin.priority.has_value()) {
+    value["priority"] = origin.priority->value;
+    if (!origin.priority->is_preemptible) {
+      value["preemptible"] = false;
+    }
   }
   return value;
 }

@@ -318,6 +318,15 @@ struct JobProgress {
   friend bool operator==(const JobProgress&, const JobProgress&) = default;
 };
 
+// What a PriorityClass says of a gang. One that runs keeps it when the class is deleted, as pods
+// keep theirs.
+struct GrantedPriority {
+  int64_t value = 0;
+  bool is_preemptible = true;
+
+  friend bool operator==(const GrantedPriority&, const GrantedPriority&) = default;
+};
+
 // What the pods of the running gang are made from, and in whose name they have their places. They
 // are alike as long as they live: an edit of the manifest, or another version of the operator,
 // makes itself felt in the next gang only.
@@ -327,6 +336,8 @@ struct GangOrigin {
   std::string runtime_image;     // the operator's own; empty: the cluster has none
   std::string queue{};           // whose share it has; empty: of a gang from before this was kept
   std::string priority_class{};  // with the queue; empty: it names none
+  // What the class said then; null: of a gang from before this was kept.
+  std::optional<GrantedPriority> priority{};
 
   friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
 };

@@ -10,6 +10,7 @@
 #include "operator/controller/status_write.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/workload.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
@@ -167,6 +168,14 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   } else {
     observed.round = AwaitsRound();
     observed.eviction = view->EvictionOf(key, notes_.wall_now);
+    observed.quota_excess = !stored->job.status.has_run && AskForMore(stored->job, observed.pods)
+                                ? view->QuotaExcessOf(key, notes_.wall_now)
+                                : "";
+  }
+  const PriorityTerms priority = view->PriorityOf(key);
+  observed.missing_class = priority.missing;
+  if (priority.missing.empty()) {
+    observed.priority = {priority.priority, priority.is_preemptible};
   }
   observed.run_time_limit = view->RunTimeLimitOf(key);
   observed.kueue = view->KueueOf(key);

@@ -410,5 +410,27 @@ TEST_F(PreemptionTest, ClassMayKeepItsGangsFromGoingAndFromAskingOthersTo) {
   EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
 }
 
+// As pods keep theirs.
+TEST_F(PreemptionTest, GangGoesByThePriorityThatItWasPlacedWithWhenItsClassIsDeleted) {
+  AddClass("usual", 10);
+  AddJobOf("low", "vision", "usual");
+  ASSERT_EQ(Ask("low"), "node-a");
+  TrainingJobStatus status = Take("low", "node-a");
+  status.origin.queue = "vision";
+  status.origin.priority_class = "usual";
+  status.origin.priority = GrantedPriority{10, true};
+  Write("low", status);
+  news_ = News();
+
+  view_.Apply(
+      kube::ObjectUpdate<PriorityClass>(kube::Deleted<PriorityClass>{
+          {{"", "usual"}, "usual", NextVersion(), std::make_shared<const PriorityClass>()}}),
+      &news_);
+  EXPECT_TRUE(news_.urgent.contains(KeyOf("low"))) << "people are to be told";
+  AddJobOf("high", "vision", "urgent");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to go: default/low");
+  EXPECT_EQ(view_.Scheduling(now_).state().Find("default/low")->request.priority, 10);
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -9,6 +9,7 @@
 #include "operator/controller/testing/fake_api.h"
 #include "operator/controller/testing/round_bench.h"
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
@@ -333,6 +334,32 @@ TEST_F(NativeRoundTest, JobStandsForItsPlaceOncePodGroupsAreSeen) {
   EXPECT_TRUE(news_.frees_room);
   EXPECT_NE(Ask("other"), "a");
   EXPECT_EQ(Ask("native"), "a");
+}
+
+// A LimitRange or a webhook has made them larger than what was planned.
+TEST_F(RoundKeeperTest, WhatPodsTrulyAskForIsHeldAgainstTheQuotaOfTheirQueue) {
+  AddNode("node-a", 4);
+  AddQueue("vision", 2, 0);
+  AddPlacedJob("first", 2, "node-a", "vision");
+  EXPECT_EQ(view_.QuotaExcessOf(KeyOf("first"), now_), "");
+
+  kube::Pod pod;
+  pod.name = "first-worker-0";
+  pod.namespace_name = "default";
+  pod.uid = "uid-of-pod";
+  pod.labels = EncodePodLabels({"first", "uid-first", {Role::kWorker, 0}, 0, {}});
+  pod.owner_uid = "uid-first";
+  pod.owner_job = "first";
+  pod.spec.node_name = "node-a";
+  pod.spec.container.requests.gpu_count = 3;
+  view_.Apply(
+      kube::ObjectUpdate<kube::Pod>(kube::Upserted<kube::Pod>{
+          {{"default", pod.name}, pod.uid, NextVersion(), std::make_shared<const kube::Pod>(pod)}}),
+      &news_);
+  EXPECT_EQ(view_.QuotaExcessOf(KeyOf("first"), now_),
+            "queue vision would be 1 GPU over its nominal 2, and may borrow none");
+  AddJob("waits", 1);
+  EXPECT_EQ(view_.QuotaExcessOf(KeyOf("waits"), now_), "");
 }
 
 }  // namespace

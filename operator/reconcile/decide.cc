@@ -95,7 +95,9 @@ void Begin(DecisionBuilder* builder) {
     TakeUp(builder);
   }
   const std::string unplanned =
-      builder->observed().is_one_machine ? "" : DescribeUnplanned(builder->spec());
+      builder->observed().is_one_machine
+          ? ""
+          : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
   if (!unplanned.empty()) {
     builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
                  EventType::kWarning);
@@ -383,7 +385,7 @@ void Run(DecisionBuilder* builder) {
     RenewGang(builder);
     return;
   }
-  if (!is_over && RestartOnOtherPorts(builder)) {
+  if (!is_over && (RestartOnOtherPorts(builder) || RollBackOverQuota(builder))) {
     return;
   }
   TellOfTrouble(view, builder);

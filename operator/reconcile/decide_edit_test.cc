@@ -240,5 +240,38 @@ TEST(DecideEdit, RoomThatOtherJobsHoldIsWaitedForAsEver) {
   EXPECT_EQ(world.Step().status.attempt, Attempt(1));
 }
 
+TEST(DecideEdit, PriorityIsKeptWhenItsClassIsDeletedAndThatIsTold) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.scheduling.priority_class_name = "urgent";
+  TestWorld world(job);
+  world.observed.priority = GrantedPriority{1000, true};
+  world.Launch();
+  ASSERT_EQ(world.job.status.origin.priority, (GrantedPriority{1000, true}));
+
+  world.observed.priority.reset();
+  world.observed.missing_class = "priority class urgent does not exist";
+  const Decision told = world.Step();
+  EXPECT_EQ(EventReasons(told), "FieldsNotPlanned");
+  EXPECT_EQ(MessageOf(told.status, ConditionType::kFullyPlanned),
+            "priority class urgent does not exist any more: the gang keeps priority 1000, and the "
+            "next one waits for the class");
+  EXPECT_EQ(told.status.origin.priority, (GrantedPriority{1000, true}));
+
+  world.observed.priority = GrantedPriority{5, true};
+  world.observed.missing_class.clear();
+  EXPECT_EQ(EventReasons(world.Step()), "FieldsPlanned");
+  EXPECT_EQ(world.job.status.origin.priority, (GrantedPriority{1000, true}));
+}
+
+// Nobody wrote down what it was placed with.
+TEST(DecideEdit, GangOfAnEarlierVersionTakesThePriorityThatItsClassHasNow) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  ASSERT_FALSE(world.job.status.origin.priority.has_value());
+  world.observed.priority = GrantedPriority{7, false};
+  world.Step();
+  EXPECT_EQ(world.job.status.origin.priority, (GrantedPriority{7, false}));
+}
+
 }  // namespace
 }  // namespace lockstep::control

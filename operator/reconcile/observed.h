@@ -130,6 +130,12 @@ struct Observed {
   std::optional<QueuePosition> queue_position;  // of one without a place; empty: it has no queue
   std::optional<RoomClaim> claim;         // what that round keeps for it until others have gone
   std::optional<EvictionOrder> eviction;  // of a job with places, which is to give them up
+  // What its PriorityClass says of the gang; empty: there is none of that name, or nobody looks.
+  std::optional<GrantedPriority> priority;
+  std::string missing_class;  // which is not there, in words; empty: it is
+  // Why its queue may not hold what the gang's pods ask for; empty: it may, or they ask for what
+  // their templates say, or the gang has run.
+  std::string quota_excess;
   // How long its queue lets it run, by the queue that its gang counts in; empty: for ever.
   std::optional<RunTimeLimit> run_time_limit;
   KueueSight kueue;

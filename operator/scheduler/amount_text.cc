@@ -9,10 +9,10 @@
 namespace lockstep::control {
 namespace {
 
-// At most two decimals, none that say nothing: 2, 2.5, 0.25.
-std::string ShortDecimal(double value) {
+// Without decimals that say nothing: 2, 2.5, 0.25.
+std::string ShortDecimal(double value, int decimals_max = 2) {
   std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), "%.2f", value);
+  std::snprintf(buffer.data(), buffer.size(), "%.*f", decimals_max, value);
   std::string text(buffer.data());
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') {
@@ -22,14 +22,20 @@ std::string ShortDecimal(double value) {
 }
 
 std::string MemoryText(int64_t bytes) {
-  constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
-  constexpr double kMiB = 1024.0 * 1024.0;
+  constexpr double kKiB = 1024.0;
   if (bytes == 0) {
     return "0";
   }
-  return static_cast<double>(bytes) >= kGiB
-             ? ShortDecimal(static_cast<double>(bytes) / kGiB) + " GiB"
-             : ShortDecimal(static_cast<double>(bytes) / kMiB) + " MiB";
+  const auto amount = static_cast<double>(bytes);
+  return amount < kKiB                 ? Plural(bytes, "byte")
+         : amount < kKiB * kKiB        ? ShortDecimal(amount / kKiB) + " KiB"
+         : amount < kKiB * kKiB * kKiB ? ShortDecimal(amount / kKiB / kKiB) + " MiB"
+                                       : ShortDecimal(amount / kKiB / kKiB / kKiB) + " GiB";
+}
+
+// In cores; exact.
+std::string CpuText(int64_t millis) {
+  return ShortDecimal(static_cast<double>(millis) / 1000.0, 3);
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found) {
   }
   if (IsCountedInBytes(resource)) {
     // Rounding must not make a shortfall read as equality.
-    if (MemoryText(needed) == MemoryText(found)) {
+    if (needed != found && MemoryText(needed) == MemoryText(found)) {
       return {Plural(needed, "byte") + " " + resource, Plural(found, "byte")};
     }
     return {MemoryText(needed) + " " + resource, MemoryText(found)};
@@ -48,11 +54,7 @@ Figures FiguresOf(const std::string& resource, int64_t needed, int64_t found) {
   if (resource != kCpuResource) {
     return {std::to_string(needed) + " " + resource, std::to_string(found)};
   }
-  if (needed % 10 != 0 || found % 10 != 0) {  // not exact with two decimals
-    return {std::to_string(needed) + "m CPU", std::to_string(found) + "m"};
-  }
-  return {ShortDecimal(static_cast<double>(needed) / 1000.0) + " CPU",
-          ShortDecimal(static_cast<double>(found) / 1000.0)};
+  return {CpuText(needed) + " CPU", CpuText(found)};
 }
 
 std::string AmountText(const std::string& resource, int64_t amount) {

@@ -31,14 +31,18 @@ const Backfill::Heads* Backfill::HeadsOf(QueueIndex queue) const {
   return heads != heads_.end() && heads->second ? &*heads->second : nullptr;
 }
 
-bool Backfill::Start(const GangRecord& gang, const PlacedPods& pods) {
+const GangRecord* Backfill::Start(const GangRecord& gang, const PlacedPods& pods) {
   const Operation start{OperationKind::kStart, gang.request.name, {}, pods};
-  if (!reservations_.StartBeside(gang, start, *HeadsOf(*gang.queue))) {
-    failed_[KindOf(gang)].push_back(EndOfNow(gang));
+  Heads others = *HeadsOf(*gang.queue);
+  std::erase(others, &gang);
+  const GangRecord* const head = reservations_.StartBeside(gang, start, others);
+  if (head == nullptr) {
+    heads_[*gang.queue] = std::move(others);
+  } else {
+    failed_[KindOf(gang)].push_back({EndOfNow(gang), head});
     ++failure_count_;
-    return false;
   }
-  return true;
+  return head;
 }
 
 Backfill::Kind Backfill::KindOf(const GangRecord& gang) {
@@ -54,18 +58,20 @@ Backfill::End Backfill::EndOfNow(const GangRecord& gang) const {
   return {ExpectedEndOf(gang.request, statement_.now()), EndOf(gang.request, statement_.now())};
 }
 
-bool Backfill::IsHopeless(const GangRecord& gang) const {
+const GangRecord* Backfill::WhyHopeless(const GangRecord& gang) const {
   if (failure_count_ == kFailuresMax) {
-    return true;
+    return HeadsOf(*gang.queue)->front();
   }
   const auto failed = failed_.find(KindOf(gang));
   if (failed == failed_.end()) {
-    return false;
+    return nullptr;
   }
   const End end = EndOfNow(gang);
-  return std::any_of(failed->second.begin(), failed->second.end(), [&](const End& sooner) {
-    return IsNoLater(sooner.expected, end.expected) && IsNoLater(sooner.latest, end.latest);
-  });
+  const auto sooner =
+      std::find_if(failed->second.begin(), failed->second.end(), [&](const Failure& one) {
+        return IsNoLater(one.end.expected, end.expected) && IsNoLater(one.end.latest, end.latest);
+      });
+  return sooner == failed->second.end() ? nullptr : sooner->head;
 }
 
 }  // namespace lockstep::control

@@ -37,12 +37,13 @@ class Backfill {
   // Null: no gap is open there.
   const Heads* HeadsOf(QueueIndex queue) const;
 
-  // Whether one of its kind could not start that would have ended no later, or many could not.
-  bool IsHopeless(const GangRecord& gang) const;
+  // For whom one of its kind could not start that would have ended no later; or the first of the
+  // queue, where many could not. Null: it may be tried. Precondition: a gap is open in its queue.
+  const GangRecord* WhyHopeless(const GangRecord& gang) const;
 
-  // Starts the gang there unless a head would start later for it. Precondition: a gap is open in
-  // its queue.
-  bool Start(const GangRecord& gang, const PlacedPods& pods);
+  // Starts the gang there unless another head would start later for it, which is returned then; it
+  // is no head itself any more. Precondition: a gap is open in its queue.
+  const GangRecord* Start(const GangRecord& gang, const PlacedPods& pods);
 
  private:
   // Gangs of one kind fit where one of them fits.
@@ -59,6 +60,11 @@ class Backfill {
     std::optional<WallTime> latest;
   };
 
+  struct Failure {
+    End end;
+    const GangRecord* head = nullptr;
+  };
+
   static Kind KindOf(const GangRecord& gang);
   End EndOfNow(const GangRecord& gang) const;
 
@@ -66,7 +72,7 @@ class Backfill {
   ReservationBook& reservations_;
   std::map<QueueIndex, std::optional<Heads>> heads_;  // empty: the queue has no gap in this round
   bool has_gap_ = false;
-  std::map<Kind, std::vector<End>> failed_;
+  std::map<Kind, std::vector<Failure>> failed_;
   int failure_count_ = 0;
 };
 

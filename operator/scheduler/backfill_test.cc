@@ -18,6 +18,11 @@ GangRequest Limited(GangRequest request, int64_t seconds) {
   return request;
 }
 
+GangRequest InSpace(GangRequest request, const std::string& space) {
+  request.name = space + request.name.substr(request.name.find('/'));
+  return request;
+}
+
 // Runs from the start on one node, until then.
 void AddRunning(const std::string& name,
                 int64_t gpus,
@@ -128,11 +133,6 @@ TEST_F(BackfillTest, BehindManyTheShortestPassAsWell) {
   EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
 }
 
-GangRequest InSpace(GangRequest request, const std::string& space) {
-  request.name = space + request.name.substr(request.name.find('/'));
-  return request;
-}
-
 // Of the namespace that holds nothing, whose jobs are first in line, one starts before that has its
 // room beside it, and the other namespace's does not.
 TEST_F(BackfillTest, OldestIsAHeadAlthoughAnotherNamespaceIsFirst) {
@@ -152,9 +152,99 @@ TEST_F(BackfillTest, OldestIsAHeadAlthoughAnotherNamespaceIsFirst) {
   submit("passer", 2, 3, 19'000);
   const std::string passes = "start poor/passer w-0@n1\n";
   submit("oldest", 8, 1, 100);
-  EXPECT_NE(cluster_.Step().find(passes), 0U);
+  const std::string said = cluster_.Step();
+  EXPECT_NE(said.find(passes), 0U);
+  EXPECT_NE(said.find("refuse poor/passer: waits behind rich/oldest, which needs 8 GPUs\n"),
+            std::string::npos)
+      << said;
   cluster_.state.Remove("rich/oldest");
   EXPECT_EQ(cluster_.Step().find(passes), 0U) << "the first has its room all the same";
+}
+
+// It would not start later for itself.
+TEST_F(BackfillTest, OldestStartsWhereItIsInNoOtherHeadsWay) {
+  ASSERT_TRUE(
+      cluster_.state.SetQueues({{.name = "default", .ordering = QueueOrdering::kPriority}}).ok());
+  AddRunning("old", 4, 9000, &cluster_);
+  GangRequest head = Limited(GpuGang("head", 1, 8, 5), 100);
+  head.priority = 10;
+  cluster_.state.Submit(head);
+  Submit("oldest", 2, 1, 100);
+  Submit("next", 2, 2, 200);
+  EXPECT_EQ(Started(cluster_.Step()), (std::set<std::string>{"oldest", "next"}));
+}
+
+// Its turn never comes, whoever passes.
+TEST_F(BackfillTest, WhoseQueueOrClassIsNotThereIsNoHead) {
+  ASSERT_TRUE(cluster_.state.SetQueues({{.name = "default", .namespaces = {"default"}}}).ok());
+  AddRunning("old", 4, 9000, &cluster_);
+  AddRunning("soon", 2, 2000, &cluster_);
+  GangRequest without_class = Limited(GpuGang("lost", 1, 4, 0), 100);
+  without_class.missing_class = "priority class urgent does not exist";
+  cluster_.state.Submit(without_class);
+  cluster_.state.Submit(InSpace(Limited(GpuGang("stranger", 1, 4, 0), 100), "team"));
+  Submit("head", 8, 1, 100);
+  Submit("passes", 2, 2, 7000);  // after "soon", and before "old"
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+}
+
+// All of it on one node, and none is so large.
+TEST_F(BackfillTest, WhoNeverFitsClosesNoGap) {
+  cluster_.state.SetNode(GpuNode("n2", 8));
+  AddRunning("one", 8, 9000, &cluster_);
+  AddRunning("two", 6, 9000, &cluster_, "n2");
+  GangRequest too_large = Limited(GpuGang("too-large", 3, 4, 1), 100);
+  too_large.topology.required = kHostLevel;
+  cluster_.state.Submit(too_large);
+  cluster_.state.Submit(Limited(GpuGang("head", 2, 8, 2), 100));
+  Submit("passes", 2, 3, 7000);
+  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+}
+
+// The shortest has its turn before it only to fill the gap.
+TEST_F(BackfillTest, OthersGoForWhoIsNextInTurnAndNotForTheShortest) {
+  ASSERT_TRUE(
+      cluster_.state.SetQueues({{.name = "default", .preempts_lower_priority = true}}).ok());
+  cluster_.state.SetNode(GpuNode("n2", 4));
+  cluster_.state.SetNode(GpuNode("n3", 1));
+  RunTerms run;
+  run.stops_at = AtSecond(9000);
+  GangRequest old = GpuGang("old", 1, 8, 0);
+  old.is_preemptible = false;
+  cluster_.state.SetRunning(old, {{"w-0", "n1"}}, run);
+  AddRunning("victim", 4, 8000, &cluster_, "n2");
+  const auto urgent = [&](const std::string& name, int64_t since, int64_t limit) {
+    GangRequest request = Limited(GpuGang(name, 1, 4, since), limit);
+    request.priority = 1;
+    cluster_.state.Submit(request);
+  };
+  Submit("head", 8, 1, 100);
+  Submit("opens-gap", 1, 2, 6000);
+  urgent("next", 3, 5000);
+  urgent("shortest", 4, 100);
+  const std::string said = cluster_.Step();
+  EXPECT_EQ(Started(said), std::set<std::string>{"opens-gap"});
+  EXPECT_NE(said.find("evict default/victim for default/next\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("claim default/next w-0@n2\n"), std::string::npos) << said;
+}
+
+// The promise of quota is to who comes first in turn, not to who was looked at first.
+TEST_F(BackfillTest, ShorterOneThatLacksQuotaHoldsUpNobodyOlder) {
+  QueueSpec queue{.name = "default"};
+  queue.nominal["nvidia.com/gpu"] = 12;
+  queue.borrowing_limit["nvidia.com/gpu"] = 0;
+  ASSERT_TRUE(cluster_.state.SetQueues({queue}).ok());
+  cluster_.state.SetNode(GpuNode("n1", 8, "a"));
+  cluster_.state.SetNode(GpuNode("n2", 8, "b"));
+  AddRunning("old", 8, 9000, &cluster_);
+  GangRequest head = Limited(GpuGang("head", 1, 4, 1), 100);
+  head.gang.classes.front().node_selector["rack"] = "a";
+  cluster_.state.Submit(head);
+  Submit("opens-gap", 1, 2, 100);
+  cluster_.state.Submit(GpuGang("endless", 1, 3, 3));
+  cluster_.state.Submit(Limited(GpuGang("short", 2, 5, 4), 200));
+  const std::string said = cluster_.Step();
+  EXPECT_EQ(Started(said), (std::set<std::string>{"opens-gap", "endless"})) << said;
 }
 
 }  // namespace

@@ -79,8 +79,32 @@ TEST(PlaceGang, OneNodeMayBeRequired) {
   request.gang = {{MakeClass("w", 2, {0, 0, 1, {}}), MakeClass("ps", 1, {})}};
   cluster.state.SetStrangers("n1", {{0, 0, 3, {}}, 1});
   cluster.state.SetNode(GpuNode("n3", 1));
+  EXPECT_EQ(
+      Placed(&cluster, request),
+      "refuse default/b: needs 2 w pods in one kubernetes.io/hostname, the best, n1, has room "
+      "for 1, with 1 of 2 GPUs\n");
+}
+
+TEST(PlaceGang, WhatTheLargestNodeLacksIsSaidWhereOneNodeIsRequired) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 2));
+  cluster.state.SetNode(GpuNode("n2", 4));
+  cluster.state.SetNode(GpuNode("n3", 4));
+  GangRequest request = GpuGang("a", 4, 2, 1);
+  request.topology.required = std::string(kHostLevel);
   EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/b: needs one node for 3 pods, none has room for all\n");
+            "refuse default/a: needs 4 w pods in one kubernetes.io/hostname, the best, n2, has "
+            "room for 2, with 4 of 8 GPUs, even if nothing else ran\n");
+  request.gang = {{MakeClass("w", 1, {0, 0, 3, {}}), MakeClass("ps", 1, {0, 0, 2, {}})}};
+  EXPECT_EQ(Placed(&cluster, request),
+            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname, the best, n2, has 4, "
+            "even if nothing else ran\n");
+  SnapshotNode large = GpuNode("large", 8);
+  large.state = NodeState::kCordoned;
+  cluster.state.SetNode(large);
+  EXPECT_EQ(Placed(&cluster, request),
+            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname, the best, n2, has 4\n")
+      << "it would fit the one that takes no pods now";
 }
 
 TEST(PlaceGang, WhatIsPreferredIsWhereTheSearchBegins) {

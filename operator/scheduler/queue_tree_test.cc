@@ -45,6 +45,15 @@ TEST(QueueTree, QueueBorrowsWhatOthersDoNotUse) {
             "queue a would be 4 GPUs over its nominal 16, and nothing is left to borrow");
 }
 
+TEST(QueueTree, CoresAreNamedInOneUnit) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "a", .nominal = {{"cpu", 2000}}, .borrowing_limit = {{"cpu", 0}}}}).ok());
+  const auto shortfall = tree.Check(*tree.Find("a"), {2001, 0, 0, {}});
+  ASSERT_TRUE(shortfall.has_value());
+  EXPECT_EQ(shortfall->text, "queue a would be 0.001 CPU over its nominal 2, and may borrow none");
+}
+
 TEST(QueueTree, BorrowingAndLendingHaveLimits) {
   QueueTree tree;
   ASSERT_TRUE(tree.Set({{.name = "a", .nominal = OfGpus(8), .borrowing_limit = OfGpus(2)},

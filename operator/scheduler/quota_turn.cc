@@ -13,10 +13,10 @@ ResourceVector Less(const ResourceVector& all, const ResourceVector& part) {
 
 void QuotaTurns::Wait(const GangRecord& gang) {
   const QueueIndex queue = *gang.queue;
-  if (first_.contains(queue)) {
-    return;
-  }
-  if (!MayHaveQuota(gang)) {
+  const auto first = first_.find(queue);
+  const bool is_behind = first != first_.end() &&
+                         (first->second.came_in_order || ComesFirst(*first->second.gang, gang));
+  if (is_behind || !MayHaveQuota(gang)) {
     return;
   }
   ResourceVector lacks = LacksAtLast(gang);
@@ -25,7 +25,15 @@ void QuotaTurns::Wait(const GangRecord& gang) {
       lacks = Sum(lacks, running->total);
     }
   }
-  first_[queue] = {&gang, std::move(lacks)};
+  first_[queue] = {&gang, std::move(lacks), !out_of_order_.contains(queue)};
+}
+
+// By what the queue orders its gangs by; those of namespaces by their age.
+bool QuotaTurns::ComesFirst(const GangRecord& a, const GangRecord& b) const {
+  const bool is_by_priority = state_.queues().SpecOf(*a.queue).ordering == QueueOrdering::kPriority;
+  return is_by_priority && a.request.priority != b.request.priority
+             ? a.request.priority > b.request.priority
+             : IsOlder(a, b);
 }
 
 bool QuotaTurns::MayHaveQuota(const GangRecord& gang) const {
@@ -50,7 +58,8 @@ const GangRecord* QuotaTurns::FirstOf(QueueIndex queue) const {
 
 const GangRecord* QuotaTurns::HinderedBy(const GangRecord& gang) const {
   const auto first = first_.find(*gang.queue);
-  if (first == first_.end()) {
+  if (first == first_.end() ||
+      (!first->second.came_in_order && !ComesFirst(*first->second.gang, gang))) {
     return nullptr;
   }
   const bool both = state_.queues().Allows(*gang.queue, Sum(gang.total, first->second.lacks));

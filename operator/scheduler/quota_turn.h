@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 
 #include "operator/scheduler/cluster_state.h"
 
@@ -15,6 +16,10 @@ namespace lockstep::control {
 class QuotaTurns {
  public:
   explicit QuotaTurns(const ClusterState& state) : state_(state) {}
+
+  // From now on the gangs of the queue come out of their order: who of those is first is known by
+  // who they are.
+  void TakeAsTheyCome(QueueIndex queue) { out_of_order_.insert(queue); }
 
   // The gang lacks quota. One that would lack it even if nobody else of its queue held any is in
   // nobody's way.
@@ -33,12 +38,15 @@ class QuotaTurns {
   struct First {
     const GangRecord* gang = nullptr;
     ResourceVector lacks;  // what it asks for, less what comes free for it
+    bool came_in_order = true;
   };
 
+  bool ComesFirst(const GangRecord& a, const GangRecord& b) const;
   ResourceVector LacksAtLast(const GangRecord& gang) const;
 
   const ClusterState& state_;
   std::map<QueueIndex, First> first_;
+  std::set<QueueIndex> out_of_order_;
 };
 
 }  // namespace lockstep::control

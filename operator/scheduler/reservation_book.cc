@@ -64,9 +64,9 @@ std::optional<Reservation> ReservationBook::FindToPass(const GangRecord& waiting
   return Find(waiting, by, &walks_left_);
 }
 
-bool ReservationBook::StartBeside(const GangRecord& gang,
-                                  const Operation& start,
-                                  const std::vector<const GangRecord*>& heads) {
+const GangRecord* ReservationBook::StartBeside(const GangRecord& gang,
+                                               const Operation& start,
+                                               const std::vector<const GangRecord*>& heads) {
   std::vector<const GangRecord*> touched;
   for (const GangRecord* const waiting : heads) {
     if (!EndsBefore(gang, *waiting)) {
@@ -76,11 +76,12 @@ bool ReservationBook::StartBeside(const GangRecord& gang,
   }
   const std::size_t before = statement_.checkpoint();
   statement_.Do(start);
-  if (!std::all_of(touched.begin(), touched.end(), [&](const GangRecord* waiting) {
-        return LeavesRoom(gang, *waiting, before);
-      })) {
+  const auto put_off = std::find_if(touched.begin(), touched.end(), [&](const GangRecord* waiting) {
+    return !LeavesRoom(gang, *waiting, before);
+  });
+  if (put_off != touched.end()) {
     statement_.RollBack(before);
-    return false;
+    return *put_off;
   }
   for (auto& [key, known] : known_) {
     if (known.checkpoint == before &&
@@ -88,7 +89,7 @@ bool ReservationBook::StartBeside(const GangRecord& gang,
       known.checkpoint = statement_.checkpoint();
     }
   }
-  return true;
+  return nullptr;
 }
 
 // Whether the gang is gone when the one that waits needs its room.

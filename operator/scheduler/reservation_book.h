@@ -30,12 +30,12 @@ class ReservationBook {
   // Whether it is known when the gang has its room, so that others may pass.
   bool IsReserved(const GangRecord& waiting);
 
-  // Does `start`, by which the gang starts, unless one of `heads` would start later for it. False:
-  // it is not done, as one would, or as it is not known of all: who comes after some reservations
-  // have been worked out does not start.
-  bool StartBeside(const GangRecord& gang,
-                   const Operation& start,
-                   const std::vector<const GangRecord*>& heads);
+  // Does `start`, by which the gang starts, unless one of `heads`, which are others, would start
+  // later for it. Not null: it is not done, as that one would, or as it is not known of it: who
+  // comes after some reservations have been worked out does not start.
+  const GangRecord* StartBeside(const GangRecord& gang,
+                                const Operation& start,
+                                const std::vector<const GangRecord*>& heads);
 
   // Adds to what is missing for the gang when it starts at the latest, or is expected to.
   void AddStart(const GangRecord& waiting, Unschedulable* why);

@@ -45,6 +45,7 @@ class RoundRun {
         line_.push_back(gang);
       }
     }
+    HaveOthersGoInTurn();
     StartClaimants();
     NumberLine();
     Explanations(&statement_, &reservations_, options_).Explain(waits_, news_, &result_);
@@ -153,30 +154,40 @@ class RoundRun {
     if (!gang.queue || backfill_.IsTried(*gang.queue)) {
       return false;
     }
-    const auto turn = turns_.find(*gang.queue);
+    if (!state_.queues().Allows(*gang.queue, gang.total) || !MayFitNow(state_.nodes(), gang)) {
+      return false;
+    }
     Backfill::Heads heads;
-    for (const GangRecord* const head : {turn == turns_.end() ? nullptr : turn->second.first(),
-                                         quota_turns_.FirstOf(*gang.queue)}) {
+    for (const GangRecord* const head :
+         {TurnsOf(*gang.queue).First(), quota_turns_.FirstOf(*gang.queue)}) {
       if (head != nullptr) {
         heads.push_back(head);
       }
     }
-    if (heads.empty() || !state_.queues().Allows(*gang.queue, gang.total) ||
-        !MayFitNow(state_.nodes(), gang)) {
+    if (heads.empty()) {
       return false;
     }
     if (const GangRecord* const oldest = OldestOf(*gang.queue);
         oldest != nullptr && std::find(heads.begin(), heads.end(), oldest) == heads.end()) {
       heads.push_back(oldest);
     }
-    return backfill_.Open(*gang.queue, std::move(heads));
+    const bool is_open = backfill_.Open(*gang.queue, std::move(heads));
+    if (is_open) {
+      quota_turns_.TakeAsTheyCome(*gang.queue);
+    }
+    return is_open;
+  }
+
+  TurnKeeper& TurnsOf(QueueIndex queue) {
+    return turns_.try_emplace(queue, state_, &memory_.later).first->second;
   }
 
   // Who has waited longest of those that may run one day.
-  const GangRecord* OldestOf(QueueIndex queue) const {
+  const GangRecord* OldestOf(QueueIndex queue) {
     for (const GangRecord* const gang : state_.waiting()[queue]) {
       if (gang->request.standing != Standing::kAside && quota_turns_.MayHaveQuota(*gang) &&
-          (Asks(gang->request) || MayFitEmpty(state_.nodes(), *gang))) {
+          gang->request.missing_class.empty() && !ProblemOfQueue(*gang) &&
+          (Asks(gang->request) || TurnsOf(queue).WouldFit(*gang))) {
         return gang;
       }
     }
@@ -193,7 +204,7 @@ class RoundRun {
       waits_.push_back({&gang, Obstacle::kPriorityClass, gang.request.missing_class});
       return false;
     }
-    TurnKeeper& turn = turns_.try_emplace(*gang.queue, state_, &memory_.later).first->second;
+    TurnKeeper& turn = TurnsOf(*gang.queue);
     if (gang.request.standing == Standing::kPausing) {
       turn.Wait(gang);
       return true;
@@ -215,8 +226,14 @@ class RoundRun {
       wait = WaitsForQuotaOf(gang, *ahead);
     }
     // Who only passes has nobody go: it would start later, and end too late.
-    if (wait.obstacle != Obstacle::kTurn && ahead == nullptr && Preempts(gang, turn, &wait)) {
-      return true;
+    if (wait.obstacle != Obstacle::kTurn && ahead == nullptr) {
+      const bool is_in_turn = backfill_.HeadsOf(*gang.queue) == nullptr;
+      if (is_in_turn && Preempts(gang, turn, &wait)) {
+        return true;
+      }
+      if (!is_in_turn && MayPreempt(state_, gang)) {
+        out_of_turn_[&gang] = waits_.size();
+      }
     }
     if (has_quota && gang.request.standing != Standing::kAside) {
       turn.Wait(gang);
@@ -240,8 +257,8 @@ class RoundRun {
                                : Wait{&gang, Obstacle::kTurn, turn.DescribeLine()};
       return false;
     }
-    if (heads != nullptr && backfill_.IsHopeless(gang)) {
-      *wait = WaitsBehindHead(gang, *heads->front());
+    if (const GangRecord* const head = heads == nullptr ? nullptr : backfill_.WhyHopeless(gang)) {
+      *wait = WaitsBehindHead(gang, *head);
       return false;
     }
     PlaceResult place = PlaceGang(state_.nodes(), gang, {nullptr, true, options_.search_steps_max});
@@ -265,8 +282,8 @@ class RoundRun {
   }
 
   bool StartsInGap(const GangRecord& gang, PlacedPods pods, Wait* wait) {
-    if (!backfill_.Start(gang, pods)) {
-      *wait = WaitsBehindHead(gang, *backfill_.HeadsOf(*gang.queue)->front());
+    if (const GangRecord* const head = backfill_.Start(gang, pods)) {
+      *wait = WaitsBehindHead(gang, *head);
       return false;
     }
     result_.grants.push_back({gang.request.name, std::move(pods)});
@@ -334,6 +351,45 @@ class RoundRun {
       return false;
     }
     return HasOthersGo(gang, *std::move(found.preemption), turn, wait);
+  }
+
+  // Where the shortest came first, others go all the same for who is next in turn.
+  void HaveOthersGoInTurn() {
+    if (out_of_turn_.empty()) {
+      return;
+    }
+    const std::set<const GangRecord*> in_line(line_.begin(), line_.end());
+    std::map<QueueIndex, TurnKeeper> turns;
+    QuotaTurns quota_turns(state_);
+    std::set<std::size_t> done;
+    TurnOrder order(state_);
+    while (const GangRecord* const gang = order.Next()) {
+      if (!gang->queue || backfill_.HeadsOf(*gang->queue) == nullptr) {
+        continue;
+      }
+      TurnKeeper& turn = turns.try_emplace(*gang->queue, state_, &memory_.later).first->second;
+      const auto found = out_of_turn_.find(gang);
+      if (found != out_of_turn_.end() && quota_turns.HinderedBy(*gang) == nullptr) {
+        Wait wait = waits_[found->second];
+        if (Preempts(*gang, turn, &wait)) {
+          done.insert(found->second);
+          continue;
+        }
+        waits_[found->second] = std::move(wait);
+      }
+      if (!in_line.contains(gang)) {
+        continue;
+      }
+      if (gang->request.standing == Standing::kPausing ||
+          state_.queues().Allows(*gang->queue, gang->total)) {
+        turn.Wait(*gang);
+      } else {
+        quota_turns.Wait(*gang);
+      }
+    }
+    for (auto index = done.rbegin(); index != done.rend(); ++index) {
+      waits_.erase(waits_.begin() + static_cast<std::ptrdiff_t>(*index));
+    }
   }
 
   bool HasOthersGo(const GangRecord& gang, Preemption preemption, TurnKeeper& turn, Wait* wait) {
@@ -413,6 +469,7 @@ class RoundRun {
   std::map<Alike, std::string> hopeless_;                 // with what there is to add
   std::vector<const GangRecord*> claimants_;              // of rounds before, whose claims hold
   std::vector<const GangRecord*> line_;                   // in the order of turns
+  std::map<const GangRecord*, std::size_t> out_of_turn_;  // who may have others go; its wait
   std::set<std::string> awaited_;                         // those whose room another gets
   std::vector<Wait> waits_;
   int starts_left_ = kStartsToldMax;

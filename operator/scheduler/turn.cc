@@ -136,6 +136,18 @@ void TurnKeeper::Wait(const GangRecord& gang) {
   }
 }
 
+bool TurnKeeper::WouldFit(const GangRecord& gang) {
+  return MayFitEmpty(state_.nodes(), gang) &&
+         (gang.request.topology.required != kHostLevel || WitnessOf(gang, Ended::kAll).exists);
+}
+
+const GangRecord* TurnKeeper::First() {
+  const auto first = std::find_if(ahead_.begin(), ahead_.end(), [&](const GangRecord* gang) {
+    return IsAwaited(*gang) || WouldFit(*gang);
+  });
+  return first == ahead_.end() ? nullptr : *first;
+}
+
 // What the node has left by then, beside what `beside` takes of it.
 NodeFree TurnKeeper::RoomOn(NodeIndex node,
                             const GangRecord& waiting,

@@ -77,8 +77,12 @@ class TurnKeeper {
   // Whom a gang waits behind then. Precondition: is_long().
   std::string DescribeLine() const;
 
-  // Who waits first; null: nobody does.
-  const GangRecord* first() const { return ahead_.empty() ? nullptr : ahead_.front(); }
+  // Who waits first of those that WouldFit; null: nobody does.
+  const GangRecord* First();
+
+  // Whether the gang may fit if only strangers held anything. Where all its pods are to be on one
+  // node that is searched for once.
+  bool WouldFit(const GangRecord& gang);
 
   // Whether nobody ahead would have to wait longer for the gang at `pods`; otherwise who would.
   const GangRecord* HinderedBy(const GangRecord& gang, const PlacedPods& pods);

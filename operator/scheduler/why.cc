@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "common/base/plural.h"
+#include "operator/scheduler/amount_text.h"
 #include "operator/scheduler/refusal.h"
 
 namespace lockstep::control {
@@ -42,6 +43,101 @@ std::optional<Unschedulable> BrokenByDomain(const NodeLedger& nodes,
     }
   }
   return std::nullopt;
+}
+
+using Free = const NodeFree& (NodeLedger::*)(NodeIndex) const;
+
+// How many pods of the class the node holds; 0 where it does not let them in.
+int64_t RoomOn(const NodeLedger& nodes,
+               const GangRecord& gang,
+               std::size_t pod_class,
+               NodeIndex node,
+               Free free) {
+  return nodes.is_known(node) && nodes.shapes().Accepts(gang.shapes[pod_class], node)
+             ? ShapeCounts::PodsOn((nodes.*free)(node), gang.classes[pod_class].request)
+             : 0;
+}
+
+// ", with 4 of 8 GPUs": the resource of which so many pods lack most there; empty where it is the
+// node's number of pods.
+std::string TightestFigures(const ResourceVector& request, int64_t wanted, const NodeFree& room) {
+  std::string text;
+  int64_t least = std::min(room.pods_free, wanted);
+  for (const NamedAmount& one : request.All()) {
+    const int64_t found = room.free.AmountOf(one.name);
+    if (one.amount > 0 && found / one.amount < least) {
+      least = found / one.amount;
+      const Figures figures = FiguresOf(one.name, wanted * one.amount, found);
+      text = ", with " + figures.found + " of " + figures.needed;
+    }
+  }
+  return text;
+}
+
+// The class that the best node has no room for, where all pods are to be on one.
+std::optional<Unschedulable> BrokenByHost(const NodeLedger& nodes,
+                                          const GangRecord& gang,
+                                          Free free) {
+  for (std::size_t c = 0; c < gang.classes.size(); ++c) {
+    const auto wanted = static_cast<int64_t>(gang.classes[c].pods.size());
+    int64_t most = 0;
+    NodeIndex best = 0;
+    for (const auto& [name, node] : nodes.by_name()) {
+      if (const int64_t room = RoomOn(nodes, gang, c, node, free); room > most) {
+        most = room;
+        best = node;
+      }
+    }
+    if (most > 0 && most < wanted) {
+      return Unschedulable{
+          Constraint::kTopology,
+          "needs " + Plural(wanted, gang.classes[c].name + " pod") + " in one " +
+              std::string(kHostLevel) + ", the best, " + nodes.NameOf(best) + ", has room for " +
+              std::to_string(most) +
+              TightestFigures(gang.classes[c].request, wanted, (nodes.*free)(best))};
+    }
+  }
+  return std::nullopt;
+}
+
+// The resource of which no node that lets all classes in has enough for the whole gang.
+std::optional<Unschedulable> BrokenByHostSum(const NodeLedger& nodes,
+                                             const GangRecord& gang,
+                                             Free free) {
+  for (const NamedAmount& needed : gang.total.All()) {
+    int64_t most = 0;
+    std::string best;
+    for (const auto& [name, node] : nodes.by_name()) {
+      bool holds_each = true;
+      for (std::size_t c = 0; c < gang.classes.size(); ++c) {
+        holds_each = holds_each && RoomOn(nodes, gang, c, node, free) > 0;
+      }
+      const int64_t found = (nodes.*free)(node).free.AmountOf(needed.name);
+      if (holds_each && found > most) {
+        most = found;
+        best = name;
+      }
+    }
+    if (!best.empty() && most < needed.amount) {
+      const Figures figures = FiguresOf(needed.name, needed.amount, most);
+      return Unschedulable{Constraint::kTopology,
+                           "needs " + figures.needed + " in one " + std::string(kHostLevel) +
+                               ", the best, " + best + ", has " + figures.found};
+    }
+  }
+  return std::nullopt;
+}
+
+// Where all pods are to be on one node: what the best one lacks; empty where counting does not
+// tell.
+std::optional<Unschedulable> BrokenByOneHost(const NodeLedger& nodes,
+                                             const GangRecord& gang,
+                                             Free free) {
+  if (gang.request.topology.required != kHostLevel) {
+    return std::nullopt;
+  }
+  auto broken = BrokenByHost(nodes, gang, free);
+  return broken ? broken : BrokenByHostSum(nodes, gang, free);
 }
 
 // Where pods stand apart: fewer domains than pods could hold one.
@@ -100,6 +196,9 @@ Unschedulable WhyNotNow(const NodeLedger& nodes, const GangRecord& gang, bool re
   if (auto broken = BrokenByDomain(nodes, gang, &ShapeCounts::FitsNow)) {
     return *std::move(broken);
   }
+  if (auto broken = BrokenByOneHost(nodes, gang, &NodeLedger::FreeNow)) {
+    return *std::move(broken);
+  }
   if (terms.required == kHostLevel) {
     return {Constraint::kTopology,
             "needs one node for " + Plural(gang.pod_count, "pod") + ", none has room for all"};
@@ -119,6 +218,11 @@ std::optional<Unschedulable> WhyNoDomain(const NodeLedger& nodes, const GangReco
   auto broken = BrokenByDomain(nodes, gang, &ShapeCounts::FitsEmpty);
   if (!broken) {
     broken = BrokenByTooFewDomains(nodes, gang);
+  }
+  // With nodes that take no pods now it might fit.
+  if (!broken && terms.required == kHostLevel &&
+      nodes.Survey(gang.classes, terms.apart).closed.empty()) {
+    broken = BrokenByOneHost(nodes, gang, &NodeLedger::FreeOfStrangers);
   }
   if (broken) {
     broken->shortfall += ", even if nothing else ran";

@@ -212,6 +212,13 @@ class ClusterView {
   // How long the queue that the job's gang counts in lets it run; null: for ever.
   std::optional<RunTimeLimit> RunTimeLimitOf(const JobId& key) const;
 
+  // What its PriorityClass says of the job's gang; of one with places, as it got them.
+  PriorityTerms PriorityOf(const JobId& key) const;
+
+  // Why the queue of the gang, which has its places, may not hold what its pods ask for; empty: it
+  // may. It had its places for less, where the cluster has made its pods larger.
+  std::string QuotaExcessOf(const JobId& key, WallTime now);
+
   // When pods that were to go are stuck, or placeholder pods count for no nodes on their way any
   // more, the first of them; empty: none are to.
   std::optional<WallTime> StuckFrom() const { return stuck_from_.First(); }

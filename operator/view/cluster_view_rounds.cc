@@ -73,7 +73,8 @@ void ClusterView::Apply(const kube::ObjectUpdate<PriorityClass>& classes, News* 
       if (name == change.key.name || (name.empty() && (was_default || is_default))) {
         stale_stands_.insert(job);
         news->frees_room = true;
-        if (AwaitsKueue(entry.item.object->job)) {
+        const bool is_told = was_there != is_there && PlacedStatusOf(job, entry.item.object->job);
+        if (is_told || AwaitsKueue(entry.item.object->job)) {
           news->urgent.insert(job);
         }
       }
@@ -256,6 +257,29 @@ std::string ClusterView::ClassOf(const JobId& key, const TrainingJob& job) const
   return placed == nullptr ? PriorityClassOf(job.spec) : PriorityClassOf(job.spec, *placed);
 }
 
+PriorityTerms ClusterView::PriorityOf(const JobId& key) const {
+  const StoredJob* const stored = FindJob(key);
+  if (stored == nullptr) {
+    return {};
+  }
+  const TrainingJobStatus* const placed = PlacedStatusOf(key, stored->job);
+  const std::string name = ClassOf(key, stored->job);
+  return placed == nullptr ? TermsOfClass(classes_, name)
+                           : TermsOfPlaced(classes_, name, placed->origin.priority);
+}
+
+std::string ClusterView::QuotaExcessOf(const JobId& key, WallTime now) {
+  const ClusterState& state = Scheduling(now).state();
+  const GangRecord* const gang = state.Find(GangNameOf(key));
+  if (gang == nullptr || gang->state != GangState::kRunning || !gang->queue) {
+    return "";
+  }
+  QueueTree without = state.queues();
+  without.Refund({*gang->queue, gang->space}, gang->total);
+  const auto excess = without.Check(*gang->queue, gang->total);
+  return excess ? excess->text : "";
+}
+
 std::optional<RunTimeLimit> ClusterView::RunTimeLimitOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
   if (stored == nullptr || run_time_limits_.empty()) {
@@ -273,13 +297,12 @@ void ClusterView::TellStands(WallTime now) {
     const auto reserved = reserved_.find(job);
     const TrainingJobStatus* const next = reserved == reserved_.end() ? nullptr : &reserved->second;
     const StoredJob* const stored = FindJob(job);
-    const std::string class_name = stored == nullptr ? "" : ClassOf(job, stored->job);
     const JobUsage* const usage = usage_.Of(job);
     JobStand stand = StandOf(job,
                              {stored,
                               next,
                               usage,
-                              TermsOfClass(classes_, class_name),
+                              PriorityOf(job),
                               UnaskedSince(job, usage, now),
                               RunTimeLimitOf(job),
                               pod_groups_.is_listed()},

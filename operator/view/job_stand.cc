@@ -183,7 +183,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.request.may_preempt = inputs.priority.may_preempt;
   stand.request.is_preemptible = inputs.priority.is_preemptible;
   stand.request.fails_to_start = stored.job.status.rollbacks >= kStartsInVainMax;
-  stand.request.missing_class = inputs.priority.missing;
+  stand.request.missing_class = stand.is_placed ? "" : inputs.priority.missing;
   stand.wants_place = !stand.is_placed && WantsPlace(stored) && CanBind(inputs) &&
                       (next == nullptr || !HasEnded(*next)) &&
                       StandsForPlace(stored.job, now, &stand.request.standing);

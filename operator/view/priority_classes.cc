@@ -17,6 +17,22 @@ PriorityTerms TermsOf(const PriorityClass& one) {
   return {one.value, one.may_preempt, one.is_preemptible, ""};
 }
 
+// The class that counts for who names `name`; null: there is none.
+const PriorityClass* FindClass(const std::map<std::string, PriorityClass>& classes,
+                               const std::string& name) {
+  if (!name.empty()) {
+    const auto found = classes.find(name);
+    return found == classes.end() ? nullptr : &found->second;
+  }
+  const PriorityClass* least = nullptr;
+  for (const auto& [known, one] : classes) {
+    if (one.is_default && (least == nullptr || one.value < least->value)) {
+      least = &one;
+    }
+  }
+  return least;
+}
+
 }  // namespace
 
 Result<kube::Item<PriorityClass>> DecodePriorityClass(std::string_view json) {
@@ -46,19 +62,25 @@ Result<kube::Item<PriorityClass>> DecodePriorityClass(std::string_view json) {
 
 PriorityTerms TermsOfClass(const std::map<std::string, PriorityClass>& classes,
                            const std::string& name) {
-  if (!name.empty()) {
-    const auto found = classes.find(name);
-    return found == classes.end()
-               ? PriorityTerms{0, false, false, "priority class " + name + " does not exist"}
-               : TermsOf(found->second);
+  const PriorityClass* const found = FindClass(classes, name);
+  if (found != nullptr) {
+    return TermsOf(*found);
   }
-  const PriorityClass* least = nullptr;
-  for (const auto& [known, one] : classes) {
-    if (one.is_default && (least == nullptr || one.value < least->value)) {
-      least = &one;
-    }
+  return name.empty()
+             ? PriorityTerms()
+             : PriorityTerms{0, false, false, "priority class " + name + " does not exist"};
+}
+
+PriorityTerms TermsOfPlaced(const std::map<std::string, PriorityClass>& classes,
+                            const std::string& name,
+                            const std::optional<GrantedPriority>& granted) {
+  PriorityTerms terms = TermsOfClass(classes, name);
+  if (granted.has_value()) {
+    terms.priority = granted->value;
+    terms.is_preemptible =
+        FindClass(classes, name) != nullptr ? terms.is_preemptible : granted->is_preemptible;
   }
-  return least == nullptr ? PriorityTerms() : TermsOf(*least);
+  return terms;
 }
 
 }  // namespace lockstep::control

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/base/result.h"
+#include "operator/api/training_job.h"
 #include "operator/kube/item.h"
 
 namespace lockstep::control {
@@ -29,8 +31,7 @@ struct PriorityTerms {
   int64_t priority = 0;
   bool may_preempt = true;
   bool is_preemptible = true;
-  // Why the gang cannot be weighed, in words: the class that it names is not there; empty: it can.
-  std::string missing;
+  std::string missing;  // the class that the gang names is not there, in words; empty: it is
 
   friend bool operator==(const PriorityTerms&, const PriorityTerms&) = default;
 };
@@ -40,5 +41,12 @@ struct PriorityTerms {
 // nobody: what it was meant to be is not known.
 PriorityTerms TermsOfClass(const std::map<std::string, PriorityClass>& classes,
                            const std::string& name);
+
+// The same for a gang that got its places with `granted`: it keeps that priority whatever becomes
+// of its class, as pods keep theirs. Whether it may be evicted the class says while there is one.
+// Null: what was granted is not known.
+PriorityTerms TermsOfPlaced(const std::map<std::string, PriorityClass>& classes,
+                            const std::string& name,
+                            const std::optional<GrantedPriority>& granted);
 
 }  // namespace lockstep::control

@@ -35,5 +35,19 @@ TEST(PriorityClass, OneThatIsNotThereIsNamedAndEvictsNobodyAndIsNotEvicted) {
             (PriorityTerms{0, false, false, "priority class urgent does not exist"}));
 }
 
+TEST(PriorityClass, GangWithPlacesKeepsItsPriorityAndGoesAsItsClassSaysWhileThereIsOne) {
+  const GrantedPriority granted{1000, false};
+  const std::string missing = "priority class high does not exist";
+
+  EXPECT_EQ(TermsOfPlaced({}, "high", granted), (PriorityTerms{1000, false, false, missing}));
+  EXPECT_EQ(TermsOfPlaced({}, "high", GrantedPriority{7, true}),
+            (PriorityTerms{7, false, true, missing}));
+  EXPECT_EQ(TermsOfPlaced({{"high", {5, false, true, true}}}, "high", granted),
+            (PriorityTerms{1000, true, true, ""}));
+  EXPECT_EQ(TermsOfPlaced({}, "high", std::nullopt), TermsOfClass({}, "high"));
+  EXPECT_EQ(TermsOfPlaced({}, "", granted), (PriorityTerms{1000, true, false, ""}))
+      << "its default class is gone";
+}
+
 }  // namespace
 }  // namespace lockstep::control

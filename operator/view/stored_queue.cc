@@ -252,6 +252,34 @@ void SetCounts(const QueueTree& tree,
   status->waiting = count.waiting;
 }
 
+struct UnservedCounts {
+  int64_t waiting = 0;  // jobs
+  ResourceVector used;
+};
+
+// What is counted of gangs that name a queue which is not served, by its name: they wait, and those
+// that run hold what they held. What is counted of one below another that is not served either is
+// counted of that, too.
+std::map<std::string, UnservedCounts> CountsOfUnserved(const QueuesByName& by_name,
+                                                       const ClusterState& state) {
+  std::map<std::string, UnservedCounts> counts;
+  const auto count_upwards = [&](const GangRecord& gang, const auto& change) {
+    std::set<std::string> seen;
+    for (auto at = by_name.find(gang.request.queue);
+         at != by_name.end() && !state.queues().Find(at->first) && seen.insert(at->first).second;
+         at = by_name.find(at->second->queue.parent)) {
+      change(&counts[at->first]);
+    }
+  };
+  for (const GangRecord* const gang : state.waiting()[kTopQueue]) {
+    count_upwards(*gang, [](UnservedCounts* one) { ++one->waiting; });
+  }
+  for (const GangRecord* const gang : state.RunningIn(kTopQueue)) {
+    count_upwards(*gang, [&](UnservedCounts* one) { one->used = Sum(one->used, gang->total); });
+  }
+  return counts;
+}
+
 }  // namespace
 
 std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
@@ -259,6 +287,7 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
   const QueueTree& tree = state.queues();
   CountsByQueue counts = CountsOf(state);
   const QueuesByName by_name = ByName(queues);
+  const std::map<std::string, UnservedCounts> unserved = CountsOfUnserved(by_name, state);
   std::map<std::string, QueueStatus> statuses;
   for (const auto& [name, stored] : by_name) {
     QueueStatus& status = statuses[name];
@@ -269,6 +298,10 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
     status.nominal = stored->queue.nominal;
     const auto index = tree.Find(name);
     if (!index) {
+      if (const auto count = unserved.find(name); count != unserved.end()) {
+        status.used = AmountsOf(count->second.used);
+        status.waiting = count->second.waiting;
+      }
       continue;
     }
     if (why.empty()) {

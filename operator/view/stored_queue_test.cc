@@ -237,5 +237,26 @@ TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   EXPECT_EQ(statuses.at("orphan").message, "the parent of orphan, gone, does not exist");
 }
 
+// They wait until it is served, and who runs runs on.
+TEST(StoredQueue, JobsOfOneThatIsNotServedAreCounted) {
+  const std::vector<StoredQueue> queues = {
+      Queue("orphan", "gone", ""), Queue("vision", "orphan", ""), Queue("snake", "snake", "")};
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnusableQueues(queues)).ok());
+  state.SetHolding(RequestOf("team/runs"), {{"node-a", {{0, 0, 2}, 1}}}, {});
+  state.Submit(RequestOf("team/waits"));
+  GangRequest waits_below_itself = RequestOf("team/waits-too");
+  waits_below_itself.queue = "snake";
+  state.Submit(waits_below_itself);
+
+  const auto statuses = QueueStatuses(queues, state);
+  for (const char* const name : {"vision", "orphan"}) {
+    EXPECT_EQ(statuses.at(name).reason, "NotServed");
+    EXPECT_EQ(statuses.at(name).waiting, 1) << name;
+    EXPECT_EQ(statuses.at(name).used, (QueueAmounts{{"nvidia.com/gpu", 2}})) << name;
+  }
+  EXPECT_EQ(statuses.at("snake").waiting, 1);
+}
+
 }  // namespace
 }  // namespace lockstep::control

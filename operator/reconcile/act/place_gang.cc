@@ -8,9 +8,9 @@
 #include "operator/reconcile/act/ask_capacity.h"
 #include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/old_pods.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/policy/deadline.h"
-#include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
 
@@ -57,11 +57,7 @@ std::string NeedOf(const std::string& shortfall) {
 
 // "; of that the cluster added ...": what the template does not say, and how it is asked anew.
 std::string AddedText(const DecisionBuilder& builder) {
-  std::string amounts;
-  for (const AdmittedAmount& one : builder.status().admitted) {
-    amounts += (amounts.empty() ? "" : ", ") + std::string(RoleName(one.role)) + " has " +
-               AmountText(one.resource, one.amount);
-  }
+  const std::string amounts = DescribeRaised(builder.status());
   return amounts.empty()
              ? ""
              : "; the cluster made earlier pods ask for more than the template says (" + amounts +

@@ -30,6 +30,9 @@ void NoteOrigin(DecisionBuilder* builder) {
     status->origin.queue = now.queue;
     status->origin.priority_class = now.priority_class;
   }
+  if (!status->placement.empty() && !status->origin.priority.has_value()) {
+    status->origin.priority = builder->observed().priority;
+  }
 }
 
 bool IsOutdated(const DecisionBuilder& builder) {

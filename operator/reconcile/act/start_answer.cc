@@ -99,6 +99,18 @@ void WakeForStartProblems(const PodPlacement& placement, DecisionBuilder* builde
   }
 }
 
+bool RollBackOverQuota(DecisionBuilder* builder) {
+  const std::string& excess = builder->observed().quota_excess;
+  if (excess.empty() || builder->status().has_run || builder->status().admitted.empty()) {
+    return false;
+  }
+  RollBackGang(std::string(kQuotaExceeded),
+               "the cluster made its pods ask for more than the template says (" +
+                   DescribeRaised(builder->status()) + "), a LimitRange or a webhook: " + excess,
+               builder);
+  return true;
+}
+
 void AnswerStartProblems(const GangView& view,
                          const std::vector<StartProblem>& problems,
                          DecisionBuilder* builder) {

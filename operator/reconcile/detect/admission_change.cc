@@ -6,6 +6,8 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/gang_binding.h"
+#include "operator/reconcile/gang/pod_labels.h"
+#include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
 namespace {
@@ -63,6 +65,23 @@ std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod) {
     }
   }
   return text;
+}
+
+bool AskForMore(const TrainingJob& job, const std::vector<kube::Pod>& pods) {
+  return std::any_of(pods.begin(), pods.end(), [&](const kube::Pod& pod) {
+    const auto identity = IdentityOf(pod);
+    const RoleSpec* const role = identity.has_value() ? job.FindRole(identity->task.role) : nullptr;
+    return role != nullptr && !RaisedAmounts(*role, pod).empty();
+  });
+}
+
+std::string DescribeRaised(const TrainingJobStatus& status) {
+  std::string amounts;
+  for (const AdmittedAmount& one : status.admitted) {
+    amounts += (amounts.empty() ? "" : ", ") + std::string(RoleName(one.role)) + " has " +
+               AmountText(one.resource, one.amount);
+  }
+  return amounts;
 }
 
 bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {

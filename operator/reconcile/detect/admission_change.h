@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "operator/api/training_job.h"
 #include "operator/kube/objects.h"
@@ -13,6 +14,12 @@ namespace lockstep::control {
 // webhook) against what was planned with: "requests.memory is 512Mi where the template makes it 0";
 // empty where nothing stands in the plan's way.
 std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod);
+
+// Whether any of these pods of the job asks for more than its template.
+bool AskForMore(const TrainingJob& job, const std::vector<kube::Pod>& pods);
+
+// What pods ask for beyond their templates: "worker has 2 GiB memory"; empty: nothing.
+std::string DescribeRaised(const TrainingJobStatus& status);
 
 // Writes into the status what the members' pods ask for beyond their templates. The next plan
 // counts it.

@@ -34,12 +34,15 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder);
 inline constexpr std::string_view kPodNotCreated = "PodNotCreated";
 inline constexpr std::string_view kPodGroupNotMade = "PodGroupNotMade";
 
+// The reason where the gang's queue may not hold what its pods ask for.
+inline constexpr std::string_view kQuotaExceeded = "QuotaExceeded";
+
 // The reasons where no scheduler binds it: one has looked, none has.
 inline constexpr std::string_view kPodUnschedulable = "PodUnschedulable";
 inline constexpr std::string_view kPodNotBound = "PodNotBound";
 
 // The reasons of all problems for which gangs are rolled back.
-inline constexpr std::array<std::string_view, 10> kRollbackReasons = {kPodNotCreated,
+inline constexpr std::array<std::string_view, 11> kRollbackReasons = {kPodNotCreated,
                                                                       kPodGroupNotMade,
                                                                       "ContainerNotCreated",
                                                                       "ImagePullFailed",
@@ -48,6 +51,7 @@ inline constexpr std::array<std::string_view, 10> kRollbackReasons = {kPodNotCre
                                                                       kPodNotBound,
                                                                       "PodRefused",
                                                                       kPodUnschedulable,
+                                                                      kQuotaExceeded,
                                                                       "StartTimeout"};
 
 // Why a pod that was decided does not come to run.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
@@ -449,6 +450,39 @@ TEST(Placing, PodThatNobodyHasBoundYetIsNowhereElse) {
 
   EXPECT_EQ(world.job.status.placement.at(0).node, "node-a");
   EXPECT_EQ(FindCondition(world.job.status, ConditionType::kScheduled)->reason, "GangPlaced");
+}
+
+// A LimitRange has made them so; nobody knew before they were made.
+TEST(Placing, GangWhosePodsAskForMoreThanItsQueueMayHoldIsRolledBackBeforeItRuns) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  kube::Pod* const pod = world.Find("mnist-worker-0");
+  ASSERT_NE(pod, nullptr);
+  EXPECT_FALSE(AskForMore(world.job, {*pod}));
+  pod->spec.container.requests.memory_bytes = int64_t{2} << 30;
+  EXPECT_TRUE(AskForMore(world.job, {*pod}));
+  world.observed.quota_excess =
+      "queue default would be 1 GiB memory over its nominal 1 GiB, and may borrow none";
+
+  const Decision decision = world.Step();
+  EXPECT_EQ(EventReasons(decision), "QuotaExceeded");
+  EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
+            "gang rolled back: the cluster made its pods ask for more than the template says "
+            "(worker has 2 GiB memory), a LimitRange or a webhook: queue default would be 1 GiB "
+            "memory over its nominal 1 GiB, and may borrow none; next try after 5 s");
+  EXPECT_TRUE(decision.status.placement.empty());
+  EXPECT_TRUE(decision.status.suspect_nodes.empty());
+  EXPECT_EQ(decision.status.admitted,
+            (std::vector<AdmittedAmount>{{Role::kWorker, "memory", int64_t{2} << 30}}))
+      << "the next plan counts it";
+}
+
+TEST(Placing, GangThatHasRunStaysThoughItsQueueMayNotHoldIt) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Launch();
+  world.Find("mnist-worker-0")->spec.container.requests.memory_bytes = 4096;
+  world.observed.quota_excess = "queue default would be over";
+  EXPECT_FALSE(world.Step().status.placement.empty());
 }
 
 }  // namespace

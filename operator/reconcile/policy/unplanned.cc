@@ -1,7 +1,9 @@
 #include "operator/reconcile/policy/unplanned.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "operator/api/conditions.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
@@ -27,6 +29,11 @@ void Add(const std::string& what, std::string* text) {
   *text += (text->empty() ? "" : "; ") + what;
 }
 
+std::string HowItRunsOn(const std::optional<GrantedPriority>& granted) {
+  return granted.has_value() ? "keeps priority " + std::to_string(granted->value)
+                             : "is evicted by nobody, as its priority is not known";
+}
+
 void AddOfTemplate(const std::string& path, const Json& spec, std::string* text) {
   const Json* const volumes = FieldOf(spec, "volumes");
   if (HasAny(volumes, "persistentVolumeClaim") || HasAny(volumes, "ephemeral")) {
@@ -39,8 +46,15 @@ void AddOfTemplate(const std::string& path, const Json& spec, std::string* text)
 
 }  // namespace
 
-std::string DescribeUnplanned(const TrainingJobSpec& spec) {
+std::string DescribeUnplanned(const TrainingJobSpec& spec,
+                              const TrainingJobStatus& status,
+                              const std::string& missing_class) {
   std::string text;
+  if (!status.placement.empty() && !HasEnded(status) && !missing_class.empty()) {
+    Add(missing_class + " any more: the gang " + HowItRunsOn(status.origin.priority) +
+            ", and the next one waits for the class",
+        &text);
+  }
   const std::string priority_class = PriorityClassOf(spec);
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
     const std::string path = "spec.roles[" + std::to_string(i) + "].template.spec";
