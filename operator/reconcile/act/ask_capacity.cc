@@ -396,6 +396,23 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
 }
 
 void ForgetFailedAsks(TrainingJobStatus* status) {
+std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& builder) {
+  if (builder.spec().scheduling.provisioning == Provisioning::kNone ||
+      LackOf(refusal.constraint) == Lack::kNothing) {
+    return "";
+  }
+  if (!MayAskForCapacity(builder.spec())) {
+    return kNoDomains;
+  }
+  if (const char* const why = WhyNotFollowed(builder)) {
+    return std::string("; ") + why;
+  }
+  if (!refusal.not_asked.empty()) {
+    return "; " + refusal.not_asked;
+  }
+  return builder.status().provisioning.has_value() ? DescribePastAsk(builder) : "";
+}
+
   if (status->provisioning.has_value()) {
     status->provisioning->failures = 0;
     status->provisioning->retry_at.reset();

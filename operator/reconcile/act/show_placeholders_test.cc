@@ -150,6 +150,18 @@ TEST_F(ShowPlaceholdersTest, WhoMayNotStartForAnotherReasonShowsNothing) {
   }
 }
 
+TEST_F(ShowPlaceholdersTest, WaitThatIsOverDoesNotSayThatTheyAreShown) {
+  world_.job.spec.scheduling.timeout = seconds(60);
+  Show();
+  world_.Advance(seconds(60));
+  Step();
+  EXPECT_TRUE(pods().empty());
+  EXPECT_TRUE(
+      Says("; 2 placeholder pods (label lockstep.dev/placeholder-of=mnist) showed cluster "
+           "autoscalers what it lacked"))
+      << Why();
+}
+
 TEST_F(ShowPlaceholdersTest, NoneIsLeftOverHoweverTheWaitEnds) {
   std::vector<WaitEnd> ends = WaitEnds();
   ends.push_back({"asks in another way, which is not followed", [](TrainingJob* job) {
