@@ -12,6 +12,7 @@
 #include "operator/api/conditions.h"
 #include "operator/kube/capacity_kinds.h"
 #include "operator/reconcile/act/ask_text.h"
+#include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/show_placeholders.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/stored_conditions.h"
@@ -272,7 +273,7 @@ bool IsWanted(const DecisionBuilder& builder) {
   }
   const bool awaits_kueue =
       !status.kueue.has_value() && !KueueQueueOf(builder.job().metadata).empty();
-  return !awaits_kueue && IsOfGang(open, builder);
+  return !awaits_kueue && !LacksPodGroups(builder) && IsOfGang(open, builder);
 }
 
 void RemoveLeftOver(const std::vector<CapacityObject>& objects,
@@ -395,7 +396,6 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
   return "; " + DescribeAsk(*builder);
 }
 
-void ForgetFailedAsks(TrainingJobStatus* status) {
 std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& builder) {
   if (builder.spec().scheduling.provisioning == Provisioning::kNone ||
       LackOf(refusal.constraint) == Lack::kNothing) {
@@ -413,6 +413,7 @@ std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& bu
   return builder.status().provisioning.has_value() ? DescribePastAsk(builder) : "";
 }
 
+void ForgetFailedAsks(TrainingJobStatus* status) {
   if (status->provisioning.has_value()) {
     status->provisioning->failures = 0;
     status->provisioning->retry_at.reset();

@@ -164,8 +164,8 @@ TEST_F(ShowPlaceholdersTest, WaitThatIsOverDoesNotSayThatTheyAreShown) {
 
 TEST_F(ShowPlaceholdersTest, NoneIsLeftOverHoweverTheWaitEnds) {
   std::vector<WaitEnd> ends = WaitEnds();
-  ends.push_back({"asks in another way, which is not followed", [](TrainingJob* job) {
-                    job->spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  ends.push_back({"asks in another way, which is not followed", [](TestWorld* world) {
+                    world->job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
                   }});
   ExpectNothingLeftOver(ends);
 }
