@@ -20,6 +20,8 @@ std::vector<WaitEnd> WaitEnds() {
        [](TestWorld* world) {
          SetCondition(&world->job.status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
        }},
+      {"deleted, and kept by a finalizer",
+       [](TestWorld* world) { world->observed.is_job_deleting = true; }},
       {"waits for Kueue",
        [](TestWorld* world) { world->job.metadata.labels[kKueueQueueLabel] = "team-a"; }},
       {"waits for PodGroups",
