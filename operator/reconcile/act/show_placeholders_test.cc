@@ -280,6 +280,19 @@ TEST(PlaceholderPod, AsksForWhatItsPodAsksForAndIsTakenForNoWorker) {
   EXPECT_EQ(DumpJson(pod).find("lockstep.dev/job"), std::string::npos);
 }
 
+// Labels can be edited, and who follows pods by them loses sight of one.
+TEST(PlaceholderPod, IsFollowedByItsSchedulerWhateverItsLabels) {
+  TrainingJob job = ShowingJob();
+  job.status.provisioning =
+      CapacityAsk{7, OpenAsk{ProvisioningClass::kPlaceholderPods, "rev", {}}, 0, {}, ""};
+  const Json pod = PlaceholderManifest(job, job.spec.roles[0], 0, {});
+  const kube::Selection selection = SelectPlaceholders("team");
+  EXPECT_EQ(selection.namespace_name, "team");
+  EXPECT_EQ(selection.label_selector, "");
+  EXPECT_EQ(selection.field_selector,
+            "spec.schedulerName=" + pod["spec"]["schedulerName"].get<std::string>());
+}
+
 TEST(PlaceholderPod, AnotherPriorityClassIsAnotherAsk) {
   TrainingJob job = ShowingJob();
   const auto revision = [&] {
