@@ -69,6 +69,10 @@ bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, Wall
       }
     }
   }
+  const Condition* const scheduled = FindCondition(*status, ConditionType::kScheduled);
+  if (change.is_true && IsTerminal(change.type) && scheduled != nullptr && !scheduled->is_true) {
+    Write(status, {ConditionType::kScheduled, false, change.reason, change.message}, now);
+  }
   return Write(status, change, now);
 }
 

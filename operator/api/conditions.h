@@ -37,7 +37,8 @@ struct ConditionChange {
 
 // The status with the condition set. Keeps the rules:
 // - Succeeded and Failed exclude each other and latch: once one is true, no change is taken.
-// - Succeeded or Failed becoming true makes Running, Restarting and Suspended false.
+// - Succeeded or Failed becoming true makes Running, Restarting and Suspended false, and is what
+//   Scheduled says from then on where that is false: what it was waiting for is past.
 // - Running, Restarting and Suspended exclude each other: one becoming true makes the others false.
 // - `last_transition` moves only when true/false does; reason and message are always taken over.
 // Returns whether anything changed.

@@ -81,6 +81,24 @@ TEST(SetCondition, RandomChangesNeverBreakTheRules) {
   }
 }
 
+TEST(SetCondition, JobThatEndsWithoutAPlaceWaitsForNothingAnyMore) {
+  TrainingJobStatus status;
+  SetCondition(&status, {ConditionType::kScheduled, false, "Unschedulable", "asks others"}, At(1));
+  SetCondition(&status, {ConditionType::kFailed, true, "SchedulingTimeout", "no room"}, At(2));
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  EXPECT_FALSE(scheduled->is_true);
+  EXPECT_EQ(scheduled->reason, "SchedulingTimeout");
+  EXPECT_EQ(scheduled->message, "no room");
+  EXPECT_EQ(scheduled->last_transition, At(1));
+}
+
+TEST(SetCondition, JobThatEndsInItsPlacesHasHadThem) {
+  TrainingJobStatus status;
+  SetCondition(&status, {ConditionType::kScheduled, true, "GangPlaced", "on 2 nodes"}, At(1));
+  SetCondition(&status, {ConditionType::kFailed, true, "PodFailed", "exit 1"}, At(2));
+  EXPECT_EQ(FindCondition(status, ConditionType::kScheduled)->message, "on 2 nodes");
+}
+
 TEST(StateWord, JobWaitsUntilItHasPlacesAndStartsUntilItRuns) {
   TrainingJobStatus status;
   EXPECT_EQ(StateWord(status), "Waiting");

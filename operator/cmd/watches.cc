@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/digest.h"
-#include "operator/api/pod_label_names.h"
 #include "operator/kube/capacity_kinds.h"
+#include "operator/reconcile/build/placeholder_pod.h"
 
 namespace lockstep::control {
 namespace {
@@ -83,11 +83,8 @@ Watches::Watches(const WatchLoopOptions& options,
         {kube::kPodTemplates, namespace_name, "", ""}, DecodePodTemplateObject, options, queue);
   }
   if (too.placeholders) {
-    placeholders_ =
-        Follow<StoredPlaceholder>({kube::kPods, namespace_name, label::kPlaceholderOf, ""},
-                                  DecodePlaceholder,
-                                  options,
-                                  queue);
+    placeholders_ = Follow<StoredPlaceholder>(
+        SelectPlaceholders(namespace_name), DecodePlaceholder, options, queue);
   }
   if (too.pod_groups) {
     pod_groups_ = Follow<StoredPodGroup>(

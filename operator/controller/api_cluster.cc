@@ -153,6 +153,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   observed.settings = settings_;
   observed.job_problem = stored->problem;
   observed.is_job_newer = stored->is_newer;
+  observed.is_job_deleting = stored->is_deleting;
   observed.is_status_foreign = stored->is_status_foreign && IsOurs(stored->job);
   for (const kube::Item<kube::Pod>* pod : view->PodsOf(key)) {
     observed.pods.push_back(*pod->object);
@@ -243,8 +244,7 @@ std::vector<ClusterAnswer> ApiCluster::TakeAnswers() {
         EndQueueReport(answer.statuses.front());
         continue;
       }
-      const StoredJob* const stored = parts_.view->FindJob(answer.key);
-      if (stored == nullptr || stored->is_deleting) {
+      if (parts_.view->FindJob(answer.key) == nullptr) {
         notes_.Forget(answer.key);
         reports_.Forget(answer.key);
         parts_.view->EndReservation(answer.key, &notes_.news);  // no look will

@@ -197,6 +197,23 @@ TEST_F(ApiClusterTest, OwnStatusWriteIsInViewWithItsVersion) {
   EXPECT_EQ(view_.JobVersion(kMnist), "11");
 }
 
+// A finalizer of somebody else's may keep it for days.
+TEST_F(ApiClusterTest, JobThatIsBeingDeletedIsSeenAndCanBeWrittenUntilItIsGone) {
+  Json body = ParseJson(JobBody("11")).value();
+  body["metadata"]["deletionTimestamp"] = "2026-11-27T00:00:00Z";
+  body["metadata"]["finalizers"] = Json::array({"example.com/hold"});
+  Watch(DumpJson(body));
+  const Result<Observed> observed = Observe(kMnist);
+  ASSERT_TRUE(observed.ok()) << observed.error().ToString();
+  EXPECT_TRUE(observed->is_job_deleting);
+  api_.Expect(std::string("PUT ") + kJobPath + "/status", 200, JobBody("12"));
+  EXPECT_TRUE(WriteStatus(job_).ok());
+
+  News news;
+  view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("13")).value()}, &news);
+  EXPECT_EQ(Read(kMnist).error().code(), ErrorCode::kNotFound);
+}
+
 TEST_F(ApiClusterTest, SeenPodThatIsNotInViewIsAskedForOnce) {
   job_.status.placement.front().pod_uid = "pod-uid";
   Store("11");

@@ -7,6 +7,11 @@
 
 namespace lockstep::control {
 
+bool IsRefusal(const Error& error) {
+  return error.code() == ErrorCode::kResourceExhausted ||
+         error.code() == ErrorCode::kInvalidArgument;
+}
+
 bool IsBeyondCure(const kube::Reply& reply) {
   if (reply.status != 400 && reply.status != 422) {
     return false;

@@ -1,8 +1,12 @@
 #pragma once
 
+#include "common/base/error.h"
 #include "operator/kube/request.h"
 
 namespace lockstep::control {
+
+// Whether the server will not have it: a quota, an admission rule, or it is malformed.
+bool IsRefusal(const Error& error);
 
 // Whether no later try can cure it: the server's own validation finds fault with fields of the pod
 // that we built, or cannot read it as a pod. What webhooks and policies say, with whatever code,

@@ -33,7 +33,7 @@ class Cluster {
 
   // Finds out what has to be known before a decision on the job. After that, and before any other
   // news, See may be called.
-  // Errors: kNotFound (it is gone, or about to be), kUnavailable.
+  // Errors: kNotFound (it is gone), kUnavailable.
   virtual void StartLook(const JobId& key) = 0;
 
   // The job and the world around it, now. Errors: kNotFound, kUnavailable.

@@ -10,7 +10,6 @@
 #include "common/contract/text.h"
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
-#include "operator/controller/object_write.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
@@ -34,12 +33,6 @@ Error NameIsTaken(const std::string& what, const std::string& owner_uid) {
 Error NameIsHeld(const std::string& name) {
   return Error(ErrorCode::kUnavailable,
                "the name " + name + " is still held by what an earlier job of this name has left");
-}
-
-// Whether the server will not have it: a quota, an admission rule, or it is malformed.
-bool IsRefusal(const Error& error) {
-  return error.code() == ErrorCode::kResourceExhausted ||
-         error.code() == ErrorCode::kInvalidArgument;
 }
 
 }  // namespace
@@ -214,13 +207,13 @@ ErrandCall EffectBatch::ObjectWrite(std::size_t effect, const WriteObject& write
         return RequestOf(key_.namespace_name, write);
       },
       [this, effect, &write](kube::CallResult result) -> Status {
+        const std::optional<SpoiltPod> spoilt = FindSpoilt(write, result);
         const Status answer = AnswerTo(write, std::move(result));
         if (!answer.ok() && answer.error().code() == ErrorCode::kAlreadyExists) {
           follow_ups_.push_back(ObjectInspection(effect, write));
           return OkStatus();
         }
-        NoteWrite(key_, write, answer, parts_.notes);
-        return answer;
+        return ReadObject(effect, write, answer, spoilt);
       });
 }
 
@@ -228,11 +221,31 @@ ErrandCall EffectBatch::ObjectInspection(std::size_t effect, const WriteObject& 
   return CallFor(
       effect,
       [this, &write] { return kube::Get(write.resource, key_.namespace_name, write.name); },
-      [this, &write](kube::CallResult result) -> Status {
-        const Status answer = OwnedBy(job_.metadata.uid, write, std::move(result));
-        NoteWrite(key_, write, answer, parts_.notes);
-        return answer;
+      [this, effect, &write](kube::CallResult result) -> Status {
+        const std::optional<SpoiltPod> spoilt = FindSpoilt(write, result);
+        return ReadObject(
+            effect, write, OwnedBy(job_.metadata.uid, write, std::move(result)), spoilt);
       });
+}
+
+// A pod that no watch shows is told of when it has gone: until then the next turn finds it again.
+Status EffectBatch::ReadObject(std::size_t effect,
+                               const WriteObject& write,
+                               const Status& answer,
+                               const std::optional<SpoiltPod>& spoilt) {
+  if (!answer.ok() || !spoilt.has_value()) {
+    NoteWrite(key_, write, answer, parts_.notes);
+    return answer;
+  }
+  follow_ups_.push_back(CallFor(
+      effect,
+      [this, removal = spoilt->removal] { return RequestOf(key_.namespace_name, removal); },
+      [this, &write, found = *spoilt](kube::CallResult result) -> Status {
+        LOCKSTEP_RETURN_IF_ERROR(AnswerTo(found.removal, std::move(result)));
+        NoteWrite(key_, write, found.trouble, parts_.notes);
+        return found.trouble;
+      }));
+  return OkStatus();
 }
 
 ErrandCall EffectBatch::PodDeletion(std::size_t effect, const DeletePod& removal) {
@@ -337,8 +350,8 @@ ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
           Answer(effect, Error(ErrorCode::kAborted, "the job is another since that was decided"));
           return std::nullopt;
         }
-        return kube::Create(
-            kube::kPods, key_.namespace_name, DumpJson(PodManifest(job_, pod, settings_)));
+        const std::string body = DumpJson(PodManifest(job_, pod, settings_));
+        return kube::Create(kube::kPods, key_.namespace_name, body);
       },
       [this, effect, &pod, name = pod.name](kube::CallResult result) -> Status {
         Status created = ReadCreatedPod(pod, std::move(result));

@@ -14,6 +14,7 @@
 #include "operator/controller/control_sender.h"
 #include "operator/controller/errand.h"
 #include "operator/controller/namespace_levels.h"
+#include "operator/controller/object_write.h"
 #include "operator/kube/request.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
@@ -76,6 +77,10 @@ class EffectBatch final : public Errand {
   ErrandCall PodCreation(std::size_t effect, const kube::Pod& pod);
   ErrandCall PodInspection(std::size_t effect, const std::string& name);
 
+  Status ReadObject(std::size_t effect,
+                    const WriteObject& write,
+                    const Status& answer,
+                    const std::optional<SpoiltPod>& spoilt);
   Status ReadService(kube::CallResult result);
   Status ReadServiceInTheWay(std::size_t effect,
                              const std::string& known_uid,

@@ -402,5 +402,61 @@ TEST_F(EffectBatchTest, DeletedPodThatIsGoneAlreadyIsDone) {
   EXPECT_TRUE(Observe(kMnist)->pods.empty());
 }
 
+// The reply to the creation of a placeholder pod.
+std::string PlaceholderBody(const std::string& owner_uid, const std::string& scheduler) {
+  return DumpJson({{"metadata",
+                    {{"name", "hold-0"},
+                     {"namespace", "default"},
+                     {"uid", "hold-uid"},
+                     {"resourceVersion", "5"},
+                     {"ownerReferences",
+                      Json::array({{{"apiVersion", kApiVersion},
+                                    {"kind", kTrainingJobKind},
+                                    {"name", "mnist"},
+                                    {"uid", owner_uid},
+                                    {"controller", true}}})}}},
+                   {"spec", {{"schedulerName", scheduler}}}});
+}
+
+constexpr const char* kPostPod = "POST /api/v1/namespaces/default/pods";
+constexpr const char* kHoldPath = "/api/v1/namespaces/default/pods/hold-0";
+
+WriteObject PlaceholderCreation() {
+  return {WriteObject::Kind::kCreate, kube::kPods, "hold-0", "", "{}"};
+}
+
+// Watches go by the scheduler: nobody would see it again.
+TEST_F(EffectBatchTest, PlaceholderThatAWebhookGaveToASchedulerIsRemovedAndToldOf) {
+  api_.Expect(kPostPod, 201, PlaceholderBody(job_.metadata.uid, "volcano"));
+  api_.Expect(std::string("DELETE ") + kHoldPath, 200, "{}");
+  EXPECT_FALSE(Apply({PlaceholderCreation()}).front().ok());
+  EXPECT_EQ(api_.log, std::string(kPostPod) + "\nDELETE " + kHoldPath + "\n");
+  EXPECT_NE(api_.bodies[std::string("DELETE ") + kHoldPath].find("hold-uid"), std::string::npos);
+  EXPECT_EQ(Observe(kMnist)->provisioning.refusals.at("hold-0"),
+            "it was given the scheduler volcano by a webhook");
+}
+
+TEST_F(EffectBatchTest, PlaceholderThatCouldNotBeRemovedIsFoundAgainByTheNextTry) {
+  api_.Expect(kPostPod, 201, PlaceholderBody(job_.metadata.uid, "volcano"));
+  api_.Expect(std::string("DELETE ") + kHoldPath, 503, RefusalBody(503, "Unavailable", "later"));
+  EXPECT_FALSE(Apply({PlaceholderCreation()}).front().ok());
+  EXPECT_TRUE(Observe(kMnist)->provisioning.refusals.empty()) << "else it is not tried again";
+
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kHoldPath, 200, PlaceholderBody(job_.metadata.uid, "volcano"));
+  api_.Expect(std::string("DELETE ") + kHoldPath, 200, "{}");
+  EXPECT_FALSE(Apply({PlaceholderCreation()}).front().ok());
+  EXPECT_EQ(Observe(kMnist)->provisioning.refusals.count("hold-0"), 1U);
+}
+
+TEST_F(EffectBatchTest, PlaceholderAsItWasMadeStaysAndSoDoesThatOfAnotherJob) {
+  api_.Expect(kPostPod, 201, PlaceholderBody(job_.metadata.uid, "placeholder.lockstep.dev"));
+  EXPECT_TRUE(Apply({PlaceholderCreation()}).front().ok());
+  ExpectCreateConflict();
+  api_.Expect(std::string("GET ") + kHoldPath, 200, PlaceholderBody("uid-of-another", "volcano"));
+  EXPECT_EQ(Apply({PlaceholderCreation()}).front().error().code(), ErrorCode::kAlreadyExists);
+  EXPECT_EQ(api_.log.find("DELETE"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -52,11 +52,12 @@ std::vector<ErrandCall> Look::Next() {
   }
   lists_seen_ = view_->list_count();
   const StoredJob* const stored = view_->FindJob(key_);
+  const bool is_to_stay = stored != nullptr && !stored->is_deleting;
   const bool is_in_doubt = notes_->unsettled.count(key_) > 0;
   if (is_in_doubt || (stored != nullptr && !has_read_job_ && IsBehindItsPods(*stored))) {
     return {JobReading()};
   }
-  if (stored != nullptr && !stored->is_deleting && HasPodsToList(*stored)) {
+  if (is_to_stay && HasPodsToList(*stored)) {
     return {PodListing()};
   }
   // A pod that was seen and is not in the view has ended only if the server says so: the view of an
@@ -72,22 +73,21 @@ std::vector<ErrandCall> Look::Next() {
   if (!pods.empty()) {
     return pods;
   }
-  if (stored != nullptr && !stored->is_deleting && !std::exchange(has_relabelled_, true)) {
+  if (is_to_stay && !std::exchange(has_relabelled_, true)) {
     std::vector<ErrandCall> restorings = LabelRestorings(*stored);
     if (!restorings.empty()) {
       return restorings;
     }
   }
   // Nothing tells of services that do not carry our label: a foreign one may have gone.
-  if (stored != nullptr && !has_read_service_ && notes_->foreign_services.count(key_) > 0) {
+  if (is_to_stay && !has_read_service_ && notes_->foreign_services.count(key_) > 0) {
     return {ServiceReading()};
   }
   return {};
 }
 
 std::vector<Status> Look::TakeAnswers() {
-  const StoredJob* const stored = view_->FindJob(key_);
-  if (answer_.ok() && (stored == nullptr || stored->is_deleting)) {
+  if (answer_.ok() && view_->FindJob(key_) == nullptr) {
     return {Error(ErrorCode::kNotFound, key_.namespace_name + "/" + key_.name + " is gone")};
   }
   return {answer_};

@@ -3,12 +3,14 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "common/contract/text.h"
 #include "common/json/json.h"
 #include "operator/reconcile/provisioning_sight.h"
 #include "operator/view/object_origin.h"
+#include "operator/view/provisioning_objects.h"
 
 namespace lockstep::control {
 
@@ -30,6 +32,20 @@ Status AnswerTo(const WriteObject& write, kube::CallResult result) {
       !reply.ok() && write.kind != WriteObject::Kind::kCreate &&
       (reply.error().code() == ErrorCode::kStale || reply.error().code() == ErrorCode::kNotFound);
   return reply.ok() || is_past ? OkStatus() : Status(reply.error());
+}
+
+std::optional<SpoiltPod> FindSpoilt(const WriteObject& write, const kube::CallResult& result) {
+  const auto* const reply = std::get_if<kube::Reply>(&result);
+  if (write.kind != WriteObject::Kind::kCreate || write.resource != kube::kPods ||
+      reply == nullptr || !reply->is_success()) {
+    return std::nullopt;
+  }
+  const auto pod = DecodePlaceholder(reply->body);
+  if (!pod.ok() || pod->object->trouble.empty()) {
+    return std::nullopt;
+  }
+  return SpoiltPod{{WriteObject::Kind::kDelete, kube::kPods, write.name, pod->uid, ""},
+                   Error(ErrorCode::kInvalidArgument, "it " + pod->object->trouble)};
 }
 
 Status OwnedBy(const std::string& job_uid, const WriteObject& write, kube::CallResult result) {

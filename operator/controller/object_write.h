@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/base/result.h"
@@ -16,6 +17,16 @@ kube::Request RequestOf(const std::string& namespace_name, const WriteObject& wr
 // What the reply says of it. An object that is to be changed or deleted and is another by now is
 // looked at anew when the watch shows it: nothing is left to do.
 Status AnswerTo(const WriteObject& write, kube::CallResult result);
+
+// A placeholder pod of which a webhook has made something else: no watch may show it, as they go by
+// its scheduler.
+struct SpoiltPod {
+  WriteObject removal;
+  Status trouble;  // what is wrong with it
+};
+
+// Whether the object that a create has made, or has found, is one. `result`: the reply that has it.
+std::optional<SpoiltPod> FindSpoilt(const WriteObject& write, const kube::CallResult& result);
 
 // What a name that a create found taken means, by what is there (the reply to a GET): the object is
 // the job's own, or kAlreadyExists.

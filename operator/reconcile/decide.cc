@@ -21,6 +21,7 @@
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/relaunch.h"
+#include "operator/reconcile/act/release.h"
 #include "operator/reconcile/act/renewal.h"
 #include "operator/reconcile/act/replace.h"
 #include "operator/reconcile/act/resize.h"
@@ -478,6 +479,9 @@ Decision DecideOnSize(const TrainingJob& job, const Observed& observed, WallTime
 Decision Decide(const TrainingJob& job, const Observed& observed, WallTime now) {
   if (!IsOurs(job)) {
     return DecisionBuilder(job, observed, now).Take();  // somebody else's job
+  }
+  if (observed.is_job_deleting) {
+    return ReleaseJob(job, observed, now);
   }
   if (HasEndedBesideOthers(observed)) {
     return DecideOnSize(job, WithOwnEnds(job, observed), now);

@@ -70,8 +70,22 @@ TEST(DecideEdit, OtherPatienceOrPriorityIsAnotherGang) {
   EXPECT_EQ(
       attempt_after([](TrainingJobSpec* spec) { spec->scheduling.priority_class_name = "urgent"; }),
       Attempt(1));
+  EXPECT_EQ(
+      attempt_after([](TrainingJobSpec* spec) { spec->scheduling.binding = PodBinding::kDirect; }),
+      Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { ++spec->recovery.replacement_timeout; }),
             Attempt(0));
+}
+
+TEST(DecideEdit, OtherBindingIsToldOfAndTakenBack) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.job.spec.scheduling.binding = PodBinding::kDirect;
+  ++world.job.metadata.generation;
+  EXPECT_EQ(EventReasons(world.Step()), "ManifestChanged");
+  world.job.spec.scheduling.binding = PodBinding::kAffinity;
+  ++world.job.metadata.generation;
+  EXPECT_EQ(EventReasons(world.Step()), "GangPlaced");
 }
 
 // A replacement made from the new manifest would not understand its survivors.

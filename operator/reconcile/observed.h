@@ -144,6 +144,7 @@ struct Observed {
   PodSettings settings;
   std::string job_problem;         // why the stored manifest cannot be read; empty: it can
   bool is_job_newer = false;       // a newer version may read it (DecodedJob)
+  bool is_job_deleting = false;    // somebody has deleted it, and finalizers keep it yet
   bool is_status_foreign = false;  // its stored status says what we did not write
   bool is_one_machine = false;  // nobody else will make room: a gang that does not fit has failed
 

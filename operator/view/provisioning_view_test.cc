@@ -82,6 +82,20 @@ TEST(ProvisioningObjects, PodGroupIsReadWithWhatKubeSchedulerSaysOfIt) {
   EXPECT_EQ(seen.conditions[0]["type"], "PodGroupScheduled");
 }
 
+// `kubectl label pod a lockstep.dev/placeholder-of-`: its scheduler and its owner say what it is.
+TEST(ProvisioningView, PlaceholderWithoutItsLabelIsFoundByItsOwner) {
+  const auto pod = DecodePlaceholder(
+      Document("a", "1", "uid-1", R"(}, "spec": {"schedulerName": "placeholder.lockstep.dev"})"));
+  ASSERT_TRUE(pod.ok()) << pod.error().ToString();
+  ASSERT_EQ(pod->object->origin.label_job, "");
+  ProvisioningView view;
+  view.Apply(kube::ObjectUpdate<StoredPlaceholder>(kube::Replaced<StoredPlaceholder>{{*pod}}));
+  const std::vector<CapacityObject> seen = view.SightOf(Mnist()).placeholders;
+  ASSERT_EQ(seen.size(), 1U);
+  EXPECT_TRUE(seen[0].is_ours);
+  EXPECT_EQ(seen[0].trouble, "");
+}
+
 // Somebody took the label off: `kubectl label provreq a lockstep.dev/job-`.
 TEST(ProvisioningView, ObjectWithoutItsLabelIsFoundByItsOwner) {
   std::string document = Document("a", "2");

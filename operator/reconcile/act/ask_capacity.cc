@@ -12,6 +12,7 @@
 #include "operator/api/conditions.h"
 #include "operator/kube/capacity_kinds.h"
 #include "operator/reconcile/act/ask_text.h"
+#include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/show_placeholders.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/stored_conditions.h"
@@ -272,7 +273,7 @@ bool IsWanted(const DecisionBuilder& builder) {
   }
   const bool awaits_kueue =
       !status.kueue.has_value() && !KueueQueueOf(builder.job().metadata).empty();
-  return !awaits_kueue && IsOfGang(open, builder);
+  return !awaits_kueue && !LacksPodGroups(builder) && IsOfGang(open, builder);
 }
 
 void RemoveLeftOver(const std::vector<CapacityObject>& objects,
@@ -393,6 +394,23 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
   GoOn(builder);
   SayWhatBecameOfIt(builder);
   return "; " + DescribeAsk(*builder);
+}
+
+std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& builder) {
+  if (builder.spec().scheduling.provisioning == Provisioning::kNone ||
+      LackOf(refusal.constraint) == Lack::kNothing) {
+    return "";
+  }
+  if (!MayAskForCapacity(builder.spec())) {
+    return kNoDomains;
+  }
+  if (const char* const why = WhyNotFollowed(builder)) {
+    return std::string("; ") + why;
+  }
+  if (!refusal.not_asked.empty()) {
+    return "; " + refusal.not_asked;
+  }
+  return builder.status().provisioning.has_value() ? DescribePastAsk(builder) : "";
 }
 
 void ForgetFailedAsks(TrainingJobStatus* status) {

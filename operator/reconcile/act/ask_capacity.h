@@ -18,6 +18,9 @@ namespace lockstep::control {
 // people are to know of it, to follow on the refusal: "; ..."; empty: nothing.
 std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builder);
 
+// The same of a gang that waits no more, as its time is over: nothing is asked for it any more.
+std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& builder);
+
 // The manifest was changed: that may be the cure of what failed.
 void ForgetFailedAsks(TrainingJobStatus* status);
 

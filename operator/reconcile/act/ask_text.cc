@@ -24,6 +24,7 @@ bool HasSaid(const std::string& words, const DecisionBuilder& builder) {
 }
 
 // What the autoscaler has answered so far, and whether that is a yes: its own words may be "ok".
+// Empty: nothing.
 std::string AnswerIn(const Json& conditions, ProvisioningClass ask_class) {
   if (const std::string said = MessageIn(conditions, kProvisioned); !said.empty()) {
     if (!IsTrueIn(conditions, kProvisioned)) {
@@ -39,7 +40,12 @@ std::string AnswerIn(const Json& conditions, ProvisioningClass ask_class) {
                                             : "no autoscaler has taken it up: ") +
            said;
   }
-  return "no autoscaler has answered yet";
+  return "";
+}
+
+// "; the last answer: ..."; empty: none has come to nothing.
+std::string LastAnswer(const CapacityAsk& ask) {
+  return ask.failure.empty() ? "" : "; the last answer: " + ask.failure;
 }
 
 }  // namespace
@@ -137,7 +143,7 @@ std::string DescribeAsk(const DecisionBuilder& builder) {
     return "asks autoscalers again at " + FormatRfc3339(*ask.retry_at) +
            (ask.failure.empty() ? "" : ": " + ask.failure);
   }
-  const std::string last = ask.failure.empty() ? "" : "; the last answer: " + ask.failure;
+  const std::string last = LastAnswer(ask);
   if (IsByPods(*ask.open)) {
     return RequestText(ask, builder) + " show cluster autoscalers what it lacks" + last;
   }
@@ -148,8 +154,28 @@ std::string DescribeAsk(const DecisionBuilder& builder) {
   if (request == nullptr) {
     return "is about to ask with " + RequestText(ask, builder) + last;
   }
-  return RequestText(ask, builder) + ": " + AnswerIn(request->conditions, ask.open->ask_class) +
-         last;
+  const std::string answer = AnswerIn(request->conditions, ask.open->ask_class);
+  return RequestText(ask, builder) + ": " +
+         (answer.empty() ? "no autoscaler has answered yet" : answer) + last;
+}
+
+std::string DescribePastAsk(const DecisionBuilder& builder) {
+  const CapacityAsk& ask = *builder.status().provisioning;
+  const std::string last = LastAnswer(ask);
+  if (!ask.open.has_value()) {
+    return last;
+  }
+  const std::string asked = "; " + RequestText(ask, builder);
+  if (IsByPods(*ask.open)) {
+    return asked + " showed cluster autoscalers what it lacked" + last;
+  }
+  if (const std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
+    return "; " + obstacle + last;
+  }
+  const CapacityObject* const request = OpenRequest(builder);
+  const std::string answer =
+      request == nullptr ? "" : AnswerIn(request->conditions, ask.open->ask_class);
+  return asked + ": " + (answer.empty() ? "no autoscaler has answered" : answer) + last;
 }
 
 void SayWhatBecameOfIt(DecisionBuilder* builder) {

@@ -45,6 +45,9 @@ std::string WhyNotAsAsked(const TrainingJob& job, const ProvisioningSight& sight
 // How the ask stands, for the condition Scheduled.
 std::string DescribeAsk(const DecisionBuilder& builder);
 
+// How the ask stood when the wait was over: "; ..."; empty: there is nothing to tell.
+std::string DescribePastAsk(const DecisionBuilder& builder);
+
 // Events when the request of the open ask is there, and when it cannot be made: each once, by what
 // the condition Scheduled said before.
 void SayWhatBecameOfIt(DecisionBuilder* builder);

@@ -61,6 +61,36 @@ TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
   EXPECT_EQ(Events(), "");
 }
 
+// What is told last is how it was, and not that somebody is asked.
+TEST_F(AskText, WaitThatIsOverSaysWhatHasBecomeOfTheAsk) {
+  world_.job.spec.scheduling.timeout = minutes(1);
+  Events();
+  Answer(Json());
+  Events();
+  world_.Advance(minutes(1));
+  EXPECT_EQ(Events(), "");
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kFailed),
+            std::string("no room within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; ") +
+                kRequestText + ": no autoscaler has answered");
+  EXPECT_EQ(Why(), MessageOf(world_.job.status, ConditionType::kFailed));
+  EXPECT_FALSE(ask().open.has_value());
+}
+
+TEST_F(AskText, WaitThatIsOverIsNoReasonToAskAnew) {
+  world_.job.spec.scheduling.timeout = minutes(1);
+  Events();
+  Answer(ConditionOf("Failed", true, "Reason", "no quota in this region"));
+  Events();
+  ASSERT_FALSE(ask().open.has_value());
+  world_.Advance(minutes(1));
+  EXPECT_EQ(Events(), "");
+  EXPECT_FALSE(ask().open.has_value());
+  EXPECT_EQ(Why(),
+            std::string("no room within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; the last "
+                        "answer: ") +
+                kRequestText + ": no quota in this region");
+}
+
 TEST_F(AskText, RequestThatIsRefusedIsAWarningAndNoAsk) {
   EXPECT_EQ(Events(), "");
   sight().refusals[kRequest] = "denied by policy no-nodes";

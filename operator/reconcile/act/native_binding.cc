@@ -32,12 +32,15 @@ std::string WhatIsMissing(const NativeSight& sight) {
 
 }  // namespace
 
+bool LacksPodGroups(const DecisionBuilder& builder) {
+  return AsksForNative(builder) && !builder.observed().native.is_followed;
+}
+
 bool WaitsForPodGroups(DecisionBuilder* builder) {
-  const NativeSight& sight = builder->observed().native;
-  if (!AsksForNative(*builder) || sight.is_followed) {
+  if (!LacksPodGroups(*builder)) {
     return false;
   }
-  const std::string why = WhatIsMissing(sight);
+  const std::string why = WhatIsMissing(builder->observed().native);
   builder->mutable_status()->claim.reset();
   builder->Set({ConditionType::kScheduled, false, std::string(kNotFollowed), why},
                EventType::kWarning);

@@ -11,6 +11,9 @@ namespace lockstep::control {
 // made, it is there before the pods, and every one that is not in the status goes: so none is left
 // over, however a gang ends.
 
+// Whether the job asks for what it cannot have, as PodGroups are not seen.
+bool LacksPodGroups(const DecisionBuilder& builder);
+
 // Whether a job without places has to wait for them because PodGroups are not seen. The condition
 // Scheduled says what is missing.
 bool WaitsForPodGroups(DecisionBuilder* builder);

@@ -89,22 +89,17 @@ std::string ReasonOf(Constraint constraint) {
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
 // another need is not met; of a queue it is not told who is ahead, as that changes too, and of
 // gangs that go for this one not which are left. The next round is a matter of moments: nobody is
-// told. `asked`: what is asked of autoscalers, which tells of itself in events.
-void SayWhyItWaits(const Unschedulable& refusal,
-                   const std::string& asked,
-                   DecisionBuilder* builder) {
+// told. `why`: of the condition, with what is asked of autoscalers, which tells of itself in
+// events.
+void SayWhyItWaits(const Unschedulable& refusal, const std::string& why, DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
   const bool is_momentary = refusal.constraint == Constraint::kRound;
   const std::string reason = ReasonOf(refusal.constraint);
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";
-  SetCondition(builder->mutable_status(),
-               {ConditionType::kScheduled,
-                false,
-                reason,
-                refusal.shortfall + (is_queued || is_momentary ? "" : AddedText(*builder)) + asked},
-               builder->now());
+  SetCondition(
+      builder->mutable_status(), {ConditionType::kScheduled, false, reason, why}, builder->now());
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,
                  reason,
@@ -119,13 +114,17 @@ void SayWhyItWaits(const Unschedulable& refusal,
 }
 
 void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
-  const std::string asked = AskForCapacity(refusal, builder);
-  SayWhyItWaits(refusal, asked, builder);
   if (builder->observed().is_one_machine) {
+    SayWhyItWaits(refusal, refusal.shortfall, builder);
     builder->Fail("Unschedulable", refusal.shortfall);
     return;
   }
-  HasWaitedTooLong(refusal.shortfall + asked, builder);
+  const bool is_about_others =
+      refusal.constraint == Constraint::kQueue || refusal.constraint == Constraint::kRound;
+  const std::string why = refusal.shortfall + (is_about_others ? "" : AddedText(*builder));
+  if (!HasWaitedTooLong(why + WhatWasAsked(refusal, *builder), builder)) {
+    SayWhyItWaits(refusal, why + AskForCapacity(refusal, builder), builder);
+  }
 }
 
 // Whether a job without a place may look for one now.

@@ -150,10 +150,22 @@ TEST_F(ShowPlaceholdersTest, WhoMayNotStartForAnotherReasonShowsNothing) {
   }
 }
 
+TEST_F(ShowPlaceholdersTest, WaitThatIsOverDoesNotSayThatTheyAreShown) {
+  world_.job.spec.scheduling.timeout = seconds(60);
+  Show();
+  world_.Advance(seconds(60));
+  Step();
+  EXPECT_TRUE(pods().empty());
+  EXPECT_TRUE(
+      Says("; 2 placeholder pods (label lockstep.dev/placeholder-of=mnist) showed cluster "
+           "autoscalers what it lacked"))
+      << Why();
+}
+
 TEST_F(ShowPlaceholdersTest, NoneIsLeftOverHoweverTheWaitEnds) {
   std::vector<WaitEnd> ends = WaitEnds();
-  ends.push_back({"asks in another way, which is not followed", [](TrainingJob* job) {
-                    job->spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
+  ends.push_back({"asks in another way, which is not followed", [](TestWorld* world) {
+                    world->job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
                   }});
   ExpectNothingLeftOver(ends);
 }
@@ -266,6 +278,19 @@ TEST(PlaceholderPod, AsksForWhatItsPodAsksForAndIsTakenForNoWorker) {
   EXPECT_EQ(container["securityContext"]["runAsNonRoot"], true);
   EXPECT_EQ(DumpJson(pod).find("secret"), std::string::npos);
   EXPECT_EQ(DumpJson(pod).find("lockstep.dev/job"), std::string::npos);
+}
+
+// Labels can be edited, and who follows pods by them loses sight of one.
+TEST(PlaceholderPod, IsFollowedByItsSchedulerWhateverItsLabels) {
+  TrainingJob job = ShowingJob();
+  job.status.provisioning =
+      CapacityAsk{7, OpenAsk{ProvisioningClass::kPlaceholderPods, "rev", {}}, 0, {}, ""};
+  const Json pod = PlaceholderManifest(job, job.spec.roles[0], 0, {});
+  const kube::Selection selection = SelectPlaceholders("team");
+  EXPECT_EQ(selection.namespace_name, "team");
+  EXPECT_EQ(selection.label_selector, "");
+  EXPECT_EQ(selection.field_selector,
+            "spec.schedulerName=" + pod["spec"]["schedulerName"].get<std::string>());
 }
 
 TEST(PlaceholderPod, AnotherPriorityClassIsAnotherAsk) {

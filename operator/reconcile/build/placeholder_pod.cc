@@ -55,6 +55,11 @@ void FillContainer(const ResourceVector& requests, Json* container) {
 
 }  // namespace
 
+kube::Selection SelectPlaceholders(const std::string& namespace_name) {
+  return {
+      kube::kPods, namespace_name, "", std::string("spec.schedulerName=") + kPlaceholderScheduler};
+}
+
 std::string PlaceholderName(const Metadata& job, int64_t number, const TaskId& task) {
   return CapacityRequestName(job, number) + "-" + TaskName(task) + "-placeholder";
 }

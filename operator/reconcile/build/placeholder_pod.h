@@ -6,6 +6,7 @@
 #include "common/contract/topology.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
+#include "operator/kube/request.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {
@@ -16,6 +17,10 @@ namespace lockstep::control {
 
 // The scheduler that it names, and that nobody runs.
 inline constexpr const char* kPlaceholderScheduler = "placeholder.lockstep.dev";
+
+// All placeholders of a namespace; of all namespaces where that is empty. By their scheduler, which
+// nobody can edit: one whose label somebody takes off is still seen.
+kube::Selection SelectPlaceholders(const std::string& namespace_name);
 
 // "{name of the ask}-worker-0-placeholder". `number`: of the ask.
 std::string PlaceholderName(const Metadata& job, int64_t number, const TaskId& task);

@@ -38,12 +38,16 @@ std::string RevisionOf(const TrainingJobSpec& spec) {
   for (const RoleSpec& role : spec.roles) {
     roles.push_back(DescribeRole(role));
   }
-  const Json described = {
+  Json described = {
       {"strategy", StrategyName(spec.strategy)},
       {"training", spec.training.has_value() ? EncodeTrainingSpec(*spec.training) : Json()},
       {"roles", std::move(roles)},
       {"patience", DescribePatience(spec.recovery)},
       {"priorityClass", spec.scheduling.priority_class_name}};
+  if (spec.scheduling.binding != PodBinding::kAffinity) {
+    // left out, gangs of earlier versions stay as they are
+    described["binding"] = PodBindingName(spec.scheduling.binding);
+  }
   return Sha256Hex(DumpJson(described)).substr(0, kRevisionDigits);
 }
 

@@ -8,8 +8,8 @@
 namespace lockstep::control {
 
 // Equal for manifests whose pods are interchangeable within a gang: strategy, training, of each
-// role all but the number of its pods and its restart policy, what `recovery` tells pods, and their
-// priority class. 16 hexadecimal digits.
+// role all but the number of its pods and its restart policy, what `recovery` tells pods, their
+// priority class and how they are bound. 16 hexadecimal digits.
 std::string RevisionOf(const TrainingJobSpec& spec);
 
 // The origin of a gang that is placed now.

@@ -13,19 +13,23 @@ constexpr std::size_t kObjectsMax = 16;  // of a story: a few asks of a job of t
 
 std::vector<WaitEnd> WaitEnds() {
   return {
-      {"suspended", [](TrainingJob* job) { job->spec.run_policy.suspend = true; }},
+      {"suspended", [](TestWorld* world) { world->job.spec.run_policy.suspend = true; }},
       {"field removed",
-       [](TrainingJob* job) { job->spec.scheduling.provisioning = Provisioning::kNone; }},
+       [](TestWorld* world) { world->job.spec.scheduling.provisioning = Provisioning::kNone; }},
       {"ended",
-       [](TrainingJob* job) {
-         SetCondition(&job->status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
+       [](TestWorld* world) {
+         SetCondition(&world->job.status, {ConditionType::kFailed, true, "A", "b"}, WallTime{});
        }},
+      {"deleted, and kept by a finalizer",
+       [](TestWorld* world) { world->observed.is_job_deleting = true; }},
       {"waits for Kueue",
-       [](TrainingJob* job) { job->metadata.labels[kKueueQueueLabel] = "team-a"; }},
+       [](TestWorld* world) { world->job.metadata.labels[kKueueQueueLabel] = "team-a"; }},
+      {"waits for PodGroups",
+       [](TestWorld* world) { world->job.spec.scheduling.binding = PodBinding::kNative; }},
       {"status wiped and suspended",
-       [](TrainingJob* job) {
-         job->status = TrainingJobStatus();
-         job->spec.run_policy.suspend = true;
+       [](TestWorld* world) {
+         world->job.status = TrainingJobStatus();
+         world->job.spec.run_policy.suspend = true;
        }},
   };
 }
@@ -33,17 +37,17 @@ std::vector<WaitEnd> WaitEnds() {
 void CapacityCase::ExpectNothingLeftOver(const std::vector<WaitEnd>& ends) {
   for (const WaitEnd& end : ends) {
     for (const int turns : {1, 2}) {
-      const TrainingJob before = world_.job;
+      const TestWorld before = world_;
       for (int turn = 0; turn < turns; ++turn) {
         Step();
       }
       ASSERT_NE(Objects(), "") << end.name;
-      end.act(&world_.job);
+      end.act(&world_);
       ++world_.job.metadata.generation;
       Step();
       EXPECT_EQ(Objects(), "") << end.name << " after turn " << turns;
       EXPECT_EQ(Step(), "") << end.name;
-      world_.job = before;
+      world_ = before;
     }
   }
 }

@@ -13,7 +13,7 @@ namespace lockstep::control {
 // How the wait of a job for room ends, otherwise than by room.
 struct WaitEnd {
   std::string name;
-  void (*act)(TrainingJob*);
+  void (*act)(TestWorld*);
 };
 
 // Those that are the same however the job asks for room.

@@ -127,8 +127,13 @@ std::size_t FakeAskingWorld::TellStory(uint64_t seed, const Move& move) {
         std::max(most_objects,
                  sight().templates.size() + sight().requests.size() + sight().placeholders.size());
   }
-  // The last part of a long story: the job has ended, and what was under way arrives.
-  SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
+  // The last part of a long story: the job has ended or is being deleted, and what was under way
+  // arrives.
+  if (prng.Below(2) == 0) {
+    SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
+  } else {
+    world_.observed.is_job_deleting = true;
+  }
   world_.Step();
   for (const WriteObject& write : under_way) {
     Carry(write);

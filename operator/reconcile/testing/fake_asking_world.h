@@ -49,8 +49,8 @@ class FakeAskingWorld {
   void FindNothing();
 
   // A random story of 60 turns in which writes are under way for a while, arrive in any order, or
-  // are lost with an operator; then the job has ended, and what was under way arrives. Returns the
-  // most objects that there were at a time.
+  // are lost with an operator; then the job has ended or goes, and what was under way arrives.
+  // Returns the most objects that there were at a time.
   std::size_t TellStory(uint64_t seed, const Move& move);
 
   // The names of all that is there: templates, requests, placeholders.

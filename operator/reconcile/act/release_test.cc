@@ -1,0 +1,86 @@
+#include "operator/reconcile/act/release.h"
+
+#include <string>
+#include <variant>
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/api/kueue_admission.h"
+#include "operator/reconcile/build/workload.h"
+#include "operator/reconcile/testing/fake_asking_world.h"
+
+namespace lockstep::control {
+namespace {
+
+class ReleaseJobTest : public ::testing::Test, protected FakeAskingWorld {
+ protected:
+  void Delete() {
+    world_.observed.is_job_deleting = true;
+    ++world_.job.metadata.generation;  // as a server does
+  }
+};
+
+// `kubectl delete tj mnist`, while a finalizer of somebody else's keeps the job.
+TEST_F(ReleaseJobTest, WhatAWaitingJobHasAskedForIsTakenBackAndItSaysThatItWaitsNoMore) {
+  Ask();
+  ASSERT_NE(Objects(), "");
+  world_.job.status.queue = QueuePosition{"default", 1, std::nullopt};
+  world_.job.status.claim = RoomClaim();
+  Delete();
+  Step();
+  EXPECT_EQ(Objects(), "");
+  EXPECT_FALSE(ask().open.has_value());
+  EXPECT_FALSE(world_.job.status.queue.has_value());
+  EXPECT_FALSE(world_.job.status.claim.has_value());
+  EXPECT_EQ(Why(), "the job is being deleted, and waits for nothing any more");
+  EXPECT_EQ(Step(), "");
+}
+
+TEST_F(ReleaseJobTest, WhatIsMadeLateGoesToo) {
+  const std::vector<WriteObject> late = WritesOf(world_.Step());
+  ASSERT_EQ(late.size(), 1U);
+  Delete();
+  EXPECT_EQ(Step(), "");
+  Carry(late[0]);
+  EXPECT_EQ(Step(), "delete podtemplates/mnist-uid-1-1-worker");
+}
+
+TEST_F(ReleaseJobTest, ShareOfKueuesThatNoPodUsesIsGivenBack) {
+  Begin(MakeCommandJob(2));
+  world_.job.metadata.labels[kKueueQueueLabel] = "team-a";
+  KueueSight& kueue = world_.observed.kueue;
+  kueue.is_followed = true;
+  kueue.workload.emplace();
+  kueue.workload->uid = "workload-1";
+  kueue.workload->is_ours = true;
+  kueue.workload->revision = WorkloadRevision(world_.job);
+  world_.Step();
+  Delete();
+  const std::vector<WriteObject> writes = WritesOf(world_.Step());
+  ASSERT_EQ(writes.size(), 1U);
+  EXPECT_EQ(DescribeEffect(writes[0]), "delete workloads/trainingjob-mnist-uid-1");
+}
+
+TEST_F(ReleaseJobTest, PodsOfAGangAreLeftToWhoeverDeletesTheJob) {
+  Begin(MakeCommandJob(2));
+  world_.AddNode("node-a");
+  world_.Launch();
+  const TrainingJobStatus before = world_.job.status;
+  Delete();
+  world_.Vanish("mnist-worker-1");
+  EXPECT_EQ(DescribeEffects(world_.Step()), "");
+  EXPECT_EQ(world_.job.status, before);
+}
+
+TEST_F(ReleaseJobTest, EndOfAJobStaysAsItWasTold) {
+  Begin(MakeCommandJob(2));
+  SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);
+  const TrainingJobStatus before = world_.job.status;
+  Delete();
+  EXPECT_EQ(DescribeEffects(world_.Step()), "");
+  EXPECT_EQ(world_.job.status, before);
+}
+
+}  // namespace
+}  // namespace lockstep::control
