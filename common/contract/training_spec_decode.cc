@@ -345,12 +345,12 @@ std::vector<std::string> ReadDevices(ObjectReader& reader) {
     return {};
   }
   std::vector<std::string> devices;
-  for (const Json* const item : items) {
-    const std::string name = item->is_string() ? item->get<std::string>() : "";
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string name = items[i]->is_string() ? items[i]->get<std::string>() : "";
     if (!IsDeviceIndex(name) && !IsDeviceUuid(name)) {
-      reader.Fail("devices",
-                  DescribeJson(*item) +
-                      " found, expected the index of a GPU in quotes, as \"0\", or its UUID, as " +
+      reader.Fail("devices[" + std::to_string(i) + "]",
+                  DescribeJson(*items[i]) +
+                      " found, expected a string: the index of a GPU, as \"0\", or its UUID, as " +
                       "\"GPU-...\"");
     } else if (std::find(devices.begin(), devices.end(), name) != devices.end()) {
       reader.Fail("devices", "\"" + name + "\" found twice, expected each GPU once");

@@ -237,13 +237,13 @@ const std::vector<BadSpec>& BadSpecs() {
         "a replica"}},
       {R"({"devices": ["1", "GPU-a", "1", "gpu0", "1234"]})",
        {"training.devices: \"1\" found twice, expected each GPU once",
-        "training.devices: \"gpu0\" found, expected the index of a GPU in quotes, as \"0\", or its "
-        "UUID, as \"GPU-...\"",
-        "training.devices: \"1234\" found, expected the index of a GPU in quotes, as \"0\", or its "
-        "UUID, as \"GPU-...\""}},
+        "training.devices[3]: \"gpu0\" found, expected a string: the index of a GPU, as \"0\", or "
+        "its UUID, as \"GPU-...\"",
+        "training.devices[4]: \"1234\" found, expected a string: the index of a GPU, as \"0\", or "
+        "its UUID, as \"GPU-...\""}},
       {R"({"devices": [0, "1"]})",
-       {"training.devices: 0 found, expected the index of a GPU in quotes, as \"0\", or its UUID, "
-        "as \"GPU-...\""}},
+       {"training.devices[0]: 0 found, expected a string: the index of a GPU, as \"0\", or its "
+        "UUID, as \"GPU-...\""}},
       {R"({"communication": {"allReduce": "Ring"}})",
        {"training.communication.allReduce: \"Ring\" found, expected one of Auto, Cpu, Nccl"}},
       {R"({"communication": {"timeoutSeconds": 0}})",
