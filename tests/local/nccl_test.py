@@ -29,8 +29,8 @@ KILLS = int(os.environ.get("LOCKSTEP_NCCL_KILLS", "4"))
 KILLS_A_RUN = 4
 SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
 
-# An error of a sum, or of joining, as a rank tells it.
-TOLD = re.compile(r"meeting is over.* error=\"rank (\d+): (.*), after ([\d.]+) s\"")
+# An error of a sum, or of joining, as a rank tells it: "..., after 0.3 s", "failed after 0.3 s: ...".
+TOLD = re.compile(r"meeting is over.* error=\"(rank \d+: .*after ([\d.]+) s.*)\"")
 
 
 def manifest_with(all_reduce, fault=None, variables=(), timeout=TIMEOUT_SECONDS, **changes):
@@ -87,7 +87,7 @@ class NcclCase(LocalTest):
 
     def errors(self, run):
         """(pod, what it says went wrong, after so many seconds) of each meeting that broke."""
-        return [(pod, match[2], float(match[3]))
+        return [(pod, match[1], float(match[2]))
                 for pod, log in self.logs(run).items() for match in TOLD.finditer(log)]
 
 
