@@ -29,7 +29,7 @@ KILLS = int(os.environ.get("LOCKSTEP_NCCL_KILLS", "4"))
 KILLS_A_RUN = 4
 SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
 
-# An error of a sum, or of joining, as a rank tells it: "..., after 0.3 s", "failed after 0.3 s: ...".
+# An error of a sum, or of joining, as a rank tells it: "..., after 0.3 s" or "after 0.3 s: ...".
 TOLD = re.compile(r"meeting is over.* error=\"(rank \d+: .*after ([\d.]+) s.*)\"")
 
 
