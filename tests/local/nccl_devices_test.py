@@ -158,7 +158,8 @@ class AutoTakesTheCpu(DevicesCase):
         with gpus(2, FAKE_NCCL_FAULT=f"async-error@rank=3@call=0@once={once}"):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
-        self.check("failed-to-join", "rank 1 could not join by NCCL: .*the connection to a peer broke", run)
+        self.check("failed-to-join",
+                   "rank 1 could not join by NCCL: .*the connection to a peer broke", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_cpu_is_what_a_job_may_ask_for(self):
