@@ -28,6 +28,7 @@ ETCD_PORT = 2379
 CONTROLLER_MANAGER_PORT = 10257
 SCHEDULER_PORT = 10259
 SERVICE_RANGE = "10.79.0.0/16"
+KUBECTL_TRIES = 3  # its own limit for the API server's schema is short for a busy machine
 
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -221,11 +222,12 @@ class ControlPlane:
 
     def kubectl(self, *arguments, user="admin", input=None, check=True):
         """Runs kubectl; returns what it printed, or with check=False (exit code, stdout+stderr)."""
-        run = subprocess.run(
-            [tool("kubectl"), f"--kubeconfig={self.kubeconfig(user)}",
-             f"--cache-dir={self.folder / 'kubectl-cache'}", *map(str, arguments)],
-            input=input, capture_output=True, text=True, timeout=120,
-        )
+        command = [tool("kubectl"), f"--kubeconfig={self.kubeconfig(user)}",
+                   f"--cache-dir={self.folder / 'kubectl-cache'}", *map(str, arguments)]
+        for _ in range(KUBECTL_TRIES):
+            run = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120)
+            if "Client.Timeout" not in run.stderr:
+                break
         if not check:
             return run.returncode, run.stdout + run.stderr
         if run.returncode != 0:
