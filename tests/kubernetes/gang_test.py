@@ -49,7 +49,7 @@ class GangTest(JobCase):
         for name, workers in sizes.items():
             self.create_job(name, workers)
         self.wait_running("first", 5)
-        # Free is what the third leaves, and a job of the test before, whose pod may be there yet: each
+        # Free is what the third leaves, and the test before, whose pod may be there yet: each job
         # has its turn when its own answers have come.
         wait_for(lambda: any(re.search("needs 5 GPUs, [0-3] free", message)
                              for _, message, _ in self.events("second")), 30,
