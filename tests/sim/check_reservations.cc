@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -161,28 +162,49 @@ bool Checks::MayPass(const Json& older, const ObjectPtr& placed) const {
   return MayGoFirst(*first, *placed) || EndsInTime(*first, placed);
 }
 
+// Who but the placed one held something before the departures from that one on, each as it was at
+// the first of its own.
+std::vector<ObjectPtr> Checks::HoldersBefore(std::size_t departure, const Json& placed) const {
+  std::map<std::string, ObjectPtr> holders;  // by uid
+  for (std::size_t i = departure; i < departures_.size(); ++i) {
+    holders.emplace(UidOf(*departures_[i].job), departures_[i].job);
+  }
+  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (HoldsPlaces(*job)) {
+      holders.emplace(UidOf(*job), job);
+    }
+  }
+  holders.erase(UidOf(placed));
+  std::vector<ObjectPtr> all;
+  for (const auto& [uid, holder] : holders) {
+    all.push_back(holder);
+  }
+  return all;
+}
+
+// Whether it is in time, by what is so or by what a round may have known: any of the departures of
+// late may have come after it. Precondition: the placed one is stopped some day.
+bool Checks::EndsInTime(const Json& older, const ObjectPtr& placed) const {
+  context_->Count("a gang that passes an older one");
+  for (std::size_t i = 0; i <= departures_.size(); ++i) {
+    if (EndsInTimeBeside(HoldersBefore(i, *placed), older, placed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // Whether the newly placed gang, for which the older one has to wait, is stopped when that has its
 // room at the latest, or leaves it that; or, where nobody knows when, at the moment that earlier
-// runs tell. Precondition: it is stopped some day.
-bool Checks::EndsInTime(const Json& older, const ObjectPtr& placed) const {
+// runs tell.
+bool Checks::EndsInTimeBeside(std::vector<ObjectPtr> holders,
+                              const Json& older,
+                              const ObjectPtr& placed) const {
   const WallTime end = *StopOf(*placed) + kGrace - kGrantError;
-  std::vector<ObjectPtr> holders;
-  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
-    if (UidOf(*job) != UidOf(*placed) && HoldsPlaces(*job)) {
-      holders.push_back(job);
-    }
-  }
-  const std::size_t staying = holders.size();
-  for (const Departure& departure : departures_) {
-    if (context_->now - departure.at < kViewLag && UidOf(*departure.job) != UidOf(*placed)) {
-      holders.push_back(departure.job);  // a round may not have known
-    }
-  }
-  context_->Count("a gang that passes an older one");
   const auto latest = LatestStart(older, holders);
   const auto expected = latest.has_value() ? std::nullopt : LastExpected(older, holders);
   if (!latest.has_value() && !expected.has_value()) {
-    return holders.size() > staying;
+    return false;
   }
   if (expected.has_value()) {
     context_->Count("a gang that passes by what earlier runs tell");

@@ -118,15 +118,16 @@ bool Checks::StandsInLine(const Json& job) const {
 // with.
 bool Checks::HasJustLeft(const Json& older) const {
   return std::any_of(departures_.begin(), departures_.end(), [&](const Departure& one) {
-    return context_->now - one.at < kViewLag && IsOlder(older, *one.job);
+    return one.is_whole && IsOlder(older, *one.job);
   });
 }
 
 void Checks::NoteDeparture(const ObjectPtr& before, const ObjectPtr& after) {
   std::erase_if(departures_,
                 [this](const Departure& one) { return context_->now - one.at >= kViewLag; });
-  if (HoldsPlaces(*before) && !HoldsPlaces(*after)) {
-    departures_.push_back({context_->now, before});
+  const bool stays = HoldsPlaces(*after);
+  if (HoldsPlaces(*before) && (!stays || CompletedCount(*after) > CompletedCount(*before))) {
+    departures_.push_back({context_->now, before, !stays});
   }
 }
 

@@ -96,10 +96,11 @@ class Checks {
   int64_t rollbacks() const { return rollbacks_; }
 
  private:
-  // A gang that has left its places.
+  // A gang that has left its places, or some of its workers, which are done.
   struct Departure {
     TimePoint at{};
     ObjectPtr job;  // as it was before
+    bool is_whole = true;
   };
 
   // What is promised to the first of the queue.
@@ -154,6 +155,10 @@ class Checks {
                                        const std::vector<ObjectPtr>& holders) const;
   bool MayPass(const Json& older, const ObjectPtr& placed) const;
   bool EndsInTime(const Json& older, const ObjectPtr& placed) const;
+  bool EndsInTimeBeside(std::vector<ObjectPtr> holders,
+                        const Json& older,
+                        const ObjectPtr& placed) const;
+  std::vector<ObjectPtr> HoldersBefore(std::size_t departure, const Json& placed) const;
   ObjectPtr FirstInLine() const;
   void CheckStarvation();
   void CheckAsksForRoom(const Json& job);

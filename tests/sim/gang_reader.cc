@@ -72,6 +72,14 @@ bool HoldsPlaces(const Json& job) {
   return HasPlaces(job) && TextAt(job, "status.completionTime").empty() && !IsDeleting(job);
 }
 
+int64_t CompletedCount(const Json& job) {
+  const Json* const places = Find(job, "status", "placement");
+  return places == nullptr ? 0
+                           : std::count_if(places->begin(), places->end(), [](const Json& place) {
+                               return place.value("completed", false);
+                             });
+}
+
 bool IsPausing(const Json& job, WallTime now) {
   const std::optional<WallTime> retry_at = TimeAt(job, "status.retryAt");
   return retry_at.has_value() && *retry_at > now;

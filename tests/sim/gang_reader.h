@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ bool WantsPlaces(const Json& job);
 
 // Whether its gang holds what its places take.
 bool HoldsPlaces(const Json& job);
+
+// Of how many of its places the workers are done: these hold nothing.
+int64_t CompletedCount(const Json& job);
 
 // Whether it rests before it is looked at again.
 bool IsPausing(const Json& job, WallTime now);

@@ -107,6 +107,38 @@ TEST(ReservationCheck, YoungerGangPassesWhereItIsStoppedInTime) {
   }
 }
 
+// A worker is done, whose half of a node a job waits for; a younger one takes the other half.
+TEST(ReservationCheck, RoundMayNotHaveKnownOfAWorkerThatIsJustDone) {
+  const auto halves = [](int workers, std::optional<seconds> limit) {
+    TrainingJob job = JobOf(workers, limit);
+    job.spec.roles[0].gpus = 2;
+    return job;
+  };
+  for (const auto& [after, verdict] : std::vector<std::pair<Duration, std::string>>{
+           {kViewLag - milliseconds(1), ""},
+           {kViewLag, "took the place of j, which is older and waits"}}) {
+    SmallWorld world(JobOf(1, std::nullopt));
+    world.CreateJob("h", halves(2, minutes(20)));
+    world.CreateJob(kPasser, halves(1, minutes(10)));
+    world.Write("h", [&](TrainingJobStatus* status) {
+      status->observed_generation = 1;
+      status->start_time = world.context.ServerTime();
+      Place(0, "n0", "", status);
+      Place(1, "n1", "", status);
+    });
+    LetWait(&world, "j");
+    world.checks.CheckWorld();
+    world.BeAtPeace();
+    world.context.now += minutes(5);
+    ASSERT_EQ(world.checks.problem(), "");
+    world.Write("h", [](TrainingJobStatus* status) { status->placement[1].is_completed = true; });
+    world.context.now += after;
+    Start(&world, kPasser, "n1");
+
+    ExpectVerdict(world, verdict, "a worker that is done");
+  }
+}
+
 TEST(ReservationCheck, FirstOfAQueueStartsWhenEverythingHasBeenStopped) {
   const std::string starved =
       "k: is the first of its queue, and waits though everything has been stopped that ran when it "
