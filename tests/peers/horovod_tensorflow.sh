@@ -2,8 +2,8 @@
 # TensorFlow programs for Horovod with two and three ranks: the same losses under horovodrun, beside
 # Horovod as a TrainingJob, and with their imports changed without it. Horovod is built from its
 # source package, for TensorFlow 2.12, the newest of its time, which has wheels up to Python 3.11,
-# into a cache outside the clone (1.6 GB); that build has not been seen to its end yet. Where it
-# cannot be, the script says so and ends well: nothing of ours has failed then.
+# into a cache outside the clone (1.6 GB; four minutes). Where it cannot be, the script says so and
+# ends well: nothing of ours has failed then.
 #
 # LOCKSTEP_HOROVOD_EXAMPLES names the folder `examples` of Horovod's source (v0.28.1), which no
 # package has: Horovod's own examples are tried as well then.

@@ -33,7 +33,7 @@ def by_horovodrun(python, ranks, command):
 
 def first_rank(text):
     """What rank 0 has said of what horovodrun shows."""
-    return "".join(re.findall(r"^\[\d+,0\]<stdout>:(.*\n)", text, re.MULTILINE))
+    return "".join(re.findall(r"^\[0\]<stdout>:(.*\n)", text, re.MULTILINE))
 
 
 def job(command, workers, processes=1, strategy="Horovod", **changes):
