@@ -10,6 +10,7 @@
 #include "common/base/time.h"
 #include "operator/controller/api_cluster.h"
 #include "operator/controller/controller.h"
+#include "operator/controller/look_patience.h"
 #include "operator/view/cluster_view.h"
 #include "operator/view/poll_plan.h"
 
@@ -120,13 +121,14 @@ class ControlLoop {
  private:
   void Spread(const News& news, TimePoint now);
   PollChange PollChangeOf(const JobId& key) const;
-  Duration PatienceFor(const JobId& key) const;
+  void NoteProgress(const JobId& key);
   std::optional<TimePoint> LookAgainAt() const;
 
   ClusterView view_;
   ApiCluster cluster_;
   Controller controller_;
   bool is_leading_ = false;
+  LookPatience patience_;
   std::set<JobId> poll_stale_;
   std::set<JobId> polled_;             // something is asked of their pods
   std::optional<TimePoint> sweep_at_;  // then all that wait for room look again
