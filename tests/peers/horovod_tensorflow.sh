@@ -18,14 +18,16 @@ install_horovod() {
   "$python" -m venv "$cache"
   # Its setup.py uses what later versions of setuptools have dropped. TensorFlow 2.12 wants an old
   # NumPy and any JAX: these go together, which pip finds out only by trying one after the other.
+  # pip's cache may have Horovod as built for PyTorch.
   "$cache/bin/pip" install --quiet 'setuptools<70' wheel packaging cloudpickle cffi psutil pyyaml \
     jax==0.4.38 jaxlib==0.4.38 ml_dtypes==0.5.4 scipy==1.15.3 tensorflow-cpu==2.12.1 &&
     MAKEFLAGS=-j$(nproc) HOROVOD_WITHOUT_MPI=1 HOROVOD_WITH_GLOO=1 HOROVOD_WITH_TENSORFLOW=1 \
     HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 \
-      "$cache/bin/pip" install --quiet --no-build-isolation --no-deps horovod==0.28.1
+      "$cache/bin/pip" install --quiet --no-cache-dir --no-build-isolation --no-deps \
+        horovod==0.28.1
 }
 
-if ! "$cache/bin/python3" -c 'import horovod.tensorflow' 2>/dev/null; then
+if ! "$cache/bin/python3" -c 'import horovod.tensorflow as hvd; hvd.init' 2>/dev/null; then
   if ! "$python" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info < (3, 12))'; then
     echo "==> SKIPPED, Horovod for TensorFlow: $python is not of Python 3.10 or 3.11, for which" \
       "all of it has wheels; LOCKSTEP_PYTHON311 names one"
