@@ -19,6 +19,7 @@
 #include "common/base/stopwatch.h"
 #include "common/base/time.h"
 #include "common/json/json.h"
+#include "tests/gpu/listened_steps.h"
 #include "tests/gpu/rows.h"
 #include "trainer-runtime/engine/plugin_engine.h"
 
@@ -42,6 +43,7 @@ struct Options {
   std::size_t step_count = 50;
   std::size_t timed_rounds = 0;
   std::size_t timed_steps = 200;
+  std::size_t listened_steps = 0;
 };
 
 constexpr std::size_t kSnapshotPeriod = 20;  // steps
@@ -79,14 +81,17 @@ class Subject {
         label_width_(labels_.size() / options.sample_count),
         batch_count_(options.sample_count / options.batch_size) {}
 
-  // Takes the next step. Returns the mean loss before it.
-  Result<double> Step() {
+  runtime::Batch NextBatch() {
     const std::size_t begin = (step_ % batch_count_) * batch_size_;
     ++step_;
-    const runtime::Batch batch{
-        .inputs = std::span(inputs_).subspan(begin * input_width_, batch_size_ * input_width_),
-        .labels = std::span(labels_).subspan(begin * label_width_, batch_size_ * label_width_),
-        .sample_count = static_cast<int64_t>(batch_size_)};
+    return {.inputs = std::span(inputs_).subspan(begin * input_width_, batch_size_ * input_width_),
+            .labels = std::span(labels_).subspan(begin * label_width_, batch_size_ * label_width_),
+            .sample_count = static_cast<int64_t>(batch_size_)};
+  }
+
+  // Takes the next step. Returns the mean loss before it.
+  Result<double> Step() {
+    const runtime::Batch batch = NextBatch();
     StepOptions options;
     options.gradient_scale = 1.0 / static_cast<double>(batch_size_);
     const auto number = static_cast<int64_t>(step_);
@@ -179,6 +184,27 @@ Result<Json> TimeSnapshots(Engine& engine, Subject& subject, const std::string& 
               {"stepsBeside", steps_beside}};
 }
 
+// The same steps by two engines, one of which may do them from a graph.
+Result<Json> Listen(const runtime::EnginePlugin& plugin, const Options& options) {
+  Json said;
+  std::vector<ListenedSteps> ways;
+  for (const Listening listening : {Listening::kOneByOne, Listening::kInARow}) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto engine, plugin.MakeEngine(ReadFile(options.spec)));
+    Subject subject(engine.get(), options);
+    LOCKSTEP_ASSIGN_OR_RETURN(ListenedSteps taken,
+                              TakeListenedSteps(*engine, listening, options.listened_steps, [&] {
+                                return subject.NextBatch();
+                              }));
+    said["msPerStep"].push_back(taken.ms_per_step);
+    said["late"].push_back(taken.late_count);
+    said["buckets"].push_back(taken.bucket_count);
+    said["notices"].push_back(NoticesOf(*engine));
+    ways.push_back(std::move(taken));
+  }
+  said["isEqual"] = ways[0].parameters == ways[1].parameters;
+  return said;
+}
+
 Result<Json> Run(const Options& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const runtime::EnginePlugin plugin,
                             runtime::EnginePlugin::Load({options.plugin, ""}));
@@ -209,6 +235,9 @@ Result<Json> Run(const Options& options) {
   if (!options.snapshots.empty()) {
     LOCKSTEP_ASSIGN_OR_RETURN(said["snapshot"], TimeSnapshots(*engine, subject, options.snapshots));
   }
+  if (options.listened_steps > 0) {
+    LOCKSTEP_ASSIGN_OR_RETURN(said["listened"], Listen(plugin, options));
+  }
   said["notices"] = NoticesOf(*engine);
   said["isGuarded"] = subject.is_guarded();
   said["overflows"] = subject.overflow_count();
@@ -232,6 +261,7 @@ int main(int argc, char** argv) {
   app.add_option("--steps", options.step_count, "steps whose losses are told");
   app.add_option("--rounds", options.timed_rounds, "times that are taken");
   app.add_option("--timed-steps", options.timed_steps, "steps of each");
+  app.add_option("--listened", options.listened_steps, "steps whose buckets are copied beside");
   CLI11_PARSE(app, argc, argv);
   const auto said = lockstep::gpu::Run(options);
   if (!said.ok()) {

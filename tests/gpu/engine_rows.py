@@ -24,11 +24,13 @@ SPEED_BAR = 2.0   # times eager PyTorch
 ROUNDS = 5
 TIMED_STEPS = 200
 WARM_UP_STEPS = 30
+LISTENED_STEPS = 200
 PROGRAM_SECONDS = 60
 COMPILE_SECONDS = 100  # of one network by torch.compile
 
 PARITY, MIXED = "parity with the CPU", "16 bits"
 SPEED, GRAPH = "ms a step", "step as a CUDA graph"
+LISTENED = "buckets beside a CUDA graph"
 SNAPSHOT, KILL = "snapshot beside compute", "kill -9 to the next step"
 NETWORK_NAMES = ("convolution", "dense", "line")
 
@@ -51,7 +53,7 @@ class Rows:
         for name in NETWORK_NAMES:
             for what in (PARITY, MIXED, SPEED):
                 self.print(f"{name}: {what}", why, "", "not run")
-        for what in (GRAPH, SNAPSHOT, KILL):
+        for what in (GRAPH, LISTENED, SNAPSHOT, KILL):
             self.print(what, why, "", "not run")
 
 
@@ -197,6 +199,23 @@ def graph_row(rows, said):
                "", "seen")
 
 
+def listened_row(rows, engine, network):
+    """Buckets that are copied behind their events while the graph goes on, as NCCL sums them."""
+    try:
+        said, _ = engine.run(network, "Float32", "--steps", 1, "--listened", LISTENED_STEPS)
+    except (Failed, subprocess.TimeoutExpired) as error:
+        rows.print(LISTENED, error, "", "MISSED")
+        return
+    seen = said["listened"]
+    eager, graph = seen["msPerStep"]
+    words = "; ".join(seen["notices"][1]) or "it says nothing of a graph"
+    rows.bar(LISTENED,
+             f"{'equal' if seen['isEqual'] else 'other'} bits after {LISTENED_STEPS} steps, "
+             f"{sum(seen['late'])} of {sum(seen['buckets'])} buckets late; {graph:.3f} ms a step, "
+             f"without {eager:.3f}; {words}",
+             "equal bits, none late", seen["isEqual"] and not any(seen["late"]))
+
+
 def snapshot_row(rows, engine, network):
     try:
         said, _ = engine.run(network, "Float32", "--steps", 20, "--snapshots",
@@ -226,6 +245,7 @@ def all_rows(rows, engine, programs):
         rows.print(GRAPH, "no network ran", "", "not run")
     else:
         graph_row(rows, first)
+    listened_row(rows, engine, TUTORIALS[1])
     snapshot_row(rows, engine, WIDE)
     kill_row.print_row(rows, KILL, programs, engine.plugin, engine.scratch)
 

@@ -38,7 +38,7 @@ class WordsTest(unittest.TestCase):
     def test_without_an_engine_each_row_says_why(self):
         rows, is_held = told(lambda rows: rows.none("no\tGPU"))
         self.assertFalse(is_held)
-        self.assertEqual(len(rows), 12)
+        self.assertEqual(len(rows), 13)
         self.assertEqual({tuple(row[1:]) for row in rows}, {("no GPU", "", "not run")})
 
     def test_speed_is_beside_eager_pytorch(self):
@@ -72,6 +72,18 @@ class WordsTest(unittest.TestCase):
             rows, _ = told(lambda rows, notices=notices: engine_rows.graph_row(
                 rows, {"notices": notices, "isGuarded": True}))
             self.assertEqual(rows[0][1], f"{'; '.join(notices) or words}; update on the device")
+
+    def test_a_bucket_that_is_late_misses_the_bar(self):
+        said = {"msPerStep": [2.0, 1.0], "late": [0, 0], "buckets": [7, 8], "isEqual": True,
+                "notices": [[], ["steps are one graph"]]}
+        for wrong, is_right in (({}, True), ({"late": [0, 1]}, False), ({"isEqual": False}, False)):
+            engine = mock.Mock()
+            engine.run.return_value = ({"listened": said | wrong}, None)
+            rows, is_held = told(lambda rows, engine=engine: engine_rows.listened_row(
+                rows, engine, mock.Mock()))
+            self.assertEqual(is_held, is_right, rows)
+            self.assertIn("of 15 buckets late; 1.000 ms a step, without 2.000; steps are one",
+                          rows[0][1])
 
     def test_pytorch_that_fails_is_told_in_its_words(self):
         with mock.patch.object(sys, "executable", "/bin/false"), \
@@ -119,6 +131,13 @@ class EngineTest(unittest.TestCase):
                 lambda rows: engine_rows.mixed_rows(rows, self.engine, dense, exact))
         self.assertTrue(is_held, rows)
         self.assertEqual(len(rows), 2)
+
+    def test_buckets_are_copied_beside_steps(self):
+        import networks
+        rows, is_held = told(
+            lambda rows: engine_rows.listened_row(rows, self.engine, networks.TUTORIALS[1]))
+        self.assertTrue(is_held, rows)
+        self.assertRegex(rows[0][1], "^equal bits after 200 steps, 0 of ")
 
     def test_snapshots_are_written_beside_steps(self):
         import networks

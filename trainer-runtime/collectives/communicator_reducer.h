@@ -33,7 +33,7 @@ class CommunicatorReducer final : public GradientReducer {
   }
 
   // There is no sum to wait for.
-  Result<std::optional<TimePoint>> FinishOnDevices(std::span<const DeviceStreams> /*streams*/,
+  Result<std::optional<TimePoint>> FinishOnDevices(std::span<void* const> /*after*/,
                                                    const std::function<Status()>& follow,
                                                    Deadline /*deadline*/) override {
     LOCKSTEP_RETURN_IF_ERROR(follow());

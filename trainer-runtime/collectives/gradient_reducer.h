@@ -13,19 +13,13 @@
 namespace lockstep::runtime {
 
 // A bucket of gradients, or what else is summed with them, in a GPU's memory, as one replica of
-// this process has made it: once `stream`, a CUstream of the same GPU, has done what it has been
-// given so far.
+// this process makes it: it is there when `made` comes, a CUevent of the same GPU as it is recorded
+// now; null: it is there.
 struct DeviceBucket {
   void* address = nullptr;
   std::size_t element_count = 0;
-  void* stream = nullptr;
+  void* made = nullptr;
   DataType type = DataType::kFloat32;  // or float64
-};
-
-// Two CUstreams of one GPU.
-struct DeviceStreams {
-  void* own = nullptr;    // makes the buckets
-  void* after = nullptr;  // what is done with the sums
 };
 
 // Sums the gradients of a step over all ranks, bucket by bucket: the data beside the Communicator's
@@ -50,20 +44,21 @@ class GradientReducer {
   virtual bool SumsOnDevices(std::span<const int> /*devices*/) const { return false; }
 
   // As Enqueue(), of one bucket as each of those GPUs has it, in their order: all hold the sum over
-  // all GPUs of all ranks then. Precondition: SumsOnDevices(), and no bucket in the host's memory
-  // since Finish().
+  // all GPUs of all ranks then. Events are not recorded anew before Finish() has returned.
+  // Precondition: SumsOnDevices(), and no bucket in the host's memory since Finish().
   virtual Status EnqueueOnDevices(std::span<const DeviceBucket> /*buckets*/,
                                   Deadline /*deadline*/) {
     return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
   }
 
-  // As Finish(), of steps that the host has not waited for: makes `after` of each device wait for
-  // the sums, calls `follow` once to put work into it, and returns when all of it is done. So this
-  // is the step's one wait, and the first that `after` may be waited for. Returns when the device
-  // was seen to have made the last bucket; empty where there is nothing to sum, and nothing was
-  // waited for. Shapes: streams [devices]. Errors: and those of `follow`.
+  // As Finish(), of steps that the host has not waited for: makes `after` of each device, a
+  // CUstream for what is done with the sums, wait for them, calls `follow` once to put work into
+  // it, and returns when all of it is done. So this is the step's one wait, and the first that
+  // `after` may be waited for. Returns when the devices were seen to have made the last bucket;
+  // empty where there is nothing to sum, and nothing was waited for. Shapes: after [devices].
+  // Errors: and those of `follow`.
   virtual Result<std::optional<TimePoint>> FinishOnDevices(
-      std::span<const DeviceStreams> /*streams*/,
+      std::span<void* const> /*after*/,
       const std::function<Status()>& /*follow*/,
       Deadline /*deadline*/) {
     return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");

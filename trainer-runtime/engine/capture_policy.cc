@@ -5,20 +5,19 @@
 namespace lockstep::runtime {
 namespace {
 
-std::string SamplesOf(const StepShape& shape) {
-  return std::to_string(shape.sample_count) + " samples";
+// "8 samples", "8 samples in 3 buckets".
+std::string WordsOf(const StepShape& shape) {
+  std::string words = std::to_string(shape.sample_count) + " samples";
+  if (shape.ready_at.has_value()) {
+    words += " in " + std::to_string(shape.ready_at->size()) + " buckets";
+  }
+  return words;
 }
 
 }  // namespace
 
-StepWay CapturePolicy::Next(const StepShape& shape, bool has_listener) {
+StepWay CapturePolicy::Next(const StepShape& shape) {
   if (is_given_up_ || shape.sample_count == 0) {
-    return StepWay::kEager;
-  }
-  if (has_listener) {
-    row_.reset();
-    Tell(&has_told_of_listener_,
-         "steps are not captured as a CUDA graph: their gradients are summed while they are made");
     return StepWay::kEager;
   }
   if (captured_ == shape) {
@@ -33,8 +32,8 @@ StepWay CapturePolicy::Next(const StepShape& shape, bool has_listener) {
     ++row_length_;
     if (captured_.has_value()) {
       Tell(&has_told_of_other_,
-           "a step of " + SamplesOf(shape) + " is not done from the CUDA graph, which is of " +
-               SamplesOf(*captured_));
+           "a step of " + WordsOf(shape) + " is not done from the CUDA graph, which is of " +
+               WordsOf(*captured_));
     }
     return StepWay::kEager;
   }
@@ -52,7 +51,7 @@ StepWay CapturePolicy::Next(const StepShape& shape, bool has_listener) {
 void CapturePolicy::Captured() {
   ++capture_count_;
   captured_ = std::exchange(row_, std::nullopt);
-  Tell(&has_told_of_capture_, "steps of " + SamplesOf(*captured_) + " are done as one CUDA graph");
+  Tell(&has_told_of_capture_, "steps of " + WordsOf(*captured_) + " are done as one CUDA graph");
 }
 
 void CapturePolicy::Failed(const Error& reason) {

@@ -4,15 +4,18 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/result.h"
 
 namespace lockstep::runtime {
 
-// What makes two steps the same work on other numbers, but for whether somebody listens.
+// What makes two steps the same work on other numbers.
 struct StepShape {
   int64_t sample_count = 0;
   bool has_update = false;  // a guarded one
+  // StepOptions::ready_at, where somebody listens.
+  std::optional<std::vector<int64_t>> ready_at = {};
 
   friend bool operator==(const StepShape&, const StepShape&) = default;
 };
@@ -29,7 +32,7 @@ enum class StepWay {
 //                  kWarmUpSteps alike               the same again
 //   eager steps ----------------------> kCapture ------------------> kReplay
 //        ^    ^                            |
-//        |    +---- another shape, a listener: that step alone, and the row begins anew
+//        |    +---- another shape: that step alone, and the row begins anew
 //        +--------- capture failed, or kCapturesMax of them: for good
 //
 // What is worth telling people is told once. Pure; thread: one.
@@ -42,8 +45,8 @@ class CapturePolicy {
   // and may go on without.
   static constexpr int kCapturesMax = 16;
 
-  // How the next step is done. `has_listener`: somebody acts while it is.
-  StepWay Next(const StepShape& shape, bool has_listener);
+  // How the next step is done.
+  StepWay Next(const StepShape& shape);
 
   // What became of the capture that Next() asked for.
   void Captured();
@@ -63,7 +66,6 @@ class CapturePolicy {
   int row_length_ = 0;
   int capture_count_ = 0;
   bool is_given_up_ = false;
-  bool has_told_of_listener_ = false;
   bool has_told_of_other_ = false;
   bool has_told_of_capture_ = false;
   bool has_told_of_end_ = false;

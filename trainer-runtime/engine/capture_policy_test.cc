@@ -14,8 +14,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // A story: a letter for each step. a, b, c: steps of 8, 16 and 24 samples with an update; A: of 8
-// without; l: of 8 with a listener; 0: of none; m: not a step, what is captured moves. What is
-// answered: e(ager), C(aptured), r(eplayed); captures succeed unless `fails`.
+// without; l: of 8 with two buckets summed beside, n: with other two; 0: of none; m: not a step,
+// what is captured moves. What is answered: e(ager), C(aptured), r(eplayed); captures succeed
+// unless `fails`.
 std::string Play(CapturePolicy* policy, const std::string& story, bool fails = false) {
   std::string answers;
   for (const char step : story) {
@@ -31,8 +32,10 @@ std::string Play(CapturePolicy* policy, const std::string& story, bool fails = f
       shape.sample_count = 0;
     } else if (step == 'A') {
       shape.has_update = false;
+    } else if (step == 'l' || step == 'n') {
+      shape.ready_at = {step == 'l' ? 40 : 30, 0};
     }
-    switch (policy->Next(shape, step == 'l')) {
+    switch (policy->Next(shape)) {
       case StepWay::kEager:
         answers += 'e';
         break;
@@ -72,7 +75,8 @@ TEST(CapturePolicy, StoriesGoAsTheTableSays) {
       {"aaaabaaab", "eeeCerrre"},      // the last batch of each data epoch
       {"aaaabbbbbba", "eeeCeeeCrre"},  // the batch has changed for good
       {"aaaaAAAAa", "eeeCeeeCe"},      // an update is other work
-      {"lllll", "eeeee"},              // somebody acts meanwhile
+      {"llllll", "eeeCrr"},            // the graph holds where buckets are ready
+      {"llllnnnnl", "eeeCeeeCe"},      // other buckets are other work
       {"aalaaaa", "eeeeeeC"},
       {"aaaalaa", "eeeCerr"},
       {"aa0aa", "eeeeC"},  // nothing to be done is no work
@@ -105,13 +109,20 @@ TEST(CapturePolicy, EachThingIsToldOnce) {
   CapturePolicy policy;
   Play(&policy, "aaa");
   EXPECT_THAT(NoticesOf(&policy), IsEmpty());
-  Play(&policy, "aaabaabaclal");
+  Play(&policy, "aaabaabaclalnn");
   EXPECT_THAT(
       NoticesOf(&policy),
       ElementsAre("steps of 8 samples are done as one CUDA graph",
-                  "a step of 16 samples is not done from the CUDA graph, which is of 8 samples",
-                  "steps are not captured as a CUDA graph: their gradients are summed while they "
-                  "are made"));
+                  "a step of 16 samples is not done from the CUDA graph, which is of 8 samples"));
+}
+
+TEST(CapturePolicy, StepsAreToldApartByTheirBuckets) {
+  CapturePolicy policy;
+  Play(&policy, "lllla");
+  EXPECT_THAT(NoticesOf(&policy),
+              ElementsAre("steps of 8 samples in 2 buckets are done as one CUDA graph",
+                          "a step of 8 samples is not done from the CUDA graph, which is of 8 "
+                          "samples in 2 buckets"));
 }
 
 }  // namespace

@@ -34,8 +34,8 @@ struct Batch {
 
 // The gradients of elements [offset, offset + count) have the values that they will have when
 // ComputeGradients returns, and may be read and changed from now on. On a device that is so for
-// work that is put into its queue from now on.
-using GradientsReady = std::function<void(int64_t offset, int64_t count)>;
+// whoever waits there for `made`, a CUevent as it is recorded now; null: they are made.
+using GradientsReady = std::function<void(int64_t offset, int64_t count, void* made)>;
 
 // An update that the device takes right behind a step's gradients, or refuses, without the host: so
 // that nobody waits between the two. It is refused where the host would not ask for it: in Float16
@@ -55,6 +55,9 @@ struct StepOptions {
   // on one of the numeric library's that it waits for; once for each element, in every
   // ComputeGradients that succeeds. Must not throw. May be empty.
   GradientsReady on_ready = {};
+  // Where it is called: once for each of these elements, as soon as all from there to the end are
+  // made, and for what is left then. Descending.
+  std::span<const int64_t> ready_at = {};
   // Backward works on so many times the loss, so that small gradients are not lost in Float16, and
   // the factor is gone from Gradients(). A power of two, so that this costs no digit.
   double loss_scale = 1;
@@ -89,8 +92,7 @@ struct EngineBuffer {
   uint64_t byte_count = 0;
   NumberType type = NumberType::kFloat32;
   MemoryKind memory = MemoryKind::kHost;
-  int device = 0;          // by CUDA's numbers, in CUDA's memory only
-  void* stream = nullptr;  // a CUstream: what it has been given so far makes what is there
+  int device = 0;  // by CUDA's numbers, in CUDA's memory only
 };
 
 // What a step that is not awaited has on its device beside the gradients.
@@ -98,6 +100,8 @@ struct DeviceSums {
   // Of loss_sum, correct_count and overflow_count, one after the other: made as gradients are, and
   // as they are they may be summed over replicas, in place.
   EngineBuffer numbers;
+  // A CUevent that each step records behind these and its gradients; null: they are made.
+  void* made = nullptr;
   // A CUstream that Measure() works in: whoever sums makes it wait for the sums before. Not that of
   // the gradients, which is free whatever becomes of the sums.
   void* after = nullptr;

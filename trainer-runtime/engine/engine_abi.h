@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 7
+#define LOCKSTEP_ENGINE_ABI_VERSION 8
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -46,12 +46,12 @@ struct LockstepEngineBuffer {
   LockstepEngineNumberType type;
   LockstepEngineMemory memory;
   int32_t device;
-  void* stream;
 };
 
 // DeviceSums.
 struct LockstepEngineSums {
   LockstepEngineBuffer numbers;
+  void* made;
   void* after;
 };
 
@@ -85,8 +85,10 @@ struct LockstepEngineStepOptions {
   uint64_t dropout_seed;
   int64_t first_sample;
   // StepOptions::on_ready, called with `ready_context`; null: not wanted. Must not throw.
-  void (*on_ready)(void* ready_context, int64_t offset, int64_t count);
+  void (*on_ready)(void* ready_context, int64_t offset, int64_t count, void* made);
   void* ready_context;
+  const int64_t* ready_at;  // StepOptions::ready_at
+  uint64_t ready_at_count;
   double loss_scale;  // StepOptions::loss_scale
   // StepOptions::update: of GuardedUpdate what follows.
   int32_t has_update;  // 0 or 1

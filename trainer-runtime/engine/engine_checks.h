@@ -38,10 +38,10 @@ void CheckGradientsAgainstDifferences(Engine& engine, const SampleData& data, do
 // largest: what lets ranks share a batch.
 void CheckPartsAddUp(Engine& engine, const SampleData& data);
 
-// Backward says of each gradient once that it is ready, from the last to the first and in at least
-// `report_count_min` reports; what is ready then is final, and the engine leaves it alone (which is
-// seen in the host's memory only).
-void CheckTellsWhatIsReady(Engine& engine, const SampleData& data, int report_count_min);
+// Backward says of each gradient once that it is ready, from the last to the first and where it was
+// asked to, at the beginnings of tensors and within them; what is ready then is final, and the
+// engine leaves it alone (which is seen in the host's memory only).
+void CheckTellsWhatIsReady(Engine& engine, const SampleData& data);
 
 // An engine takes the memory that it is lent for its gradients, at any time and more than once, and
 // trains in it as another of the same spec does in its own.

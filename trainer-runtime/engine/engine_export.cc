@@ -122,8 +122,7 @@ LockstepEngineBuffer ToPlain(const EngineBuffer& buffer) {
           .byte_count = buffer.byte_count,
           .type = is_double ? kLockstepEngineFloat64 : kLockstepEngineFloat32,
           .memory = is_on_host ? kLockstepEngineHostMemory : kLockstepEngineCudaMemory,
-          .device = buffer.device,
-          .stream = buffer.stream};
+          .device = buffer.device};
 }
 
 LockstepEngineBuffer GradientBuffer(LockstepEngineHandle* engine) {
@@ -132,7 +131,7 @@ LockstepEngineBuffer GradientBuffer(LockstepEngineHandle* engine) {
 
 LockstepEngineSums Sums(LockstepEngineHandle* engine) {
   const DeviceSums sums = engine->engine->Sums();
-  return {.numbers = ToPlain(sums.numbers), .after = sums.after};
+  return {.numbers = ToPlain(sums.numbers), .made = sums.made, .after = sums.after};
 }
 
 LockstepEngineCode Measure(LockstepEngineHandle* engine, LockstepEngineError* error) {
@@ -188,12 +187,13 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
     StepOptions step{.gradient_scale = options->gradient_scale,
                      .dropout_seed = options->dropout_seed,
                      .first_sample = options->first_sample,
+                     .ready_at = {options->ready_at, options->ready_at_count},
                      .loss_scale = options->loss_scale,
                      .update = UpdateOf(*options),
                      .is_awaited = options->is_awaited != 0};
     if (options->on_ready != nullptr) {
-      step.on_ready = [options](int64_t offset, int64_t count) {
-        options->on_ready(options->ready_context, offset, count);
+      step.on_ready = [options](int64_t offset, int64_t count, void* made) {
+        options->on_ready(options->ready_context, offset, count, made);
       };
     }
     return Take(engine->engine->ComputeGradients(FromPlain(*batch), step), result);

@@ -61,8 +61,8 @@ LockstepEnginePart ToPlugin(EnginePart part) {
 }
 
 // `context` is the host's StepOptions::on_ready.
-void CallReady(void* context, int64_t offset, int64_t count) noexcept {
-  (*static_cast<const GradientsReady*>(context))(offset, count);
+void CallReady(void* context, int64_t offset, int64_t count, void* made) noexcept {
+  (*static_cast<const GradientsReady*>(context))(offset, count, made);
 }
 
 LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
@@ -74,6 +74,8 @@ LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
           .first_sample = options.first_sample,
           .on_ready = options.on_ready ? &CallReady : nullptr,
           .ready_context = context,
+          .ready_at = options.ready_at.data(),
+          .ready_at_count = options.ready_at.size(),
           .loss_scale = options.loss_scale,
           .has_update = options.update.has_value() ? 1 : 0,
           .update_needs_finite = update.needs_finite ? 1 : 0,
@@ -89,8 +91,7 @@ EngineBuffer FromPlugin(const LockstepEngineBuffer& buffer) {
           .byte_count = buffer.byte_count,
           .type = is_double ? NumberType::kFloat64 : NumberType::kFloat32,
           .memory = is_on_host ? MemoryKind::kHost : MemoryKind::kCuda,
-          .device = buffer.device,
-          .stream = buffer.stream};
+          .device = buffer.device};
 }
 
 // An Engine on the other side of the C functions.
@@ -131,7 +132,7 @@ class PluginEngine final : public Engine {
 
   DeviceSums Sums() override {
     const LockstepEngineSums sums = api_.sums(handle_);
-    return {FromPlugin(sums.numbers), sums.after};
+    return {FromPlugin(sums.numbers), sums.made, sums.after};
   }
 
   Status Measure() override {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -69,7 +70,7 @@ TEST(EnginePlugin, WhatIsReadyIsToldAcross) {
   const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
   const TrainingSpec spec = SmallSpec();
   const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))).value();
-  CheckTellsWhatIsReady(*engine, MakeSamples(spec, 2, 6), 2);
+  CheckTellsWhatIsReady(*engine, MakeSamples(spec, 2, 6));
 }
 
 TEST(EnginePlugin, MemoryIsLentAcross) {
@@ -96,6 +97,15 @@ TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
   EXPECT_EQ(buffer.byte_count, on_host->Gradients().size_bytes());
   EXPECT_NE(buffer.address, engine->Gradients().data());
   const SampleData data = MakeSamples(spec, 2, 6);
+  CheckTellsWhatIsReady(*engine, data);
+  std::vector<std::ptrdiff_t> marks;  // as the double numbers its events
+  const std::vector<int64_t> fifth{5};
+  StepOptions in_two{.ready_at = fifth};
+  in_two.on_ready = [&](int64_t /*offset*/, int64_t /*count*/, void* made) {
+    marks.push_back(static_cast<std::byte*>(made) - static_cast<std::byte*>(buffer.address));
+  };
+  ASSERT_TRUE(engine->ComputeGradients(data.All(), in_two).ok());
+  EXPECT_THAT(marks, ElementsAre(0, 1)) << "from element 5, and the rest";
   EXPECT_EQ(TrainOnOneBatch(*engine, data, 4), TrainOnOneBatch(*on_host, data, 4));
   EXPECT_FALSE(std::ranges::equal(engine->Tensors()[0].data, on_host->Tensors()[0].data));
   EXPECT_EQ(ValuesOf(*engine), ValuesOf(*on_host));

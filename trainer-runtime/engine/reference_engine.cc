@@ -116,7 +116,7 @@ class ReferenceEngine final : public Engine {
         StepResult result,
         ComputeLoss(
             loss_, PredictionsOf(batch), options.gradient_scale * options.loss_scale, gradient));
-    BackwardProgress progress(options.on_ready, store_.Offset(2 * layers_.size()));
+    BackwardProgress progress = ProgressOnHost(options, store_.Offset(2 * layers_.size()));
     for (std::size_t i = layers_.size(); i-- > 0;) {
       gradient = Backward(i, batch, std::move(gradient));
       if (precision_ == Precision::kFloat16) {

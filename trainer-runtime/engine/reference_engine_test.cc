@@ -88,7 +88,7 @@ TEST(ReferenceEngine, GradientsTooLargeForFloat16AreTold) {
 
 TEST(ReferenceEngine, GradientsAreReadyLayerByLayer) {
   const TrainingSpec spec = TwoLayers(Activation::kRelu);
-  CheckTellsWhatIsReady(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10), 2);
+  CheckTellsWhatIsReady(*MakeReferenceEngine(spec).value(), MakeSamples(spec, 3, 10));
 }
 
 TEST(ReferenceEngine, TakesLentMemory) {

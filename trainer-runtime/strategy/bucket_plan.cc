@@ -35,6 +35,14 @@ std::vector<Bucket> PlanBuckets(std::span<const int64_t> tensor_sizes, const Buc
   return buckets;
 }
 
+std::vector<int64_t> BeginsOf(std::span<const Bucket> buckets) {
+  std::vector<int64_t> begins;
+  for (const Bucket& bucket : buckets) {
+    begins.push_back(bucket.element_offset);
+  }
+  return begins;
+}
+
 BucketProgress::BucketProgress(const std::vector<Bucket>& plan, int replica_count) : plan_(plan) {
   for (const Bucket& bucket : plan_) {
     missing_.push_back(bucket.element_count * replica_count);

@@ -42,6 +42,9 @@ struct BucketPlans {
   std::vector<Bucket> afterwards;  // as few as the largest size allows: each costs a call
 };
 
+// The first element of each, in their order.
+std::vector<int64_t> BeginsOf(std::span<const Bucket> buckets);
+
 // Which buckets are complete, as several replicas report one after the other which of their
 // gradients are ready. Pure.
 class BucketProgress {

@@ -14,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
+#include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/strategy/central_storage.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
 #include "trainer-runtime/strategy/testing/fake_gpu_engine.h"
@@ -44,12 +45,11 @@ class AddingEngine final : public Engine {
   Status LendGradients(std::span<float> /*memory*/) override { return OkStatus(); }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    BackwardProgress progress = ProgressOnHost(options, kCount);
     for (std::size_t offset = kCount; offset > 0;) {
       offset -= 2;
       gradients_[offset] = gradients_[offset + 1] = batch.labels[0];
-      if (options.on_ready) {
-        options.on_ready(static_cast<int64_t>(offset), 2);
-      }
+      progress.ReadyFrom(static_cast<int64_t>(offset));
     }
     return StepResult{batch.labels[0], 1};
   }
@@ -72,12 +72,15 @@ enum class Kind { kMirrored, kCentral };
 
 // One process: an engine on each of its GPUs, and a strategy over them.
 struct Process {
-  Result<std::string> Train(Kind kind, Communicator& control, GradientReducer& reducer) {
+  Result<std::string> Train(Kind kind,
+                            FakeTelling telling,
+                            Communicator& control,
+                            GradientReducer& reducer) {
     std::vector<std::unique_ptr<Engine>> engines;
     for (int device = 0; device < kDevices; ++device) {
       LOCKSTEP_ASSIGN_OR_RETURN(
           std::unique_ptr<Engine> engine,
-          MakeFakeGpuEngine(std::make_unique<AddingEngine>(), device, FakeCudaFile()));
+          MakeFakeGpuEngine(std::make_unique<AddingEngine>(), device, FakeCudaFile(), telling));
       engines.push_back(std::move(engine));
     }
     ReplicaSet replicas(std::move(engines));
@@ -142,9 +145,11 @@ struct Process {
   }
 };
 
-std::vector<NcclRankEnd> RunTraining(Kind kind, const NcclGangOptions& options) {
-  return RunNcclGang(options, [kind](Communicator& control, GradientReducer& reducer, NcclGround&) {
-    return Process().Train(kind, control, reducer);
+std::vector<NcclRankEnd> RunTraining(Kind kind,
+                                     const NcclGangOptions& options,
+                                     FakeTelling telling = FakeTelling::kAtOnce) {
+  return RunNcclGang(options, [=](Communicator& control, GradientReducer& reducer, NcclGround&) {
+    return Process().Train(kind, telling, control, reducer);
   });
 }
 
@@ -156,11 +161,15 @@ NcclGangOptions Gang(int world_size, const std::string& fault = "") {
   return options;
 }
 
+// Whether the host has a step's buckets one by one, or all at once when the devices have only just
+// been given the step.
 TEST(NcclStrategy, ReplicasOfAllProcessesTakeTheSameStep) {
   for (const Kind kind : {Kind::kMirrored, Kind::kCentral}) {
     for (const int world_size : {1, 2}) {
-      for (const NcclRankEnd& end : RunTraining(kind, Gang(world_size))) {
-        EXPECT_EQ(end.text, "equal") << world_size;
+      for (const FakeTelling telling : {FakeTelling::kAsTheyAreMade, FakeTelling::kAtOnce}) {
+        for (const NcclRankEnd& end : RunTraining(kind, Gang(world_size), telling)) {
+          EXPECT_EQ(end.text, "equal") << world_size;
+        }
       }
     }
   }

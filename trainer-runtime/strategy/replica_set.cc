@@ -118,15 +118,19 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
     const ReplicaShare& share = step.shares[i];
     buffers_[i] = engine(replica).GradientBuffer();
     sums_[i] = engine(replica).Sums();
-    LOCKSTEP_ASSIGN_OR_RETURN(results[i],
-                              engine(replica).ComputeGradients(share.batch,
-                                                               {step.gradient_scale,
-                                                                step.dropout_seed,
-                                                                share.first_sample,
-                                                                step.on_ready,
-                                                                step.loss_scale,
-                                                                step.update,
-                                                                step.is_awaited}));
+    StepOptions options{.gradient_scale = step.gradient_scale,
+                        .dropout_seed = step.dropout_seed,
+                        .first_sample = share.first_sample,
+                        .ready_at = step.ready_at,
+                        .loss_scale = step.loss_scale,
+                        .update = step.update,
+                        .is_awaited = step.is_awaited};
+    if (step.on_ready) {
+      options.on_ready = [&](int64_t offset, int64_t count, void* made) {
+        step.on_ready(replica, offset, count, made);
+      };
+    }
+    LOCKSTEP_ASSIGN_OR_RETURN(results[i], engine(replica).ComputeGradients(share.batch, options));
     return step.stay_on_device ? OkStatus() : engine(replica).BringToHost(EnginePart::kGradients);
   }));
   return SumOf(results);

@@ -26,9 +26,11 @@ struct ReplicaStep {
   std::span<const ReplicaShare> shares;  // [replicas], in their order
   double gradient_scale = 1;             // as in StepOptions
   uint64_t dropout_seed = 0;             // as in StepOptions
-  GradientsReady on_ready = {};          // as in StepOptions, of each replica on its thread
-  double loss_scale = 1;                 // as in StepOptions
-  bool stay_on_device = false;           // the gradients are not brought to the host
+  // As in StepOptions, of each replica on its thread.
+  std::function<void(int replica, int64_t offset, int64_t count, void* made)> on_ready = {};
+  std::span<const int64_t> ready_at = {};
+  double loss_scale = 1;        // as in StepOptions
+  bool stay_on_device = false;  // the gradients are not brought to the host
   // As in StepOptions: of a process's only replica, which stays on its device.
   std::optional<GuardedUpdate> update = {};
   bool is_awaited = true;  // as in StepOptions
@@ -78,8 +80,7 @@ class ReplicaSet {
   Result<StepResult> ComputeGradients(const ReplicaStep& step);
 
   // Engine::GradientBuffer as that replica's thread found it when it began the newest
-  // ComputeGradients: a numeric library may have a stream for each thread. Thread: whoever knows
-  // that the replica has begun.
+  // ComputeGradients: an engine is its thread's. Thread: whoever knows that the replica has begun.
   const EngineBuffer& gradient_buffer(int replica) const {
     return buffers_[static_cast<std::size_t>(replica)];
   }

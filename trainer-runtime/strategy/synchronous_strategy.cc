@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <utility>
 
@@ -20,8 +21,9 @@ class OwnGradients {
   OwnGradients(ReplicaSet* replicas, const StepExchange& exchange, bool is_on_device)
       : replicas_(replicas), exchange_(exchange), is_on_device_(is_on_device) {}
 
-  // Precondition: all replicas have made them. Thread: any, one at a time.
-  Status Enqueue(const Bucket& bucket) const {
+  // `made`: each replica's event, as DeviceBucket has it. Precondition: in the host's memory all
+  // replicas have made them. Thread: any, one at a time.
+  Status Enqueue(const Bucket& bucket, std::span<void* const> made) const {
     const auto offset = static_cast<std::size_t>(bucket.element_offset);
     const auto count = static_cast<std::size_t>(bucket.element_count);
     const std::span<float> image = replicas_->engine(0).Gradients();
@@ -32,8 +34,9 @@ class OwnGradients {
     std::vector<DeviceBucket> buckets;
     for (int replica = 0; replica < replicas_->count(); ++replica) {
       const EngineBuffer& buffer = replicas_->gradient_buffer(replica);
-      buckets.push_back(
-          {static_cast<float*>(buffer.address) + offset, count, buffer.stream, DataType::kFloat32});
+      buckets.push_back({.address = static_cast<float*>(buffer.address) + offset,
+                         .element_count = count,
+                         .made = made[static_cast<std::size_t>(replica)]});
     }
     return exchange_.reducer->EnqueueOnDevices(buckets, exchange_.deadline);
   }
@@ -69,19 +72,27 @@ class EarlySums {
       : buckets_(buckets),
         exchange_(exchange),
         gradients_(gradients),
-        progress_(buckets, replicas->count()) {}
+        progress_(buckets, replicas->count()),
+        made_(buckets.size(), std::vector<void*>(static_cast<std::size_t>(replicas->count()))) {}
 
-  // As GradientsReady. The lock is held while a bucket is added up and handed over: the order of
-  // the buckets is that of all ranks, and replicas come to the end of a layer at about one time.
-  // Thread: any.
-  void Ready(int64_t offset, int64_t count) {
+  // As ReplicaStep::on_ready. Each bucket keeps its own event of each replica: one that is ahead
+  // has told of others by the time that the last replica tells of this. The lock is held while a
+  // bucket is added up and handed over: the order of the buckets is that of all ranks, and replicas
+  // come to the end of a layer at about one time. Thread: any.
+  void Ready(int replica, int64_t offset, int64_t count, void* made) {
     const std::lock_guard lock(mutex_);
+    for (std::size_t i = next_; i < buckets_.size(); ++i) {
+      const int64_t begin = buckets_[i].element_offset;
+      if (begin >= offset && begin < offset + count) {
+        made_[i][static_cast<std::size_t>(replica)] = made;
+      }
+    }
     const std::size_t complete_count = progress_.Ready(offset, count);
     for (; next_ < complete_count; ++next_) {
       const Bucket& bucket = buckets_[next_];
       gradients_.SumOverReplicas(bucket);
       if (status_.ok()) {
-        status_ = gradients_.Enqueue(bucket);
+        status_ = gradients_.Enqueue(bucket, made_[next_]);
       }
     }
   }
@@ -110,7 +121,8 @@ class EarlySums {
   const OwnGradients& gradients_;
   std::mutex mutex_;  // guards what follows
   BucketProgress progress_;
-  std::size_t next_ = 0;  // of the plan
+  std::vector<std::vector<void*>> made_;  // [buckets][replicas], events
+  std::size_t next_ = 0;                  // of the plan
   Status status_;
 };
 
@@ -133,7 +145,8 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
   step.update.reset();  // the host's to apply
   step.is_awaited = !is_on_device_;
   if (is_early) {
-    step.on_ready = [&early](int64_t offset, int64_t count) { early.Ready(offset, count); };
+    step.on_ready = std::bind_front(&EarlySums::Ready, &early);
+    step.ready_at = begins_;
   }
   const Result<StepResult> sums = replicas_->ComputeGradients(step);
   if (!sums.ok()) {
@@ -161,11 +174,11 @@ Result<StepOutcome> SynchronousStrategy::Step(const ReplicaStep& asked,
 Result<StepOutcome> SynchronousStrategy::FinishOnDevices(const StepExchange& exchange,
                                                          TimePoint begin) {
   std::vector<DeviceBucket> sums;
-  std::vector<DeviceStreams> streams;
+  std::vector<void*> after;
   for (int replica = 0; replica < replicas_->count(); ++replica) {
     const DeviceSums& own = replicas_->sums(replica);
-    sums.push_back({own.numbers.address, kStepSumCount, own.numbers.stream, DataType::kFloat64});
-    streams.push_back({own.numbers.stream, own.after});
+    sums.push_back({own.numbers.address, kStepSumCount, own.made, DataType::kFloat64});
+    after.push_back(own.after);
   }
   LOCKSTEP_RETURN_IF_ERROR(exchange.reducer->EnqueueOnDevices(sums, exchange.deadline));
   if (exchange.totals) {
@@ -176,7 +189,7 @@ Result<StepOutcome> SynchronousStrategy::FinishOnDevices(const StepExchange& exc
     return replicas_->ForEach([this](int replica) { return replicas_->engine(replica).Measure(); });
   };
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<TimePoint> made_at,
-                            exchange.reducer->FinishOnDevices(streams, measure, exchange.deadline));
+                            exchange.reducer->FinishOnDevices(after, measure, exchange.deadline));
   StepOutcome outcome;
   const Status taken = replicas_->ForEach([&](int replica) -> Status {
     LOCKSTEP_ASSIGN_OR_RETURN(const StepResult result, replicas_->engine(replica).TakeStep());
@@ -224,8 +237,12 @@ Status SynchronousStrategy::SumAfterwards(const StepExchange& exchange) {
   }
   // The plan is the reducer's, on all ranks: others may be early where this one is not.
   const bool sums_beside = exchange.reducer->SumsBeside();
+  std::vector<void*> made;
+  for (int replica = 0; replica < replicas_->count(); ++replica) {
+    made.push_back(replicas_->sums(replica).made);
+  }
   for (const Bucket& bucket : sums_beside ? buckets_.beside : buckets_.afterwards) {
-    LOCKSTEP_RETURN_IF_ERROR(gradients.Enqueue(bucket));
+    LOCKSTEP_RETURN_IF_ERROR(gradients.Enqueue(bucket, made));
   }
   return OkStatus();
 }

@@ -23,7 +23,7 @@ class SynchronousStrategy : public Strategy {
  public:
   // `replicas` must outlive this object. `buckets` as PlanBuckets makes them.
   SynchronousStrategy(ReplicaSet* replicas, BucketPlans buckets)
-      : replicas_(replicas), buckets_(std::move(buckets)) {}
+      : replicas_(replicas), buckets_(std::move(buckets)), begins_(BeginsOf(buckets_.beside)) {}
 
   ReplicaSet& replicas() final { return *replicas_; }
 
@@ -55,6 +55,7 @@ class SynchronousStrategy : public Strategy {
 
   ReplicaSet* replicas_;
   BucketPlans buckets_;
+  std::vector<int64_t> begins_;  // of those beside backward
   // What the last step came to.
   bool is_on_device_ = false;
   double length_ = 0;  // of its gradients, on a device: the step itself has told it

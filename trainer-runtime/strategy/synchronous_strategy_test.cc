@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <barrier>
 #include <cmath>
 #include <functional>
+#include <latch>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/testing/fake_device_engine.h"
 #include "trainer-runtime/strategy/multi_worker_mirrored.h"
 
@@ -42,7 +43,9 @@ class Story {
 // that is below zero it fails after the first two.
 class LayeredEngine final : public Engine {
  public:
-  explicit LayeredEngine(Story* story) : story_(story) {}
+  // `at`: called at the beginning and at the end of each step.
+  LayeredEngine(Story* story, std::function<void(bool is_end)> at)
+      : story_(story), at_(std::move(at)) {}
 
   std::string Description() const override { return "layers"; }
 
@@ -53,16 +56,17 @@ class LayeredEngine final : public Engine {
   Status LendGradients(std::span<float> /*memory*/) override { return OkStatus(); }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    at_(/*is_end=*/false);
+    BackwardProgress progress = ProgressOnHost(options, 6);
     for (std::size_t offset = 4;; offset -= 2) {
       gradients_[offset] = gradients_[offset + 1] = batch.labels[0];
       story_->Tell("made " + std::to_string(offset));
-      if (options.on_ready) {
-        options.on_ready(static_cast<int64_t>(offset), 2);
-      }
+      progress.ReadyFrom(static_cast<int64_t>(offset));
       if (batch.labels[0] < 0) {
         return Error(ErrorCode::kInternal, "no memory");
       }
       if (offset == 0) {
+        at_(/*is_end=*/true);
         return StepResult{2.5, 1};
       }
     }
@@ -77,6 +81,7 @@ class LayeredEngine final : public Engine {
 
  private:
   Story* const story_;
+  const std::function<void(bool is_end)> at_;
   std::array<float, 6> gradients_{};
 };
 
@@ -108,14 +113,15 @@ class TellingReducer final : public GradientReducer {
     story_->Tell("device bucket of " + std::to_string(buckets.front().element_count));
     for (const DeviceBucket& bucket : buckets) {
       addresses.push_back(bucket.address);
+      made.push_back(bucket.made);
     }
     return OkStatus();
   }
 
-  Result<std::optional<TimePoint>> FinishOnDevices(std::span<const DeviceStreams> streams,
+  Result<std::optional<TimePoint>> FinishOnDevices(std::span<void* const> after,
                                                    const std::function<Status()>& follow,
                                                    Deadline /*deadline*/) override {
-    story_->Tell("wait for " + std::to_string(streams.size()));
+    story_->Tell("wait for " + std::to_string(after.size()));
     if (sums_left == 0) {
       return Error(ErrorCode::kPeerLost, "rank 1 is gone");
     }
@@ -153,6 +159,7 @@ class TellingReducer final : public GradientReducer {
 
   int buckets_left = 100000;         // until it fails
   std::vector<void*> addresses;      // of buckets on the device
+  std::vector<void*> made;           // their events
   std::vector<int> devices_ = {-1};  // where it sums, if anywhere
   bool is_over = false;              // totals fail
   int sums_left = 100000;            // on devices, until they fail
@@ -168,7 +175,11 @@ struct World {
       : reducer(&story, sums_beside) {
     std::vector<std::unique_ptr<Engine>> engines;
     for (std::size_t i = 0; i < replica_count; ++i) {
-      engines.push_back(std::make_unique<LayeredEngine>(&story));
+      engines.push_back(std::make_unique<LayeredEngine>(&story, [this, i](bool is_end) {
+        if (at) {
+          at(i, is_end);
+        }
+      }));
       if (is_on_device) {
         engines.back() = MakeFakeDeviceEngine(std::move(engines.back()));
       }
@@ -196,6 +207,7 @@ struct World {
   }
 
   Story story;
+  std::function<void(std::size_t replica, bool is_end)> at;
   TellingReducer reducer;
   std::unique_ptr<ReplicaSet> replicas;
   std::unique_ptr<Strategy> strategy;
@@ -342,6 +354,14 @@ TEST(SynchronousStrategy, GradientsOfSeveralReplicasAreSummedOnTheHost) {
 TEST(SynchronousStrategy, GradientsOfSeveralReplicasStayOnTheDevicesThatTheReducerSumsOn) {
   World world(2, true, /*is_on_device=*/true);
   world.reducer.devices_ = {0, 0};
+  std::latch first_is_through(1);
+  world.at = [&](std::size_t replica, bool is_end) {
+    if (replica == 0 && is_end) {
+      first_is_through.count_down();
+    } else if (replica == 1 && !is_end) {
+      first_is_through.wait();
+    }
+  };
   ASSERT_TRUE(world.Step({3, 3}).ok());
   const std::vector<std::string> events = world.story.events();
   EXPECT_EQ(std::ranges::count(events, "device bucket of 3"), 1);
@@ -351,6 +371,17 @@ TEST(SynchronousStrategy, GradientsOfSeveralReplicasStayOnTheDevicesThatTheReduc
   auto* const second = static_cast<float*>(world.replicas->engine(1).GradientBuffer().address);
   EXPECT_THAT(world.reducer.addresses,
               ElementsAre(first + 3, second + 3, first + 1, second + 1, first, second));
+  // Its own event of each, however far ahead the first replica was.
+  const auto mark = [](float* barred, int number) {
+    return reinterpret_cast<std::byte*>(barred) + number;
+  };
+  EXPECT_THAT(world.reducer.made,
+              ElementsAre(mark(first, 0),
+                          mark(second, 0),
+                          mark(first, 1),
+                          mark(second, 1),
+                          mark(first, 2),
+                          mark(second, 2)));
   EXPECT_TRUE(std::isnan(world.replicas->engine(0).Gradients()[0]));
   ASSERT_TRUE(world.strategy->ClipGradients(std::sqrt(6.0)).ok());
   ASSERT_TRUE(world.strategy->Apply(1).ok());

@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
+#include "trainer-runtime/engine/backward_progress.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/strategy/state_digest.h"
 #include "trainer-runtime/strategy/testing/fake_gpu_engine.h"
@@ -64,7 +65,7 @@ class BadEngine final : public Engine {
       Gradients().front() = std::numeric_limits<float>::infinity();
       result->overflow_count = is_overflow_ ? 1 : 0;
     }
-    options.on_ready(0, static_cast<int64_t>(Gradients().size()));
+    ProgressOnHost(options, static_cast<int64_t>(Gradients().size())).ReadyFrom(0);
     return result;
   }
 
@@ -93,6 +94,7 @@ std::string StandOf(GangRank& rank) {
 
 // One process of the job, with an engine on each of its GPUs.
 Result<std::string> TrainOnGpus(TrainingSpec spec,
+                                FakeTelling telling,
                                 const Wrap& wrap,
                                 Communicator& control,
                                 GradientReducer& reducer,
@@ -104,8 +106,9 @@ Result<std::string> TrainOnGpus(TrainingSpec spec,
   parts.make_engine = [&](const TrainingSpec& of_engine) -> Result<std::unique_ptr<Engine>> {
     LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> inner, MakeReferenceEngine(of_engine));
     inner = wrap ? wrap(std::move(inner)) : std::move(inner);
-    LOCKSTEP_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
-                              MakeFakeGpuEngine(std::move(inner), next_device++, FakeCudaFile()));
+    LOCKSTEP_ASSIGN_OR_RETURN(
+        std::unique_ptr<Engine> engine,
+        MakeFakeGpuEngine(std::move(inner), next_device++, FakeCudaFile(), telling));
     return MakeCountedEngine(std::move(engine), &calls);
   };
   GangRank rank(spec, parts);
@@ -125,11 +128,13 @@ Result<std::string> TrainOnGpus(TrainingSpec spec,
 
 std::vector<NcclRankEnd> TrainByNccl(const TrainingSpec& spec,
                                      const NcclGangOptions& options,
-                                     const std::function<Wrap(int rank)>& wrap = {}) {
-  return RunNcclGang(
-      options, [&](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
-        return TrainOnGpus(spec, wrap ? wrap(control.rank()) : Wrap(), control, reducer, ground);
-      });
+                                     const std::function<Wrap(int rank)>& wrap = {},
+                                     FakeTelling telling = FakeTelling::kAtOnce) {
+  return RunNcclGang(options,
+                     [&](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
+                       const Wrap own = wrap ? wrap(control.rank()) : Wrap();
+                       return TrainOnGpus(spec, telling, own, control, reducer, ground);
+                     });
 }
 
 // The same job by the CPU, on engines of the host, so many steps of it.
@@ -151,13 +156,16 @@ NcclGangOptions Two(int device_count = 1, const std::string& fault = "") {
   return options;
 }
 
-// Sums of two are the same in either order, so bits are.
+// Sums of two are the same in either order, so bits are: of engines that tell of each bucket as it
+// is made, and of those that do a step from a graph.
 TEST(NcclTrainer, RanksWithPeersComeToTheBitsOfTheCpuAndWaitOnceAStep) {
   for (const Precision precision : {Precision::kFloat32, Precision::kFloat16}) {
     const TrainingSpec spec = SpecOf(precision);
     const std::string expected = StandByTheCpu(spec, 2, kSteps);
-    for (const NcclRankEnd& end : TrainByNccl(spec, Two())) {
-      EXPECT_EQ(end.text, expected + " waits 12 updates 12 guarded 0 skipped 0; ") << end.code;
+    for (const FakeTelling telling : {FakeTelling::kAsTheyAreMade, FakeTelling::kAtOnce}) {
+      for (const NcclRankEnd& end : TrainByNccl(spec, Two(), {}, telling)) {
+        EXPECT_EQ(end.text, expected + " waits 12 updates 12 guarded 0 skipped 0; ") << end.code;
+      }
     }
   }
 }

@@ -78,7 +78,7 @@ class TouchyEngine final : public Engine {
       EXPECT_TRUE(inner_->BringToDevice(EnginePart::kGradients).ok());
     }
     if (options.on_ready) {
-      options.on_ready(0, static_cast<int64_t>(inner_->Gradients().size()));
+      options.on_ready(0, static_cast<int64_t>(inner_->Gradients().size()), inner_->Sums().made);
     }
     return result;
   }

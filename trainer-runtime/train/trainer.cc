@@ -153,6 +153,7 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
                          1.0 / static_cast<double>(batch.global_sample_count),
                          DropoutSeed(spec_.seed, state_.step),
                          /*on_ready=*/{},
+                         /*ready_at=*/{},
                          LossScaleNow(),
                          /*stay_on_device=*/false,
                          UpdateAhead(*control)};

@@ -62,6 +62,7 @@ Status CudaDevice::FindFunctions() {
                        object_.Find("cuStreamWaitEvent", &cuda.stream_wait) &&
                        object_.Find("cuEventCreate", &cuda.event_create) &&
                        object_.Find("cuEventDestroy_v2", &cuda.event_destroy) &&
+                       object_.Find("cuEventQuery", &cuda.event_query) &&
                        object_.Find("cuEventRecord", &cuda.event_record) &&
                        object_.Find("cuMemcpyHtoDAsync_v2", &cuda.copy_to_device) &&
                        object_.Find("cuMemcpyDtoHAsync_v2", &cuda.copy_to_host);
@@ -107,8 +108,8 @@ Status CudaDevice::MakeCurrent() const {
   return Check(functions_.context_set(context_), "use " + uuid_);
 }
 
-bool CudaDevice::IsBusy(CudaStreamHandle stream) const {
-  return functions_.stream_query(stream) == kCudaNotReady;
+bool CudaDevice::IsAhead(CudaEventHandle event) const {
+  return functions_.event_query(event) == kCudaNotReady;
 }
 
 Status CudaDevice::Check(int code, const std::string& what) const {
@@ -187,7 +188,11 @@ Status CudaStage::CopyToHost(std::size_t offset, std::size_t size) {
 Status CudaStage::WaitFor(CudaStreamHandle other) {
   const CudaFunctions& cuda = device_->functions();
   LOCKSTEP_RETURN_IF_ERROR(device_->Check(cuda.event_record(event_, other), "mark a stream"));
-  return device_->Check(cuda.stream_wait(stream_, event_, 0), "wait for a stream");
+  return WaitForEvent(event_);
+}
+
+Status CudaStage::WaitForEvent(CudaEventHandle event) {
+  return device_->Check(device_->functions().stream_wait(stream_, event, 0), "wait for a stream");
 }
 
 Status CudaStage::MakeWait(CudaStreamHandle other) {

@@ -40,6 +40,7 @@ struct CudaFunctions {
   int (*stream_wait)(CudaStreamHandle, CudaEventHandle, unsigned int) = nullptr;
   int (*event_create)(CudaEventHandle*, unsigned int) = nullptr;
   int (*event_destroy)(CudaEventHandle) = nullptr;
+  int (*event_query)(CudaEventHandle) = nullptr;
   int (*event_record)(CudaEventHandle, CudaStreamHandle) = nullptr;
   int (*copy_to_device)(CudaAddress, const void*, std::size_t, CudaStreamHandle) = nullptr;
   int (*copy_to_host)(void*, CudaAddress, std::size_t, CudaStreamHandle) = nullptr;
@@ -78,8 +79,8 @@ class CudaDevice {
 
   const CudaFunctions& functions() const { return functions_; }
 
-  // Whether a stream of this device has not come to its end; not where something in it has failed.
-  bool IsBusy(CudaStreamHandle stream) const;
+  // Whether an event of this device is yet to come; not where something before it has failed.
+  bool IsAhead(CudaEventHandle event) const;
 
   // OkStatus for 0, else kUnavailable: "CUDA cannot WHAT: its words".
   Status Check(int code, const std::string& what) const;
@@ -150,6 +151,9 @@ class CudaStage {
 
   // Puts a wait for what `other` has been given so far into the stream. Errors: kUnavailable.
   Status WaitFor(CudaStreamHandle other);
+
+  // Puts a wait for the event, as it is recorded now, into the stream. Errors: kUnavailable.
+  Status WaitForEvent(CudaEventHandle event);
 
   // Makes `other` wait for what the stream has been given so far. Errors: kUnavailable.
   Status MakeWait(CudaStreamHandle other);

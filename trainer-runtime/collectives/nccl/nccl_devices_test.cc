@@ -27,7 +27,7 @@ constexpr Duration kOutOfReach = std::chrono::minutes(15);
 // What a device is given to do, by its driver's double.
 using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
 
-// One replica's gradients on its GPU, and the stream that makes them.
+// One replica's gradients on its GPU, and the stream that makes them, with an event behind.
 class Replica {
  public:
   explicit Replica(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {
@@ -35,6 +35,7 @@ class Replica {
     EXPECT_TRUE(device_->MakeCurrent().ok());
     EXPECT_EQ(cuda.memory_allocate(&address_, kCount * sizeof(float)), 0);
     EXPECT_EQ(cuda.stream_create(&stream_, 1), 0);
+    EXPECT_EQ(cuda.event_create(&event_, 0), 0);
   }
 
   Replica(const Replica&) = delete;
@@ -42,6 +43,7 @@ class Replica {
 
   ~Replica() {
     device_->functions().stream_destroy(stream_);
+    device_->functions().event_destroy(event_);
     device_->functions().memory_free(address_);
   }
 
@@ -49,7 +51,7 @@ class Replica {
   std::span<float> values() { return {reinterpret_cast<float*>(address_), kCount}; }
 
   DeviceBucket Bucket(std::size_t offset, std::size_t count) {
-    return {values().data() + offset, count, stream_};
+    return {values().data() + offset, count, event_};
   }
 
   // All values become `value`, once the stream comes to it.
@@ -66,12 +68,15 @@ class Replica {
           std::ranges::fill(replica->values(), replica->made_);
         },
         this);
+    ASSERT_TRUE(device_->MakeCurrent().ok());
+    ASSERT_EQ(device_->functions().event_record(event_, stream_), 0);
   }
 
  private:
   std::shared_ptr<const CudaDevice> device_;
   CudaAddress address_ = 0;
   CudaStreamHandle stream_ = nullptr;
+  CudaEventHandle event_ = nullptr;
   float made_ = 0;
 };
 

@@ -77,6 +77,7 @@ class NcclReducer final : public GradientReducer {
         element_count_(options.element_count),
         stages_(std::move(stages)),
         parts_(stages_.size()),
+        last_made_(stages_.size()),
         communicator_(std::move(communicator)) {}
 
   ~NcclReducer() override { End(); }
@@ -85,7 +86,7 @@ class NcclReducer final : public GradientReducer {
   Status EnqueueOnDevices(std::span<const DeviceBucket> buckets, Deadline deadline) override;
   Status EnqueueTotals(std::span<double> totals, Deadline deadline) override;
   Status Finish(Deadline deadline) override;
-  Result<std::optional<TimePoint>> FinishOnDevices(std::span<const DeviceStreams> streams,
+  Result<std::optional<TimePoint>> FinishOnDevices(std::span<void* const> after,
                                                    const std::function<Status()>& follow,
                                                    Deadline deadline) override;
 
@@ -114,8 +115,8 @@ class NcclReducer final : public GradientReducer {
 
   Status Send(std::span<float> bucket, const WaitLimits& limits);
   Status SumInPlace(std::span<const DeviceBucket> buckets, const WaitLimits& limits);
-  Status OrderBehind(std::span<const DeviceStreams> streams, const std::function<Status()>& follow);
-  bool HaveMade(std::span<const DeviceStreams> streams) const;
+  Status OrderBehind(std::span<void* const> after, const std::function<Status()>& follow);
+  bool IsLastMade() const;
   Status AwaitStages(const WaitLimits& limits, const std::function<void()>& look);
   Result<bool> AreIdle();
   WaitLimits LimitsOf(Deadline deadline) const;
@@ -129,6 +130,7 @@ class NcclReducer final : public GradientReducer {
   std::size_t element_count_;
   NcclStages stages_;                          // [devices]; empty after the end
   std::vector<NcclCommunicator::Part> parts_;  // [devices] of the bucket at hand
+  std::vector<CudaEventHandle> last_made_;     // [devices] of the last bucket on them
   std::unique_ptr<NcclCommunicator> communicator_;
   std::vector<std::string> busy_;   // devices on which a sum has not ended, as Finish last saw
   std::vector<Entry> entries_;      // since the last Finish
@@ -183,7 +185,10 @@ Status NcclReducer::SumInPlace(std::span<const DeviceBucket> buckets, const Wait
   const CudaDeviceKeeper keeper(stages_.front()->device());
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->device().MakeCurrent()));
-    LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->WaitFor(buckets[i].stream)));
+    last_made_[i] = buckets[i].made;
+    if (buckets[i].made != nullptr) {
+      LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->WaitForEvent(buckets[i].made)));
+    }
     parts_[i] = {buckets[i].address, stages_[i]->stream()};
   }
   return communicator_->AllReduce(
@@ -220,25 +225,24 @@ Status NcclReducer::Finish(Deadline deadline) {
   return OkStatus();
 }
 
-Result<std::optional<TimePoint>> NcclReducer::FinishOnDevices(
-    std::span<const DeviceStreams> streams,
-    const std::function<Status()>& follow,
-    Deadline deadline) {
+Result<std::optional<TimePoint>> NcclReducer::FinishOnDevices(std::span<void* const> after,
+                                                              const std::function<Status()>& follow,
+                                                              Deadline deadline) {
   if (failure_.has_value()) {
     return *failure_;
   }
   // As long as most steps take: what comes next is what the devices wait for. Choice.
   constexpr Duration kSpin = std::chrono::milliseconds(20);
   const CallContext context = ContextOf(in_place_count_, deadline);
-  LOCKSTEP_CHECK(streams.size() == stages_.size(), "streams of each device");
+  LOCKSTEP_CHECK(after.size() == stages_.size(), "a stream of each device");
   LOCKSTEP_CHECK(entries_.empty(), "buckets in the host's memory, and on devices");
   std::optional<TimePoint> made_at;
   WaitLimits limits = LimitsOf(deadline);
   limits.spin = kSpin;
-  Status done = OrderBehind(streams, follow);
+  Status done = OrderBehind(after, follow);
   if (done.ok()) {
     done = AwaitStages(limits, [&] {
-      if (!made_at.has_value() && HaveMade(streams)) {
+      if (!made_at.has_value() && IsLastMade()) {
         made_at = SteadyNow();
       }
     });
@@ -251,13 +255,13 @@ Result<std::optional<TimePoint>> NcclReducer::FinishOnDevices(
 }
 
 // The stages wait for it in turn, so that their end is the end of all.
-Status NcclReducer::OrderBehind(std::span<const DeviceStreams> streams,
+Status NcclReducer::OrderBehind(std::span<void* const> after,
                                 const std::function<Status()>& follow) {
   const auto for_each_stage = [&](Status (CudaStage::*order)(CudaStreamHandle)) -> Status {
     const CudaDeviceKeeper keeper(stages_.front()->device());
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       LOCKSTEP_RETURN_IF_ERROR(FromDevice(stages_[i]->device().MakeCurrent()));
-      LOCKSTEP_RETURN_IF_ERROR(FromDevice((*stages_[i].*order)(streams[i].after)));
+      LOCKSTEP_RETURN_IF_ERROR(FromDevice((*stages_[i].*order)(after[i])));
     }
     return OkStatus();
   };
@@ -266,13 +270,12 @@ Status NcclReducer::OrderBehind(std::span<const DeviceStreams> streams,
   return for_each_stage(&CudaStage::WaitFor);
 }
 
-// Whether the engines' own streams have come to their ends; what has failed there is the stages' to
-// tell.
-bool NcclReducer::HaveMade(std::span<const DeviceStreams> streams) const {
+// Whether the engines have made the last bucket; what has failed there is the stages' to tell.
+bool NcclReducer::IsLastMade() const {
   const CudaDeviceKeeper keeper(stages_.front()->device());
-  for (std::size_t i = 0; i < streams.size(); ++i) {
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
     const CudaDevice& device = stages_[i]->device();
-    if (device.MakeCurrent().ok() && device.IsBusy(streams[i].own)) {
+    if (last_made_[i] != nullptr && device.MakeCurrent().ok() && device.IsAhead(last_made_[i])) {
       return false;
     }
   }

@@ -105,11 +105,12 @@ Result<std::string> SumOnDevice(Communicator& control,
   LaunchHostFunction launch = nullptr;
   CudaAddress address = 0;
   CudaStreamHandle stream = nullptr;
+  CudaEventHandle made = nullptr;
   LOCKSTEP_RETURN_IF_ERROR(ground.devices.front()->MakeCurrent());
   if (!driver.Find("cuLaunchHostFunc", &launch) ||
       cuda.memory_allocate(&address, kCount * sizeof(float)) != 0 ||
-      cuda.stream_create(&stream, 1) != 0 || !SumsOn(reducer, {0}) || SumsOn(reducer, {1}) ||
-      SumsOn(reducer, {0, 1})) {
+      cuda.stream_create(&stream, 1) != 0 || cuda.event_create(&made, 0) != 0 ||
+      !SumsOn(reducer, {0}) || SumsOn(reducer, {1}) || SumsOn(reducer, {0, 1})) {
     return std::string("no device");
   }
   const std::span<float> values(reinterpret_cast<float*>(address), kCount);  // the double's is ours
@@ -118,9 +119,10 @@ Result<std::string> SumOnDevice(Communicator& control,
     std::ranges::fill(values, 0.0F);
     LateWrite late{values, control.rank(), step};
     launch(stream, WriteLate, &late);
+    cuda.event_record(made, stream);
     for (const std::size_t begin : {std::size_t{3000}, std::size_t{0}}) {
       const std::size_t size = begin == 0 ? 3000 : kCount - begin;
-      LOCKSTEP_RETURN_IF_ERROR(EnqueueOne(reducer, {values.data() + begin, size, stream}));
+      LOCKSTEP_RETURN_IF_ERROR(EnqueueOne(reducer, {values.data() + begin, size, made}));
     }
     LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(Soon()));
     std::vector<float> expected = Gradients(control.rank(), step, kCount);
@@ -129,6 +131,7 @@ Result<std::string> SumOnDevice(Communicator& control,
     said = std::ranges::equal(values, expected) ? said : "differs";
   }
   cuda.stream_destroy(stream);
+  cuda.event_destroy(made);
   cuda.memory_free(address);
   return said;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -60,6 +61,11 @@ class BarredGradients final : public FakeDeviceGradients {
     std::ranges::copy(made, values_.begin() + static_cast<std::ptrdiff_t>(offset));
   }
 
+  // Nobody can wait for it, nor has to.
+  void* Mark(std::size_t number) override {
+    return static_cast<std::byte*>(barred_.address()) + number;
+  }
+
   std::span<float> Await() override { return values_; }
 
   DeviceSums Sums() const override {
@@ -85,9 +91,12 @@ class BarredGradients final : public FakeDeviceGradients {
 
 class FakeDeviceEngine final : public Engine {
  public:
-  FakeDeviceEngine(std::unique_ptr<Engine> inner, std::unique_ptr<FakeDeviceGradients> gradients)
+  FakeDeviceEngine(std::unique_ptr<Engine> inner,
+                   std::unique_ptr<FakeDeviceGradients> gradients,
+                   FakeTelling telling)
       : inner_(std::move(inner)),
         gradients_(std::move(gradients)),
+        telling_(telling),
         own_image_(inner_->Gradients().size(), kStale),
         image_(own_image_) {
     std::size_t value_count = 0;
@@ -166,11 +175,19 @@ class FakeDeviceEngine final : public Engine {
     StepOptions own = options;
     own.update.reset();
     own.is_awaited = true;
-    own.on_ready = [&](int64_t offset, int64_t count) {
+    std::vector<std::function<void()>> later;
+    std::size_t mark = 0;
+    own.on_ready = [&](int64_t offset, int64_t count, void* /*made*/) {
       const auto begin = static_cast<std::size_t>(offset);
       gradients_->Write(begin, inner_->Gradients().subspan(begin, static_cast<std::size_t>(count)));
-      if (options.on_ready) {
-        options.on_ready(offset, count);
+      if (!options.on_ready) {
+        return;
+      }
+      void* const made = gradients_->Mark(mark++);
+      later.emplace_back(
+          [&options, offset, count, made] { options.on_ready(offset, count, made); });
+      if (telling_ == FakeTelling::kAsTheyAreMade) {
+        later.back()();
       }
     };
     Result<StepResult> result = inner_->ComputeGradients(batch, own);
@@ -179,7 +196,10 @@ class FakeDeviceEngine final : public Engine {
     }
     if (result.ok() && !options.is_awaited) {
       gradients_->WriteSums(*result);
-      return StepResult{};
+      *result = StepResult{};
+    }
+    if (result.ok() && telling_ == FakeTelling::kAtOnce) {
+      std::ranges::for_each(later, [](const auto& tell) { tell(); });
     }
     return result;
   }
@@ -219,6 +239,7 @@ class FakeDeviceEngine final : public Engine {
 
   std::unique_ptr<Engine> inner_;
   std::unique_ptr<FakeDeviceGradients> gradients_;
+  FakeTelling telling_;
   std::vector<float> state_;  // the image: all tensors, one after the other
   std::vector<float> own_image_;
   std::span<float> image_;  // of the gradients
@@ -236,11 +257,12 @@ double LengthOf(std::span<const float> gradients) {
 }
 
 std::unique_ptr<Engine> MakeFakeDeviceEngine(std::unique_ptr<Engine> inner,
-                                             std::unique_ptr<FakeDeviceGradients> gradients) {
+                                             std::unique_ptr<FakeDeviceGradients> gradients,
+                                             FakeTelling telling) {
   if (gradients == nullptr) {
     gradients = std::make_unique<BarredGradients>(inner->Gradients().size());
   }
-  return std::make_unique<FakeDeviceEngine>(std::move(inner), std::move(gradients));
+  return std::make_unique<FakeDeviceEngine>(std::move(inner), std::move(gradients), telling);
 }
 
 }  // namespace lockstep::runtime

@@ -22,6 +22,9 @@ class FakeDeviceGradients {
   // Puts `made` at `offset`, now or later.
   virtual void Write(std::size_t offset, std::span<const float> made) = 0;
 
+  // The event of that number, recorded behind what was put there so far; what GradientsReady tells.
+  virtual void* Mark(std::size_t number) = 0;
+
   // All of them, once all that was put there is.
   virtual std::span<float> Await() = 0;
 
@@ -34,6 +37,12 @@ class FakeDeviceGradients {
   virtual StepResult TakeStep() = 0;
 };
 
+// When an engine tells of the gradients that are ready.
+enum class FakeTelling {
+  kAsTheyAreMade,
+  kAtOnce  // when the device has been given all of the step, as from a graph
+};
+
 // The root of the sum of their squares.
 double LengthOf(std::span<const float> gradients);
 
@@ -42,6 +51,8 @@ double LengthOf(std::span<const float> gradients);
 // brought over. Whoever forgets to bring something over trains on NaN, or changes nothing. An
 // update takes what is in `gradients`; null: at an address that nobody can read.
 std::unique_ptr<Engine> MakeFakeDeviceEngine(
-    std::unique_ptr<Engine> inner, std::unique_ptr<FakeDeviceGradients> gradients = nullptr);
+    std::unique_ptr<Engine> inner,
+    std::unique_ptr<FakeDeviceGradients> gradients = nullptr,
+    FakeTelling telling = FakeTelling::kAsTheyAreMade);
 
 }  // namespace lockstep::runtime

@@ -86,8 +86,7 @@ class AutogradEngine final : public Engine {
     return {.address = state_.gradients.data_ptr(),
             .byte_count = store_->Gradients().size_bytes(),
             .memory = device_->memory(),
-            .device = std::max<int>(device_->place().index(), 0),
-            .stream = device_->stream()};
+            .device = std::max<int>(device_->place().index(), 0)};
   }
 
   DeviceSums Sums() override {
@@ -95,8 +94,8 @@ class AutogradEngine final : public Engine {
                         .byte_count = kStepSumCount * sizeof(double),
                         .type = NumberType::kFloat64,
                         .memory = device_->memory(),
-                        .device = std::max<int>(device_->place().index(), 0),
-                        .stream = device_->stream()},
+                        .device = std::max<int>(device_->place().index(), 0)},
+            .made = device_->mark(kEndMark),
             .after = device_->stream_after()};
   }
 
@@ -110,7 +109,6 @@ class AutogradEngine final : public Engine {
   Result<StepResult> TakeStep() override {
     return AfterSums([&]() -> Result<StepResult> {
       const StepNumbers numbers = FetchNumbers();
-      is_untaken_ = false;
       StepResult result = ResultOf({}, numbers, /*has_update=*/false);
       result.gradient_length = numbers.length;  // the scale is off it
       return result;
@@ -167,11 +165,15 @@ class AutogradEngine final : public Engine {
     }
     return OnDevice([&]() -> Result<StepResult> {
       const GuardedStep step = MakeGuardedStep(spec_, options);
-      const StepShape shape{batch.sample_count, options.update.has_value()};
+      StepShape shape{batch.sample_count, options.update.has_value()};
+      if (options.on_ready) {
+        shape.ready_at = {options.ready_at.begin(), options.ready_at.end()};
+      }
       const StepTensors tensors = Load(batch, step, options);
+      is_untaken_ = true;  // whatever becomes of it
       LOCKSTEP_RETURN_IF_ERROR(Run(shape, tensors, options.on_ready));
+      device_->Mark(kEndMark);
       if (!options.is_awaited) {
-        is_untaken_ = true;
         return StepResult{};
       }
       return ResultOf(step, FetchNumbers(), shape.has_update);
@@ -203,6 +205,10 @@ class AutogradEngine final : public Engine {
   }
 
  private:
+  // Of the device's marks: the end of a step, and the first of its points.
+  static constexpr std::size_t kEndMark = 0;
+  static constexpr std::size_t kFirstMark = 1;
+
   // WithTorch, with what it asks of the device in the device's stream.
   template <typename Call>
   auto OnDevice(const Call& call) -> decltype(call()) {
@@ -315,7 +321,7 @@ class AutogradEngine final : public Engine {
     const std::vector<int64_t> bases =
         DropoutBases(network_.dropouts, options.dropout_seed, options.first_sample);
     words.insert(words.end(), bases.begin(), bases.end());
-    if (std::exchange(is_untaken_, false)) {
+    if (is_untaken_) {
       FetchNumbers();  // of a step that was given up: what it came by may still be read
     }
     const int64_t moves_before = feed_.move_count();
@@ -332,11 +338,11 @@ class AutogradEngine final : public Engine {
     if (device_->recorder() == nullptr) {
       return Work(shape, tensors, listener);
     }
-    StepWay way = captures_.Next(shape, static_cast<bool>(listener));
+    StepWay way = captures_.Next(shape);
     if (way == StepWay::kCapture) {
       graph_.reset();
       Result<std::unique_ptr<DeviceGraph>> graph =
-          device_->recorder()->Record([=, this] { return Work(shape, tensors, {}); });
+          device_->recorder()->Record([=, this] { return Work(shape, tensors, nullptr); });
       if (graph.ok()) {
         captures_.Captured();
         graph_ = std::move(graph).value();
@@ -346,18 +352,46 @@ class AutogradEngine final : public Engine {
         way = StepWay::kEager;
       }
     }
-    return way == StepWay::kReplay ? graph_->Launch() : Work(shape, tensors, listener);
+    if (way != StepWay::kReplay) {
+      return Work(shape, tensors, listener);
+    }
+    LOCKSTEP_RETURN_IF_ERROR(graph_->Launch());
+    ProgressOf(shape, [&](int64_t offset, int64_t count, std::size_t mark) {
+      listener(offset, count, device_->mark(mark));
+    }).ReadyFrom(0);
+    return OkStatus();
+  }
+
+  // Calls `tell` for each point of such a step, if it has any, with the number of its mark.
+  template <typename Tell>
+  BackwardProgress ProgressOf(const StepShape& shape, Tell tell) const {
+    if (!shape.ready_at.has_value()) {
+      return {{}, {}, offsets_.back()};
+    }
+    return {[tell, mark = kFirstMark](int64_t offset, int64_t count) mutable {
+              tell(offset, count, mark++);
+            },
+            *shape.ready_at,
+            offsets_.back()};
   }
 
   // All that a step asks of the device. It depends on `shape` and on what is in the tensors' memory
-  // alone: whatever it read of the host's would stay as it was when it was captured.
+  // alone: whatever it read of the host's would stay as it was when it was captured. That has no
+  // listener; Run tells whoever listens to a replay.
   Status Work(const StepShape& shape, const StepTensors& tensors, const GradientsReady& listener) {
+    BackwardProgress progress =
+        ProgressOf(shape, [&](int64_t offset, int64_t count, std::size_t mark) {
+          device_->Mark(mark);
+          if (listener) {
+            listener(offset, count, device_->mark(mark));
+          }
+        });
     if (shape.sample_count == 0) {
       state_.gradients.zero_();
       numbers_.zero_();
-      BackwardProgress(listener, offsets_.back()).ReadyFrom(0);
+      progress.ReadyFrom(0);
     } else {
-      LOCKSTEP_RETURN_IF_ERROR(MakeGradients(shape, tensors, listener));
+      LOCKSTEP_RETURN_IF_ERROR(MakeGradients(shape, tensors, std::move(progress)));
     }
     if (!shape.has_update) {
       return OkStatus();
@@ -368,14 +402,14 @@ class AutogradEngine final : public Engine {
 
   Status MakeGradients(const StepShape& shape,
                        const StepTensors& tensors,
-                       const GradientsReady& listener) {
+                       BackwardProgress progress) {
     const at::Tensor scales = tensors.words.view(at::kDouble);
     const at::Tensor seed_factor = scales.select(0, 0);
     at::Tensor inverse_scale;
     if (spec_.precision == Precision::kFloat16 && !shape.has_update) {
       inverse_scale = scales.select(0, 1);  // else the update takes it off
     }
-    GradientIntake intake(listener, inverse_scale, gradient_slices_, offsets_);
+    GradientIntake intake(std::move(progress), inverse_scale, gradient_slices_, offsets_);
     intake_ = &intake;
     const int64_t step_words = sizeof(GuardedStep) / sizeof(int64_t);
     const auto dropout_count = static_cast<int64_t>(network_.dropouts.size());
@@ -426,6 +460,7 @@ class AutogradEngine final : public Engine {
   StepNumbers FetchNumbers() {
     StepNumbers numbers;
     device_->Fetch(numbers_, std::as_writable_bytes(std::span(&numbers, 1)));
+    is_untaken_ = false;
     return numbers;
   }
 
@@ -446,7 +481,7 @@ class AutogradEngine final : public Engine {
   std::vector<at::Tensor> gradient_slices_;  // of each, over state_.gradients
   AutogradNetwork network_;
   GradientIntake* intake_ = nullptr;  // while backward runs
-  bool is_untaken_ = false;           // the last step was not awaited, and not taken
+  bool is_untaken_ = false;           // the device may be at the last step still
   CapturePolicy captures_;
   std::unique_ptr<DeviceGraph> graph_;  // of what captures_ has captured
 };

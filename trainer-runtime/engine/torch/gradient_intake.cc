@@ -4,14 +4,14 @@
 
 namespace lockstep::runtime {
 
-GradientIntake::GradientIntake(const GradientsReady& listener,
+GradientIntake::GradientIntake(BackwardProgress progress,
                                at::Tensor inverse_scale,
                                std::span<const at::Tensor> slices,
                                std::span<const int64_t> offsets)
     : inverse_scale_(std::move(inverse_scale)),
       slices_(slices),
       offsets_(offsets),
-      progress_(listener, offsets.back()),
+      progress_(std::move(progress)),
       has_come_(slices.size()),
       missing_count_(slices.size()) {}
 

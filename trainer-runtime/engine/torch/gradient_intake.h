@@ -8,17 +8,16 @@
 #include <ATen/ATen.h>
 
 #include "trainer-runtime/engine/backward_progress.h"
-#include "trainer-runtime/engine/engine.h"
 
 namespace lockstep::runtime {
 
 // What backward makes of the gradients as they come, parameter by parameter in any order.
 class GradientIntake {
  public:
-  // `slices` are where the gradients go, in the parameters' order; `offsets` where each begins.
-  // `inverse_scale`, float64 [] on the device, is what they are multiplied by; undefined: nothing,
-  // and nobody looks for overflows.
-  GradientIntake(const GradientsReady& listener,
+  // `progress` hears of them. `slices` are where the gradients go, in the parameters' order;
+  // `offsets` where each begins. `inverse_scale`, float64 [] on the device, is what they are
+  // multiplied by; undefined: nothing, and nobody looks for overflows.
+  GradientIntake(BackwardProgress progress,
                  at::Tensor inverse_scale,
                  std::span<const at::Tensor> slices,
                  std::span<const int64_t> offsets);

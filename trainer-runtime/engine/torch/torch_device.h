@@ -79,9 +79,6 @@ class TorchDevice {
   // What Engine::GradientBuffer() says of its memory.
   virtual MemoryKind memory() const = 0;
 
-  // The CUstream that operations on its tensors are put into; null: none.
-  virtual void* stream() const = 0;
-
   // For logs: "CPU", "CUDA device 0, NVIDIA H100".
   virtual std::string Describe() const = 0;
 
@@ -93,6 +90,14 @@ class TorchDevice {
   // has been given so far comes before, and nothing that the first one is given later waits for it.
   virtual void* stream_after() const = 0;
   virtual std::shared_ptr<void> EnterAfter() = 0;
+
+  // The CUevent of that number, which is made here; null: nothing of this device's is ever late.
+  virtual void* mark(std::size_t number) = 0;
+
+  // Records it behind what the first stream has been given so far. Within what a recorder takes
+  // down it becomes a part of that: each launch records it, so that others need not be taken down
+  // to wait for it.
+  virtual void Mark(std::size_t number) = 0;
 
   // As ApplyOptimizer, to the same bits; at once, or when the device comes to it.
   // Errors: kInternal (the device refuses).

@@ -53,8 +53,8 @@ class TorchEngine final : public Engine {
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     LOCKSTEP_RETURN_IF_ERROR(RefuseDevicesOptions(options));
     LOCKSTEP_RETURN_IF_ERROR(CheckInputs(batch));
-    BackwardProgress progress(options.on_ready,
-                              static_cast<int64_t>(network_.store->Gradients().size()));
+    BackwardProgress progress =
+        ProgressOnHost(options, static_cast<int64_t>(network_.store->Gradients().size()));
     if (batch.sample_count == 0) {
       std::ranges::fill(network_.store->Gradients(), 0.0f);
       progress.ReadyFrom(0);

@@ -22,8 +22,6 @@ class HostDevice final : public TorchDevice {
 
   MemoryKind memory() const override { return is_shared_ ? MemoryKind::kHost : MemoryKind::kCuda; }
 
-  void* stream() const override { return nullptr; }
-
   std::string Describe() const override { return "CPU"; }
 
   std::shared_ptr<void> Enter() override { return nullptr; }
@@ -31,6 +29,10 @@ class HostDevice final : public TorchDevice {
   void* stream_after() const override { return nullptr; }
 
   std::shared_ptr<void> EnterAfter() override { return nullptr; }
+
+  void* mark(std::size_t /*number*/) override { return nullptr; }
+
+  void Mark(std::size_t /*number*/) override {}
 
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAException.h>
@@ -74,23 +75,24 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
         name_(std::move(name)),
         stream_(MakeStream(index)),
         after_(MakeStream(index)),
-        pinning_(MakeCudaPinning()) {
-    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index));
-    C10_CUDA_CHECK(cudaEventCreateWithFlags(&given_, cudaEventDisableTiming));
-  }
+        given_(MakeEvent()),
+        pinning_(MakeCudaPinning()) {}
 
   TorchCudaDevice(const TorchCudaDevice&) = delete;
   TorchCudaDevice& operator=(const TorchCudaDevice&) = delete;
 
-  ~TorchCudaDevice() override { static_cast<void>(cudaEventDestroy(given_)); }
+  ~TorchCudaDevice() override {
+    static_cast<void>(cudaEventDestroy(given_));
+    for (const cudaEvent_t mark : marks_) {
+      static_cast<void>(cudaEventDestroy(mark));
+    }
+  }
 
   at::Device place() const override { return {at::kCUDA, static_cast<c10::DeviceIndex>(index_)}; }
 
   bool IsTheHostsMemory() const override { return false; }
 
   MemoryKind memory() const override { return MemoryKind::kCuda; }
-
-  void* stream() const override { return stream_.stream(); }
 
   std::string Describe() const override {
     return "CUDA device " + std::to_string(index_) + ", " + name_;
@@ -107,6 +109,27 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
     C10_CUDA_CHECK(cudaEventRecord(given_, stream_.stream()));
     C10_CUDA_CHECK(cudaStreamWaitEvent(after_.stream(), given_, 0));
     return std::make_shared<c10::cuda::CUDAStreamGuard>(after_);
+  }
+
+  // A cudaEvent_t is a CUevent. Graphs hold these, and are gone before.
+  void* mark(std::size_t number) override {
+    while (marks_.size() <= number) {
+      marks_.push_back(MakeEvent());
+    }
+    return marks_[number];
+  }
+
+  // External: a node of the graph that records the event at each launch, for streams outside of it.
+  // Without, it would be an order within the graph, and waiting for it a part of the capture.
+  void Mark(std::size_t number) override {
+    auto* const event = static_cast<cudaEvent_t>(mark(number));
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    C10_CUDA_CHECK(cudaStreamIsCapturing(stream_.stream(), &status));
+    C10_CUDA_CHECK(cudaEventRecordWithFlags(event,
+                                            stream_.stream(),
+                                            status == cudaStreamCaptureStatusActive
+                                                ? cudaEventRecordExternal
+                                                : cudaEventRecordDefault));
   }
 
   Status Update(const OptimizerSpec& optimizer,
@@ -145,6 +168,13 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
                                         static_cast<c10::DeviceIndex>(index));
   }
 
+  cudaEvent_t MakeEvent() const {
+    const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(index_));
+    cudaEvent_t event = nullptr;
+    C10_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
+  }
+
   static Status ToStatus(int code) {
     return code == cudaSuccess
                ? OkStatus()
@@ -155,7 +185,8 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   std::string name_;
   c10::cuda::CUDAStream stream_;
   c10::cuda::CUDAStream after_;
-  cudaEvent_t given_ = nullptr;  // of what stream_ has been given
+  cudaEvent_t given_;  // of what stream_ has been given
+  std::vector<cudaEvent_t> marks_;
   std::unique_ptr<HostPinning> pinning_;
 };
 

@@ -53,7 +53,7 @@ TEST(TorchCudaParity, EveryNetworkTakesTheStepOfTheCpuAndTrainsAlike) {
       const SampleData data = MakeSamples(spec, c.output_width, 10);
       const double tolerance = ToleranceOf(precision);
       CheckSameStep(*MakeOnGpu(spec).value(), *MakeOnCpu(spec).value(), data, tolerance);
-      CheckTellsWhatIsReady(*MakeOnGpu(spec).value(), data, 1);
+      CheckTellsWhatIsReady(*MakeOnGpu(spec).value(), data);
       const auto on_gpu = MakeOnGpu(spec).value();
       const auto on_cpu = MakeOnCpu(spec).value();
       const double expected = TrainOnOneBatch(*on_cpu, data, 5);

@@ -10,7 +10,6 @@
 
 #include "common/base/check.h"
 #include "trainer-runtime/collectives/nccl/cuda_device.h"
-#include "trainer-runtime/engine/testing/fake_device_engine.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -36,12 +35,12 @@ class GpuGradients final : public FakeDeviceGradients {
     const CudaDeviceKeeper keeper(*made->device_);
     LOCKSTEP_RETURN_IF_ERROR(made->device_->MakeCurrent());
     const std::size_t byte_count = std::max<std::size_t>(1, count * sizeof(float));
-    const bool is_made = cuda.memory_allocate(&made->address_, byte_count) == 0 &&
-                         cuda.memory_allocate(&made->sums_, kStepSumCount * sizeof(double)) == 0 &&
-                         cuda.stream_create(&made->stream_, 1) == 0 &&
-                         cuda.stream_create(&made->after_, 1) == 0 &&
-                         cuda.event_create(&made->event_, 0) == 0 &&
-                         library.Find("cuLaunchHostFunc", &made->launch_);
+    const bool is_made =
+        cuda.memory_allocate(&made->address_, byte_count) == 0 &&
+        cuda.memory_allocate(&made->sums_, kStepSumCount * sizeof(double)) == 0 &&
+        cuda.stream_create(&made->stream_, 1) == 0 && cuda.stream_create(&made->after_, 1) == 0 &&
+        cuda.event_create(&made->event_, 0) == 0 && cuda.event_create(&made->sums_event_, 0) == 0 &&
+        library.Find("cuLaunchHostFunc", &made->launch_);
     if (!is_made) {
       return Error(ErrorCode::kUnavailable, driver + " is not the double of a driver");
     }
@@ -59,8 +58,11 @@ class GpuGradients final : public FakeDeviceGradients {
         cuda.stream_destroy(stream);
       }
     }
-    if (event_ != nullptr) {
-      cuda.event_destroy(event_);
+    marks_.insert(marks_.end(), {event_, sums_event_});
+    for (const CudaEventHandle event : marks_) {
+      if (event != nullptr) {
+        cuda.event_destroy(event);
+      }
     }
     for (const CudaAddress address : {address_, sums_}) {
       if (address != 0) {
@@ -75,8 +77,7 @@ class GpuGradients final : public FakeDeviceGradients {
     return {.address = reinterpret_cast<void*>(static_cast<uintptr_t>(address_)),
             .byte_count = count_ * sizeof(float),
             .memory = MemoryKind::kCuda,
-            .device = device_->number(),
-            .stream = stream_};
+            .device = device_->number()};
   }
 
   // When the stream comes to it.
@@ -84,6 +85,15 @@ class GpuGradients final : public FakeDeviceGradients {
     launch_(stream_,
             WriteLate,
             new LateWrite{values().subspan(offset, made.size()), {made.begin(), made.end()}});
+  }
+
+  void* Mark(std::size_t number) override {
+    while (marks_.size() <= number) {
+      const CudaDeviceKeeper keeper(*device_);
+      LOCKSTEP_CHECK(device_->MakeCurrent().ok(), "no device");
+      device_->functions().event_create(&marks_.emplace_back(), 0);
+    }
+    return Record(marks_[number]);
   }
 
   std::span<float> Await() override {
@@ -96,8 +106,8 @@ class GpuGradients final : public FakeDeviceGradients {
                         .byte_count = kStepSumCount * sizeof(double),
                         .type = NumberType::kFloat64,
                         .memory = MemoryKind::kCuda,
-                        .device = device_->number(),
-                        .stream = stream_},
+                        .device = device_->number()},
+            .made = sums_event_,
             .after = after_};
   }
 
@@ -109,15 +119,12 @@ class GpuGradients final : public FakeDeviceGradients {
                          {made.loss_sum,
                           static_cast<double>(made.correct_count),
                           static_cast<double>(made.overflow_count)}});
+    Record(sums_event_);
   }
 
   // When the second stream comes to it, which is behind all that the first one has been given.
   void Measure() override {
-    const CudaFunctions& cuda = device_->functions();
-    const CudaDeviceKeeper keeper(*device_);
-    LOCKSTEP_CHECK(device_->MakeCurrent().ok(), "no device");
-    cuda.event_record(event_, stream_);
-    cuda.stream_wait(after_, event_, 0);
+    device_->functions().stream_wait(after_, Record(event_), 0);
     launch_(after_, MeasureLate, this);
   }
 
@@ -150,6 +157,14 @@ class GpuGradients final : public FakeDeviceGradients {
     return {reinterpret_cast<float*>(static_cast<uintptr_t>(address_)), count_};
   }
 
+  // Behind all that the first stream has been given.
+  CudaEventHandle Record(CudaEventHandle event) const {
+    const CudaDeviceKeeper keeper(*device_);
+    LOCKSTEP_CHECK(device_->MakeCurrent().ok(), "no device");
+    device_->functions().event_record(event, stream_);
+    return event;
+  }
+
   void AwaitStream(CudaStreamHandle stream) const {
     while (device_->functions().stream_query(stream) != 0) {
       std::this_thread::sleep_for(kDelay / 4);
@@ -180,6 +195,8 @@ class GpuGradients final : public FakeDeviceGradients {
   CudaStreamHandle stream_ = nullptr;
   CudaStreamHandle after_ = nullptr;
   CudaEventHandle event_ = nullptr;
+  CudaEventHandle sums_event_ = nullptr;
+  std::vector<CudaEventHandle> marks_;
   LaunchHostFunction launch_ = nullptr;
   double length_ = 0;  // the second stream's
 };
@@ -188,13 +205,14 @@ class GpuGradients final : public FakeDeviceGradients {
 
 Result<std::unique_ptr<Engine>> MakeFakeGpuEngine(std::unique_ptr<Engine> inner,
                                                   int device,
-                                                  const std::string& driver) {
+                                                  const std::string& driver,
+                                                  FakeTelling telling) {
   LOCKSTEP_ASSIGN_OR_RETURN(std::shared_ptr<const CudaDevice> opened,
                             CudaDevice::Open(device, driver));
   LOCKSTEP_ASSIGN_OR_RETURN(
       std::unique_ptr<GpuGradients> gradients,
       GpuGradients::Make(std::move(opened), driver, inner->Gradients().size()));
-  return MakeFakeDeviceEngine(std::move(inner), std::move(gradients));
+  return MakeFakeDeviceEngine(std::move(inner), std::move(gradients), telling);
 }
 
 }  // namespace lockstep::runtime

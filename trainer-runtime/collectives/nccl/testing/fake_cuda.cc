@@ -105,6 +105,11 @@ class FakeEvent : public std::enable_shared_from_this<FakeEvent> {
     stream->Push([self = shared_from_this(), record] { self->End(record); });
   }
 
+  bool HasCome() {
+    const std::lock_guard lock(mutex_);
+    return reached_ == recorded_;
+  }
+
   void MakeWait(FakeStream* stream) {
     const std::lock_guard lock(mutex_);
     stream->Push([self = shared_from_this(), record = recorded_] { self->Await(record); });
@@ -310,6 +315,10 @@ int cuEventCreate(void** event, unsigned int /*flags*/) {
 int cuEventDestroy_v2(void* event) {
   delete static_cast<EventHandle*>(event);
   return kOk;
+}
+
+int cuEventQuery(void* event) {
+  return EventOf(event)->HasCome() ? kOk : kNotReady;
 }
 
 int cuEventRecord(void* event, void* stream) {

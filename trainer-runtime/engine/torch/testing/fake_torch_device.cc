@@ -1,29 +1,157 @@
 #include "trainer-runtime/engine/torch/testing/fake_torch_device.h"
 
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "trainer-runtime/engine/torch/torch_calls.h"
 
 namespace lockstep::runtime {
 namespace {
 
-class FakeGraph final : public DeviceGraph {
+// One launch of a graph, on a thread that stands until it is asked for something further on.
+class Replay {
  public:
-  FakeGraph(DeviceProbe* probe, std::function<Status()> work)
-      : probe_(probe), work_(std::move(work)) {}
+  explicit Replay(const std::function<Status()>& work)
+      : thread_([this, work] {
+          StandAt(std::nullopt);
+          LOCKSTEP_CHECK(WithTorch(work).ok(), "work that was taken down has failed");
+          const std::lock_guard lock(mutex_);
+          is_over_ = true;
+          news_.notify_all();
+        }) {}
 
-  Status Launch() override {
+  Replay(const Replay&) = delete;
+  Replay& operator=(const Replay&) = delete;
+
+  bool IsOwnThread() const { return std::this_thread::get_id() == thread_.get_id(); }
+
+  // The work has come to a mark. Thread: its own.
+  void StandAt(std::optional<std::size_t> mark) {
+    std::unique_lock lock(mutex_);
+    if (mark.has_value()) {
+      passed_.push_back(*mark);
+      target_ = target_ == mark ? std::nullopt : target_;
+      news_.notify_all();
+    }
+    news_.wait(lock, [this] { return target_.has_value(); });
+  }
+
+  // Lets it go on to that mark, unless it has been there. Thread: the engine's.
+  void RunTo(std::size_t mark) {
+    std::unique_lock lock(mutex_);
+    const auto is_there = [&] { return is_over_ || std::ranges::count(passed_, mark) > 0; };
+    if (!is_there()) {
+      target_ = mark;
+      news_.notify_all();
+      news_.wait(lock, is_there);
+    }
+  }
+
+  static constexpr std::size_t kEnd = std::numeric_limits<std::size_t>::max();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::vector<std::size_t> passed_;
+  std::optional<std::size_t> target_;  // what somebody waits for
+  bool is_over_ = false;
+  std::jthread thread_;  // last: the others outlive it
+};
+
+class FakeQueue;
+
+struct FakeEvent {
+  FakeQueue* queue;
+  std::size_t number;
+  bool is_recorded = false;  // and not waited for since
+  bool is_behind = false;    // the replay, not in it
+};
+
+// What the device has been given: all of it is done, but for a replay.
+class FakeQueue {
+ public:
+  explicit FakeQueue(DeviceProbe* probe) : probe_(probe) {}
+
+  void Launch(const std::function<Status()>& work) {
     ++probe_->launch_count;
-    return work_();
+    Finish();
+    for (FakeEvent& event : events_) {
+      event.is_recorded = false;
+    }
+    replay_ = std::make_unique<Replay>(work);
+  }
+
+  // What comes next comes behind it.
+  void Finish() {
+    if (replay_ != nullptr) {
+      replay_->RunTo(Replay::kEnd);
+      replay_.reset();
+    }
+  }
+
+  FakeEvent* event(std::size_t number) {
+    while (events_.size() <= number) {
+      events_.push_back({this, events_.size()});
+    }
+    return &events_[number];
+  }
+
+  void Record(FakeEvent* event) {
+    const bool is_replayed = replay_ != nullptr && replay_->IsOwnThread();
+    event->is_recorded = true;
+    event->is_behind = !is_replayed;
+    if (is_replayed) {
+      replay_->StandAt(event->number);
+    }
+  }
+
+  void Await(FakeEvent* event) {
+    if (replay_ != nullptr) {
+      replay_->RunTo(event->is_recorded && event->is_behind ? Replay::kEnd : event->number);
+    }
+    probe_->void_wait_count += event->is_recorded ? 0 : 1;
+    event->is_recorded = false;
   }
 
  private:
   DeviceProbe* probe_;
+  std::deque<FakeEvent> events_;    // whose addresses stay
+  std::unique_ptr<Replay> replay_;  // of the last launch, which may not be at its end
+};
+
+class FakeGraph final : public DeviceGraph {
+ public:
+  FakeGraph(FakeQueue* queue, std::function<Status()> work)
+      : queue_(queue), work_(std::move(work)) {}
+
+  FakeGraph(const FakeGraph&) = delete;
+  FakeGraph& operator=(const FakeGraph&) = delete;
+
+  // Launches in flight come to their end by themselves.
+  ~FakeGraph() override { queue_->Finish(); }
+
+  Status Launch() override {
+    queue_->Launch(work_);
+    return OkStatus();
+  }
+
+ private:
+  FakeQueue* queue_;
   std::function<Status()> work_;
 };
 
 class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
  public:
   explicit FakeTorchDevice(DeviceProbe* probe)
-      : probe_(probe), host_(MakeHostDevice(HostMemory::kApart)) {}
+      : probe_(probe), host_(MakeHostDevice(HostMemory::kApart)), queue_(probe) {}
 
   at::Device place() const override { return host_->place(); }
 
@@ -31,18 +159,24 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
 
   MemoryKind memory() const override { return host_->memory(); }
 
-  void* stream() const override { return nullptr; }
-
   std::string Describe() const override { return "a double"; }
 
-  std::shared_ptr<void> Enter() override { return nullptr; }
+  std::shared_ptr<void> Enter() override {
+    queue_.Finish();
+    return nullptr;
+  }
 
   void* stream_after() const override { return probe_; }
 
   std::shared_ptr<void> EnterAfter() override {
+    queue_.Finish();
     ++probe_->is_after;
     return {probe_, [](DeviceProbe* probe) { --probe->is_after; }};
   }
+
+  void* mark(std::size_t number) override { return queue_.event(number); }
+
+  void Mark(std::size_t number) override { queue_.Record(queue_.event(number)); }
 
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
@@ -59,6 +193,7 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
   }
 
   void Fetch(const at::Tensor& numbers, std::span<std::byte> bytes) override {
+    queue_.Finish();
     ++probe_->fetch_count;
     probe_->fetch_count_after += probe_->is_after;
     host_->Fetch(numbers, bytes);
@@ -94,14 +229,20 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
     if (probe_->refuses_recording) {
       return Error(ErrorCode::kInternal, "operation not permitted when stream is capturing");
     }
-    return std::unique_ptr<DeviceGraph>(std::make_unique<FakeGraph>(probe_, work));
+    return std::unique_ptr<DeviceGraph>(std::make_unique<FakeGraph>(&queue_, work));
   }
 
   DeviceProbe* probe_;
   std::unique_ptr<TorchDevice> host_;
+  FakeQueue queue_;
 };
 
 }  // namespace
+
+void AwaitFakeEvent(void* made) {
+  auto* const event = static_cast<FakeEvent*>(made);
+  event->queue->Await(event);
+}
 
 std::unique_ptr<TorchDevice> MakeFakeTorchDevice(DeviceProbe* probe) {
   return std::make_unique<FakeTorchDevice>(probe);

@@ -18,12 +18,18 @@ struct DeviceProbe {
   int guarded_count = 0;  // of guarded updates that were asked for, by the host or a graph
   int record_count = 0;
   int launch_count = 0;
-  int pinned_count = 0;  // that are pinned now
+  int void_wait_count = 0;  // for marks that were not made since the last wait for them
+  int pinned_count = 0;     // that are pinned now
 };
 
 // A device apart from the host that computes on the CPU, and that pins memory and takes down work
 // as one with CUDA does: a graph does its work again at each launch, from what the device's memory
-// has then.
+// has then, and no more of it than somebody waits for. It stands at each mark until a later one is
+// waited for, or the engine asks the device for something else.
 std::unique_ptr<TorchDevice> MakeFakeTorchDevice(DeviceProbe* probe);
+
+// What a stream does that is made to wait for `made`, an event of such a device: returns when the
+// device has come there.
+void AwaitFakeEvent(void* made);
 
 }  // namespace lockstep::runtime
