@@ -187,7 +187,8 @@ std::vector<ObjectPtr> Checks::HoldersBefore(std::size_t departure, const Json& 
 bool Checks::EndsInTime(const Json& older, const ObjectPtr& placed) const {
   context_->Count("a gang that passes an older one");
   for (std::size_t i = 0; i <= departures_.size(); ++i) {
-    if (EndsInTimeBeside(HoldersBefore(i, *placed), older, placed)) {
+    const bool is_past = i < departures_.size();
+    if (EndsInTimeBeside(HoldersBefore(i, *placed), older, placed, is_past)) {
       return true;
     }
   }
@@ -196,15 +197,16 @@ bool Checks::EndsInTime(const Json& older, const ObjectPtr& placed) const {
 
 // Whether the newly placed gang, for which the older one has to wait, is stopped when that has its
 // room at the latest, or leaves it that; or, where nobody knows when, at the moment that earlier
-// runs tell.
+// runs tell. `is_past`: by what was so before somebody left, when more may have been known.
 bool Checks::EndsInTimeBeside(std::vector<ObjectPtr> holders,
                               const Json& older,
-                              const ObjectPtr& placed) const {
+                              const ObjectPtr& placed,
+                              bool is_past) const {
   const WallTime end = *StopOf(*placed) + kGrace - kGrantError;
   const auto latest = LatestStart(older, holders);
   const auto expected = latest.has_value() ? std::nullopt : LastExpected(older, holders);
   if (!latest.has_value() && !expected.has_value()) {
-    return false;
+    return is_past;
   }
   if (expected.has_value()) {
     context_->Count("a gang that passes by what earlier runs tell");

@@ -157,7 +157,8 @@ class Checks {
   bool EndsInTime(const Json& older, const ObjectPtr& placed) const;
   bool EndsInTimeBeside(std::vector<ObjectPtr> holders,
                         const Json& older,
-                        const ObjectPtr& placed) const;
+                        const ObjectPtr& placed,
+                        bool is_past) const;
   std::vector<ObjectPtr> HoldersBefore(std::size_t departure, const Json& placed) const;
   ObjectPtr FirstInLine() const;
   void CheckStarvation();
