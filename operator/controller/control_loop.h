@@ -10,7 +10,6 @@
 #include "common/base/time.h"
 #include "operator/controller/api_cluster.h"
 #include "operator/controller/controller.h"
-#include "operator/controller/look_patience.h"
 #include "operator/view/cluster_view.h"
 #include "operator/view/poll_plan.h"
 
@@ -121,14 +120,13 @@ class ControlLoop {
  private:
   void Spread(const News& news, TimePoint now);
   PollChange PollChangeOf(const JobId& key) const;
-  void NoteProgress(const JobId& key);
+  Duration PatienceFor(const JobId& key) const;
   std::optional<TimePoint> LookAgainAt() const;
 
   ClusterView view_;
   ApiCluster cluster_;
   Controller controller_;
   bool is_leading_ = false;
-  LookPatience patience_;
   std::set<JobId> poll_stale_;
   std::set<JobId> polled_;             // something is asked of their pods
   std::optional<TimePoint> sweep_at_;  // then all that wait for room look again
