@@ -21,6 +21,7 @@ bool HasEnded(const TrainingJobStatus& status);
 inline constexpr std::string_view kReasonManifestChanged = "ManifestChanged";
 inline constexpr std::string_view kReasonPodWaits = "PodWaits";
 inline constexpr std::string_view kReasonPodElsewhere = "PodElsewhere";
+inline constexpr std::string_view kReasonJobDeleted = "JobDeleted";
 
 // Reasons of conditions that became false when a gang went, and that stay until the next one runs.
 // Of Scheduled, the first stands while its pods are leaving.

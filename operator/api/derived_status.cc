@@ -82,6 +82,10 @@ std::string WhatIsOpen(const TrainingJobStatus& status) {
 
 std::string WhyNotAsAsked(const TrainingJobStatus& status, const PodCounts& pods) {
   const bool is_stalled = IsTrue(status, ConditionType::kStalled) && !HasEnded(status);
+  if (std::string goes = MessageOfPlaced(status, kReasonJobDeleted);
+      !goes.empty() && !is_stalled && !HasEnded(status)) {
+    return goes;
+  }
   if (IsTrue(status, ConditionType::kRunning) && !is_stalled) {
     return WhatIsOpen(status);
   }

@@ -119,6 +119,18 @@ TEST(DeriveStatus, ReasonSaysWhatIsOpenOfAGangThatRunsOrStarts) {
   EXPECT_EQ(StateAndReason(job), "Running: the gang runs on");
 }
 
+TEST(DeriveStatus, JobThatIsBeingDeletedSaysSoWhateverElseIsOpen) {
+  TrainingJob job = MakeJob();
+  Set(&job, ConditionType::kRunning, true, "all ranks run");
+  Set(&job, ConditionType::kResized, false, "it would not fit");
+  SetCondition(&job.status,
+               {ConditionType::kScheduled, true, std::string(kReasonJobDeleted), "it goes"},
+               WallTime{});
+  EXPECT_EQ(StateAndReason(job), "Running: it goes");
+  Set(&job, ConditionType::kSucceeded, true, "worker-0 has finished");
+  EXPECT_EQ(StateAndReason(job), "Succeeded: worker-0 has finished");
+}
+
 TEST(DeriveStatus, SucceededJobSaysWhatCameOfIt) {
   TrainingJob job = MakeJob();
   Set(&job, ConditionType::kSucceeded, true, "worker-0 has finished");

@@ -154,6 +154,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   observed.job_problem = stored->problem;
   observed.is_job_newer = stored->is_newer;
   observed.is_job_deleting = stored->is_deleting;
+  observed.job_finalizers = stored->finalizers;
   observed.is_status_foreign = stored->is_status_foreign && IsOurs(stored->job);
   for (const kube::Item<kube::Pod>* pod : view->PodsOf(key)) {
     observed.pods.push_back(*pod->object);

@@ -206,6 +206,7 @@ TEST_F(ApiClusterTest, JobThatIsBeingDeletedIsSeenAndCanBeWrittenUntilItIsGone) 
   const Result<Observed> observed = Observe(kMnist);
   ASSERT_TRUE(observed.ok()) << observed.error().ToString();
   EXPECT_TRUE(observed->is_job_deleting);
+  EXPECT_EQ(observed->job_finalizers, std::vector<std::string>{"example.com/hold"});
   api_.Expect(std::string("PUT ") + kJobPath + "/status", 200, JobBody("12"));
   EXPECT_TRUE(WriteStatus(job_).ok());
 

@@ -17,6 +17,7 @@
 #include "operator/reconcile/act/late_change.h"
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/native_binding.h"
+#include "operator/reconcile/act/note_unplanned.h"
 #include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/refused_replacement.h"
@@ -53,7 +54,6 @@
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
 #include "operator/reconcile/policy/ttl.h"
-#include "operator/reconcile/policy/unplanned.h"
 #include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
@@ -72,9 +72,10 @@ GangView View(DecisionBuilder* builder) {
 
 void Begin(DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
+  const bool is_edited = status->observed_generation != builder->job().metadata.generation;
   *status = WithoutFuture(std::move(*status), builder->now());
   status->preempted_at = PreemptedAt(*status);
-  if (status->observed_generation != builder->job().metadata.generation) {
+  if (is_edited) {
     if (HasEnded(*status)) {
       RefuseLateChange(builder);
     }
@@ -95,16 +96,7 @@ void Begin(DecisionBuilder* builder) {
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     TakeUp(builder);
   }
-  const std::string unplanned =
-      builder->observed().is_one_machine
-          ? ""
-          : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
-  if (!unplanned.empty()) {
-    builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
-                 EventType::kWarning);
-  } else if (FindCondition(builder->status(), ConditionType::kFullyPlanned) != nullptr) {
-    builder->Set({ConditionType::kFullyPlanned, true, "FieldsPlanned", "all fields are heeded"});
-  }
+  NoteUnplanned(is_edited, builder);
 }
 
 // Writes into the ledger which pods were seen and which are done.

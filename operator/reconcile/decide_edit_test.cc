@@ -273,8 +273,34 @@ TEST(DecideEdit, PriorityIsKeptWhenItsClassIsDeletedAndThatIsTold) {
 
   world.observed.priority = GrantedPriority{5, true};
   world.observed.missing_class.clear();
-  EXPECT_EQ(EventReasons(world.Step()), "FieldsPlanned");
+  EXPECT_EQ(EventReasons(world.Step()), "") << "no field has changed";
+  EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFullyPlanned));
   EXPECT_EQ(world.job.status.origin.priority, (GrantedPriority{1000, true}));
+}
+
+TEST(DecideEdit, FieldsAreSaidToBeHeededAgainOnlyWhenTheManifestHasChanged) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.scheduling.priority_class_name = "urgent";
+  TestWorld world(job);
+  world.AddNode("node-a");
+  world.observed.priority = GrantedPriority{1000, true};
+  world.Launch();
+  world.observed.priority.reset();
+  world.observed.missing_class = "priority class urgent does not exist";
+  world.Step();
+  world.Vanish("mnist-worker-1");
+  std::string told;
+  for (int turn = 0; turn < 5; ++turn) {
+    told += EventReasons(world.Step()) + " ";
+    world.now += std::chrono::seconds(10);
+  }
+  EXPECT_TRUE(world.job.status.placement.empty()) << "or the gang has its places still";
+  EXPECT_EQ(told.find("FieldsPlanned"), std::string::npos) << told;
+
+  world.job.status.conditions.push_back(
+      {ConditionType::kFullyPlanned, false, "FieldsNotPlanned", "a claim", world.now});
+  ++world.job.metadata.generation;
+  EXPECT_NE(EventReasons(world.Step()).find("FieldsPlanned"), std::string::npos);
 }
 
 // Nobody wrote down what it was placed with.

@@ -142,9 +142,10 @@ struct Observed {
   ProvisioningSight provisioning;
   NativeSight native;
   PodSettings settings;
-  std::string job_problem;         // why the stored manifest cannot be read; empty: it can
-  bool is_job_newer = false;       // a newer version may read it (DecodedJob)
-  bool is_job_deleting = false;    // somebody has deleted it, and finalizers keep it yet
+  std::string job_problem;       // why the stored manifest cannot be read; empty: it can
+  bool is_job_newer = false;     // a newer version may read it (DecodedJob)
+  bool is_job_deleting = false;  // somebody has deleted it, and finalizers keep it yet
+  std::vector<std::string> job_finalizers{};
   bool is_status_foreign = false;  // its stored status says what we did not write
   bool is_one_machine = false;  // nobody else will make room: a gang that does not fit has failed
 

@@ -119,8 +119,11 @@ Unschedulable Explanations::InWords(const Wait& wait) {
   Unschedulable why;
   const auto quota = state_.queues().Check(*wait.gang->queue, wait.gang->total);
   if (wait.obstacle == Obstacle::kQuota) {
+    const auto never = state_.queues().WhyNeverHeld(*wait.gang->queue, wait.gang->total);
     why = {Constraint::kQuota,
-           quota ? quota->text : "its queue may hold more since others of it were asked to go"};
+           never   ? *never
+           : quota ? quota->text
+                   : "its queue may hold more since others of it were asked to go"};
   } else {
     why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
     if (const auto held = may_not_ask_.find(wait.gang->request.name); held != may_not_ask_.end()) {

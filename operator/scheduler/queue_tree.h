@@ -126,6 +126,10 @@ class QueueTree {
   // The same in words; empty: it may. For those who are told: putting it into words costs more.
   std::optional<QuotaShortfall> Check(QueueIndex queue, const ResourceVector& amounts) const;
 
+  // Why the queue could not hold so much even if nobody held anything: "needs 4 GPUs, and queue q1
+  // never holds more than 2 (nominal 2, may borrow none)". Empty: it could.
+  std::optional<std::string> WhyNeverHeld(QueueIndex queue, const ResourceVector& amounts) const;
+
   // What the queue may hold at any time, by resource: as it is written, else the sum of what the
   // queues below it may.
   std::map<std::string, int64_t> NominalOf(QueueIndex queue) const;
@@ -198,6 +202,8 @@ class QueueTree {
   void AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times);
   // The queue on the way up at which so much more of the resource is too much; empty: none.
   std::optional<QueueIndex> ShortAt(QueueIndex queue, std::size_t resource, int64_t amount) const;
+  int64_t SharedMax(QueueIndex queue, std::size_t resource) const;
+  std::string NeverText(QueueIndex queue, std::size_t resource, int64_t amount) const;
   std::set<std::string> BorrowersFrom(QueueIndex queue, std::size_t resource) const;
   QuotaShortfall ShortfallOf(QueueIndex queue, std::size_t resource, int64_t amount) const;
   int64_t MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const;

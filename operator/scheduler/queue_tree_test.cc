@@ -72,6 +72,41 @@ TEST(QueueTree, BorrowingAndLendingHaveLimits) {
             "queue c would be 11 GPUs over its nominal 0, and 10 GPUs are left to borrow");
 }
 
+TEST(QueueTree, WhatAQueueCouldNeverHoldIsSaidWhateverIsHeldNow) {
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "a", .nominal = OfGpus(8), .borrowing_limit = OfGpus(2)},
+                        {.name = "b", .nominal = OfGpus(8), .lending_limit = OfGpus(3)},
+                        {.name = "dept", .nominal = OfGpus(4), .borrowing_limit = OfGpus(0)},
+                        {.name = "small", .parent = "dept", .nominal = OfGpus(2)},
+                        {.name = "large", .parent = "dept", .nominal = OfGpus(6)}})
+                  .ok());
+  const auto never = [&](const std::string& queue, int64_t gpus) {
+    return tree.WhyNeverHeld(*tree.Find(queue), Gpus(gpus)).value_or("");
+  };
+  for (const int64_t held : {0, 3}) {
+    Take(&tree, "b", held);
+    EXPECT_EQ(never("a", 10), "");
+    EXPECT_EQ(never("a", 11),
+              "needs 11 GPUs, and queue a never holds more than 10 (nominal 8, may borrow 2 GPUs)");
+    EXPECT_EQ(never("b", 20), "") << "8 of a and 4 of dept";
+    EXPECT_EQ(never("b", 21),
+              "needs 21 GPUs, and queue b never holds more than 20 (nominal 8, others lend 12 "
+              "GPUs)");
+    EXPECT_EQ(never("small", 4), "");
+    EXPECT_EQ(never("small", 5),
+              "needs 5 GPUs, and queue small never holds more than 4 (nominal 2, others lend 2 "
+              "GPUs)");
+    EXPECT_EQ(never("large", 5),
+              "needs 5 GPUs, and queue large never holds more than 4 (nominal 6, more than queue "
+              "dept above it has for it)");
+  }
+  EXPECT_EQ(never("default", 21),
+            "needs 21 GPUs, and queue default never holds more than 15 (nominal 0, others lend 15 "
+            "GPUs)");
+  const QueueTree open;
+  EXPECT_EQ(open.WhyNeverHeld(*open.Find(""), Gpus(1'000'000)), std::nullopt);
+}
+
 TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
   QueueTree tree;
   ASSERT_TRUE(

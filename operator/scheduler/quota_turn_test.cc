@@ -46,6 +46,43 @@ TEST_F(QuotaTurnTest, WhoComesLaterDoesNotTakeWhatAnotherWaitsFor) {
             "borrow none\n");
 }
 
+// Larger than its queue will ever be: no place in a line helps it.
+TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueIsToldSoAlsoBehindOthers) {
+  Run("old", 6, 0);
+  cluster_.state.Submit(GpuGang("first", 1, 8, 10));
+  cluster_.state.Submit(GpuGang("vast", 1, 9, 20));
+  cluster_.state.Submit(GpuGang("vaster", 1, 65, 30));
+  EXPECT_EQ(cluster_.Step(),
+            "refuse default/first: queue default would be 6 GPUs over its nominal 8, and may "
+            "borrow none\n"
+            "refuse default/vast: needs 9 GPUs, and queue default never holds more than 8 (nominal "
+            "8, may borrow none)\n"
+            "refuse default/vaster: w needs 65 GPUs, the largest node offers 64\n");
+
+  // An edit of the quota is all that helps it.
+  QueueSpec wider{.name = "default", .nominal = {{"nvidia.com/gpu", 9}}};
+  SetQueue(wider);
+  cluster_.Step();
+  cluster_.state.Remove("default/old");
+  cluster_.state.Remove("default/first");
+  EXPECT_EQ(cluster_.Step(), "start default/vast w-0@n1\n");
+}
+
+// Its queue holds more than it may since its nominal amount was lowered.
+TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueHoldsUpNobodyWhateverIsHeldNow) {
+  Run("old", 6, 0);
+  QueueSpec lowered{.name = "default", .nominal = {{"nvidia.com/gpu", 5}}};
+  lowered.borrowing_limit = {{"nvidia.com/gpu", 0}};
+  SetQueue(lowered);
+  cluster_.state.Submit(GpuGang("vast", 1, 6, 10));
+  cluster_.state.Submit(GpuGang("fits", 1, 5, 20));
+  EXPECT_EQ(cluster_.Step(),
+            "refuse default/vast: needs 6 GPUs, and queue default never holds more than 5 (nominal "
+            "5, may borrow none)\n"
+            "refuse default/fits: queue default would be 6 GPUs over its nominal 5: it borrows 1 "
+            "GPU, and may borrow none\n");
+}
+
 TEST_F(QuotaTurnTest, WhoComesLaterMayTakeWhatIsLeftWhenTheOtherHasItsOwn) {
   Run("old", 6, 0);
   cluster_.state.Submit(GpuGang("big", 1, 4, 10));

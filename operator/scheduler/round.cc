@@ -215,6 +215,11 @@ class RoundRun {
     const bool is_for_room =
         has_quota || (!Asks(gang.request) && !MayFitEmpty(state_.nodes(), gang));
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
+    if (wait.obstacle == Obstacle::kQuota &&
+        state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
+      waits_.push_back(std::move(wait));  // it is behind nobody, and nobody behind it
+      return true;
+    }
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
     wait.is_first =
         ahead == nullptr && (is_for_room ? turn.is_free() : !quota_turns_.FirstOf(*gang.queue));
@@ -222,7 +227,7 @@ class RoundRun {
       if (StartsNow(gang, ahead, turn, &wait)) {
         return true;
       }
-    } else if (ahead != nullptr) {
+    } else if (ahead != nullptr && (has_quota || !is_for_room)) {
       wait = WaitsForQuotaOf(gang, *ahead);
     }
     // Who only passes has nobody go: it would start later, and end too late.

@@ -459,5 +459,15 @@ TEST(Round, GangThatIsTooLargeForTheWholeClusterIsToldHowLargeItMayBe) {
             "empty of jobs, which has room for 8 w pods\n");
 }
 
+TEST(Round, GangsOfOneSecondHaveTheirTurnsByName) {
+  FakeCluster cluster;
+  cluster.state.SetNode(GpuNode("n1", 2));
+  cluster.state.Submit(GpuGang("job-2", 2, 1, 1));
+  cluster.state.Submit(GpuGang("job-1", 2, 1, 1));
+  EXPECT_EQ(cluster.Step(),
+            "start default/job-1 w-0@n1 w-1@n1\n"
+            "refuse default/job-2: needs 2 GPUs, 0 free on 1 node\n");
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -44,6 +44,9 @@ JobId JobOfGang(const std::string& gang);
 // Behind the name of a gang: under that is held what pods of its job hold that go by themselves.
 inline constexpr const char* kGoingPodsSuffix = " (going)";
 
+// The same of those that stay though it has no place for them, as they are stuck.
+inline constexpr const char* kLeftPodsSuffix = " (left)";
+
 // By which the job has its places, or is about to have them; null: it has none. `reserved` is the
 // status on its way; null: none is.
 const TrainingJobStatus* PlacedStatus(const TrainingJob& job, const TrainingJobStatus* reserved);

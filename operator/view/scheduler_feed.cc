@@ -27,7 +27,7 @@ bool AreAlikeButForAsking(const GangRequest& known, GangRequest request) {
 }  // namespace
 
 std::string SchedulerFeed::LeftPodsOf(const std::string& gang) {
-  return gang + " (left)";
+  return gang + kLeftPodsSuffix;
 }
 
 std::string SchedulerFeed::GoingPodsOf(const std::string& gang) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <utility>
-#include <vector>
 
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
@@ -28,6 +27,16 @@ std::string Describe(const std::vector<Error>& errors) {
     text += "; and " + std::to_string(errors.size() - kProblemsToldMax) + " more";
   }
   return text;
+}
+
+std::vector<std::string> FinalizersOf(const Json* list) {
+  std::vector<std::string> finalizers;
+  for (const Json& one : list != nullptr && list->is_array() ? *list : Json::array()) {
+    if (one.is_string()) {
+      finalizers.push_back(one.get<std::string>());
+    }
+  }
+  return finalizers;
 }
 
 }  // namespace
@@ -55,6 +64,7 @@ StoredJob DecodeStoredJob(std::string_view json) {
     stored.created =
         ParseRfc3339(reader.String("creationTimestamp").value_or("")).value_or(WallTime{});
     stored.is_deleting = reader.Has("deletionTimestamp");
+    stored.finalizers = FinalizersOf(reader.Find("finalizers"));
   }
   return stored;
 }

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
@@ -16,6 +17,7 @@ struct StoredJob {
   bool is_status_foreign = false;  // others wrote in the status what we never read back
   WallTime created{};              // jobs are served in this order
   bool is_deleting = false;
+  std::vector<std::string> finalizers{};  // who keeps it then
 
   friend bool operator==(const StoredJob&, const StoredJob&) = default;
 };

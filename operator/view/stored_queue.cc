@@ -118,7 +118,7 @@ QueueAmounts BorrowedOf(const QueueStatus& status) {
 struct QueueCounts {
   int64_t waiting = 0;     // jobs
   ResourceVector claimed;  // kept for those of them that wait until others have gone
-  ResourceVector leaving;  // held by those who go for others: not on any queue's bill any more
+  ResourceVector leaving;  // held by pods of those who went for others: on no queue's bill any more
 };
 
 using CountsByQueue = std::map<QueueIndex, QueueCounts>;
@@ -137,13 +137,15 @@ void CountUpwards(const QueueTree& queues,
 }
 
 // Of a gang that has given its places up, pods go on in nobody's queue, so that its next start is
-// not refused for them. They hold what they held in its own.
+// not refused for them, nor others' for one that is stuck. They hold what they held in its own.
 QueueIndex QueueOfLeaving(const ClusterState& state, const GangRecord& gang) {
   const std::string_view name = gang.request.name;
-  if (!name.ends_with(kGoingPodsSuffix)) {
+  const std::string_view suffix = name.ends_with(kLeftPodsSuffix)    ? kLeftPodsSuffix
+                                  : name.ends_with(kGoingPodsSuffix) ? kGoingPodsSuffix
+                                                                     : "";
+  if (suffix.empty()) {
     return gang.queue.value_or(kTopQueue);
   }
-  const std::string_view suffix = kGoingPodsSuffix;
   const GangRecord* const owner =
       state.Find(std::string(name.substr(0, name.size() - suffix.size())));
   const bool waits = owner != nullptr &&
@@ -164,10 +166,18 @@ CountsByQueue CountsOf(const ClusterState& state) {
       one->claimed = Sum(one->claimed, gang->total);
     });
   }
-  for (const GangRecord* const gang : state.leaving()) {
-    CountUpwards(state.queues(), QueueOfLeaving(state, *gang), &counts, [&](QueueCounts* one) {
-      one->leaving = Sum(one->leaving, gang->total);
+  const auto count_leaving = [&](const GangRecord& gang) {
+    CountUpwards(state.queues(), QueueOfLeaving(state, gang), &counts, [&](QueueCounts* one) {
+      one->leaving = Sum(one->leaving, gang.total);
     });
+  };
+  for (const GangRecord* const gang : state.leaving()) {
+    count_leaving(*gang);
+  }
+  for (const GangRecord* const gang : state.RunningIn(kTopQueue)) {  // in nobody's queue
+    if (gang->request.name.ends_with(kLeftPodsSuffix)) {
+      count_leaving(*gang);
+    }
   }
   return counts;
 }

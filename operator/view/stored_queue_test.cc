@@ -158,6 +158,27 @@ TEST(StoredQueue, PodsThatGoForOthersCountAsUsedUntilTheyAreGone) {
   EXPECT_TRUE(QueueStatuses(queues, state).at("vision").used.empty());
 }
 
+// A finalizer keeps one. No quota is refused for it, which it would lock for ever.
+TEST(StoredQueue, PodThatIsStuckCountsAsUsedBesideThoseThatTookTheQuota) {
+  const std::vector<StoredQueue> queues = VisionBelowResearch();
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
+  state.Submit(RequestOf("team/went"));
+  GangRequest stuck;
+  stuck.name = std::string("team/went") + kLeftPodsSuffix;
+  stuck.queue = " ";
+  state.SetHolding(stuck, {{"node-a", {{0, 0, 1}, 1}}}, {});
+  for (const char* const name : {"vision", "research"}) {
+    EXPECT_EQ(QueueStatuses(queues, state).at(name).used, (QueueAmounts{{"nvidia.com/gpu", 1}}))
+        << name;
+  }
+  EXPECT_TRUE(state.queues().Allows(*state.queues().Find("vision"), {0, 0, 2, {}}));
+  state.SetHolding(RequestOf("team/next"), {{"node-b", {{0, 0, 2}, 1}}}, {});
+  EXPECT_EQ(QueueStatuses(queues, state).at("vision").used, (QueueAmounts{{"nvidia.com/gpu", 3}}));
+  state.Remove(stuck.name);
+  EXPECT_EQ(QueueStatuses(queues, state).at("vision").used, (QueueAmounts{{"nvidia.com/gpu", 2}}));
+}
+
 TEST(StoredQueue, QueueWithOthersBelowItSaysThatJobsNameThose) {
   std::vector<StoredQueue> queues = VisionBelowResearch();
   ClusterState state({});

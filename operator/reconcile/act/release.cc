@@ -1,5 +1,10 @@
 #include "operator/reconcile/act/release.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "common/base/name_list.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/ask_capacity.h"
 #include "operator/reconcile/act/kueue_share.h"
@@ -8,6 +13,25 @@
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
+namespace {
+
+// With which garbage collection keeps a job until its pods are gone.
+constexpr const char* kForegroundDeletion = "foregroundDeletion";
+
+// Of a job with pods, which are garbage collection's: whether it waits for the job, or the job for
+// it, is in the job's finalizers.
+std::string WhatBecomesOfPods(const std::vector<std::string>& finalizers) {
+  const bool go_first =
+      std::find(finalizers.begin(), finalizers.end(), kForegroundDeletion) != finalizers.end();
+  const std::string until =
+      finalizers.empty() ? "it is gone" : "its finalizers " + NameList(finalizers) + " are gone";
+  return (go_first
+              ? "the job is being deleted, and its pods before it"
+              : "the job is being deleted: its pods run on until " + until + ", and end with it") +
+         std::string("; lost ones are not replaced");
+}
+
+}  // namespace
 
 Decision ReleaseJob(const TrainingJob& job, const Observed& observed, WallTime now) {
   TrainingJob silent = job;
@@ -18,13 +42,19 @@ Decision ReleaseJob(const TrainingJob& job, const Observed& observed, WallTime n
     SetCondition(status,
                  {ConditionType::kScheduled,
                   false,
-                  "JobDeleted",
+                  std::string(kReasonJobDeleted),
                   "the job is being deleted, and waits for nothing any more"},
                  now);
     status->queue.reset();
     status->claim.reset();
     TellKueue(ViewGang(job.metadata, job.status, builder.topology(), observed), &builder);
     TellScheduler(&builder);
+  } else if (!HasEnded(job.status)) {
+    builder.Set({ConditionType::kScheduled,
+                 IsTrue(job.status, ConditionType::kScheduled),
+                 std::string(kReasonJobDeleted),
+                 WhatBecomesOfPods(observed.job_finalizers)},
+                EventType::kWarning);
   }
   TellAutoscaler(&builder);
   return builder.Take();

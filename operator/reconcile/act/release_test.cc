@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/api/derived_status.h"
 #include "operator/api/kueue_admission.h"
 #include "operator/reconcile/build/workload.h"
 #include "operator/reconcile/testing/fake_asking_world.h"
@@ -68,9 +69,33 @@ TEST_F(ReleaseJobTest, PodsOfAGangAreLeftToWhoeverDeletesTheJob) {
   world_.Launch();
   const TrainingJobStatus before = world_.job.status;
   Delete();
+  world_.observed.job_finalizers = {"example.com/keep"};
+  const std::string words =
+      "the job is being deleted: its pods run on until its finalizers example.com/keep are gone, "
+      "and end with it; lost ones are not replaced";
+  const Decision told = world_.Step();
+  EXPECT_EQ(DescribeEffects(told), "");
+  ASSERT_EQ(told.events.size(), 1U);
+  EXPECT_EQ(told.events[0], (Event{EventType::kWarning, "JobDeleted", words}));
+  EXPECT_EQ(DeriveStatus(world_.job).state, "Running");
+  EXPECT_EQ(DeriveStatus(world_.job).reason, words);
+
   world_.Vanish("mnist-worker-1");
-  EXPECT_EQ(DescribeEffects(world_.Step()), "");
-  EXPECT_EQ(world_.job.status, before);
+  const Decision later = world_.Step();
+  EXPECT_EQ(DescribeEffects(later), "");
+  EXPECT_TRUE(later.events.empty());
+  EXPECT_EQ(world_.job.status.placement, before.placement);
+}
+
+// `kubectl delete --cascade=foreground`.
+TEST_F(ReleaseJobTest, PodsThatGoBeforeTheJobAreNotSaidToRunOn) {
+  Begin(MakeCommandJob(2));
+  world_.AddNode("node-a");
+  world_.Launch();
+  Delete();
+  world_.observed.job_finalizers = {"foregroundDeletion", "example.com/keep"};
+  world_.Step();
+  EXPECT_EQ(Why(), "the job is being deleted, and its pods before it; lost ones are not replaced");
 }
 
 TEST_F(ReleaseJobTest, EndOfAJobStaysAsItWasTold) {

@@ -127,8 +127,12 @@ std::optional<StartProblem> NotCreated(const Candidate& one) {
     return std::nullopt;
   }
   const std::string what = With("was not created", refusal->second.message);
-  return refusal->second.is_invalid ? one.FinalProblem("InvalidPod", what)
-                                    : one.Problem(std::string(kPodNotCreated), what);
+  return refusal->second.is_invalid
+             ? one.FinalProblem("InvalidPod",
+                                what +
+                                    "; what the manifest does not say, a LimitRange or an "
+                                    "admission webhook may have set in the job's namespace")
+             : one.Problem(std::string(kPodNotCreated), what);
 }
 
 // Without its PodGroup no pod of the gang would be placed, so none is created.

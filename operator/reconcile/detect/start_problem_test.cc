@@ -252,6 +252,10 @@ TEST(RollBack, WhatNoLaterTryCanMendFailsTheJobAtOnce) {
   });
   other.Step();
   EXPECT_EQ(FindCondition(other.job.status, ConditionType::kFailed)->reason, "InvalidPod");
+  EXPECT_EQ(MessageOf(other.job.status, ConditionType::kFailed),
+            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value; "
+            "what the manifest does not say, a LimitRange or an admission webhook may have set in "
+            "the job's namespace");
 }
 
 // Every way in which three pods can fare: a minute later all run, or none is left.
