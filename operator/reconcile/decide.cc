@@ -40,6 +40,7 @@
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
+#include "operator/reconcile/detect/vain_meeting.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/early_end.h"
 #include "operator/reconcile/gang/gang_binding.h"
@@ -195,7 +196,11 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
         "GangRunning",
         view.members.size() == 1 ? "the pod runs"
                                  : "all " + std::to_string(view.members.size()) + " pods run"};
-    builder->Set(change);
+    if (const auto vain = DescribeVainMeeting(view, builder)) {
+      builder->Set({ConditionType::kRunning, true, "RankLeft", *vain}, EventType::kWarning);
+    } else {
+      builder->Set(change);
+    }
     // A restart that a preemption cut short is over as well.
     const Condition* const restarting = FindCondition(*status, ConditionType::kRestarting);
     if (restarting != nullptr && restarting->reason == kReasonPreempted) {

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/session/descriptors.h"
 #include "trainer-runtime/session/state_source.h"
 
@@ -29,8 +30,7 @@ Result<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
     }
     session->abort_switch_.Trip(
         loss.epoch,
-        Error(ErrorCode::kPeerLost,
-              "rank " + std::to_string(loss.rank) + " is lost: " + LossReasonName(loss.reason)));
+        Error(ErrorCode::kPeerLost, DescribeLostPeer(loss.rank, LossReasonName(loss.reason))));
   };
   LOCKSTEP_ASSIGN_OR_RETURN(session->mesh_, Mesh::Start(std::move(mesh)));
   return session;

@@ -11,6 +11,7 @@
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
 #include "operator/reconcile/detect/first_end.h"
 #include "operator/reconcile/policy/budget.h"
@@ -46,10 +47,11 @@ std::optional<TimePoint> EndOf(const Failure& failure) {
 }
 
 // The ends that the relaunch under way answers, in task order; programs that were only halted have
-// none.
+// none. Without those that another one's end explains.
 std::vector<HeldFailure> HeldFailures(const GangView& view, const DecisionBuilder& builder) {
   const int64_t count = builder.status().relaunch.count;
   std::vector<HeldFailure> held;
+  std::vector<Failure> failures;
   for (const Member& member : view.members) {
     const bool is_held = member.rank.has_value() && member.pod != nullptr &&
                          member.report != nullptr && member.report->document.held.has_value() &&
@@ -70,7 +72,12 @@ std::vector<HeldFailure> HeldFailures(const GangView& view, const DecisionBuilde
     } else {
       one.end.at = EndOf(one.failure);
     }
+    failures.push_back(one.failure);
     held.push_back(std::move(one));
+  }
+  const auto is_echo = [&](const HeldFailure& one) { return IsExplained(one.failure, failures); };
+  if (!std::all_of(held.begin(), held.end(), is_echo)) {
+    held.erase(std::remove_if(held.begin(), held.end(), is_echo), held.end());
   }
   return held;
 }

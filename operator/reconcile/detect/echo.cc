@@ -14,18 +14,39 @@ bool MayBeEcho(const Failure& failure) {
          failure.cause == ExitCauseName(ExitCause::kProgramExit);
 }
 
+bool HasGone(const Member& member) {
+  return member.state == MemberState::kSucceeded || member.state == MemberState::kFailed ||
+         member.state == MemberState::kHeld || member.state == MemberState::kVanished;
+}
+
 // Whether the member's end would be the better explanation, if it came.
 bool MayExplain(const DecisionBuilder& builder, const Member& member) {
-  const bool has_ended =
-      member.state == MemberState::kSucceeded || member.state == MemberState::kFailed ||
-      member.state == MemberState::kHeld || member.state == MemberState::kVanished;
   const RoleSpec* const role = builder.job().FindRole(member.task.role);
-  return !has_ended && member.task.role != Role::kEvaluator && role != nullptr &&
+  return !HasGone(member) && member.task.role != Role::kEvaluator && role != nullptr &&
          ResponseTo(role->restart_policy, Outcome::kRetryable, member.rank.has_value()) ==
              FailureResponse::kRestart;
 }
 
+// Whether the pod of the rank whose loss the failure names has not ended yet.
+bool IsExplainedSoon(const DecisionBuilder& builder, const GangView& view, const Failure& failure) {
+  return std::any_of(view.members.begin(), view.members.end(), [&](const Member& member) {
+    const RoleSpec* const role = builder.job().FindRole(member.task.role);
+    return failure.lost_rank.has_value() && member.rank.has_value() && role != nullptr &&
+           *failure.lost_rank >= *member.rank &&
+           *failure.lost_rank < *member.rank + role->processes && !HasGone(member);
+  });
+}
+
 }  // namespace
+
+bool IsExplained(const Failure& failure, const std::vector<Failure>& failures) {
+  return failure.lost_rank.has_value() &&
+         std::any_of(failures.begin(), failures.end(), [&](const Failure& other) {
+           return other.task != failure.task && other.rank.has_value() &&
+                  *failure.lost_rank >= *other.rank &&
+                  *failure.lost_rank < *other.rank + other.process_count;
+         });
+}
 
 std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
                                          const GangView& view,
@@ -34,8 +55,16 @@ std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
       std::any_of(view.members.begin(), view.members.end(), [&](const Member& member) {
         return MayExplain(builder, member);
       });
-  if (builder.is_training() || !is_explainable ||
-      !std::all_of(failures.begin(), failures.end(), MayBeEcho)) {
+  const auto may_wait = [&](const Failure& failure) {
+    return IsExplained(failure, failures) || (is_explainable && MayBeEcho(failure)) ||
+           IsExplainedSoon(builder, view, failure);
+  };
+  const bool is_settled =
+      std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+        return IsExplained(failure, failures);  // by one another
+      });
+  if (builder.is_training() || is_settled ||
+      !std::all_of(failures.begin(), failures.end(), may_wait)) {
     return std::nullopt;
   }
   std::optional<WallTime> first;
@@ -53,6 +82,10 @@ const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) 
   LOCKSTEP_CHECK(!failures.empty(), "the origin of no failure");
   const FailureResponse first = is_training ? FailureResponse::kFailJob : FailureResponse::kRestart;
   const auto precedes = [&](const Failure& a, const Failure& b) {
+    const bool is_echo = IsExplained(a, failures);
+    if (is_echo != IsExplained(b, failures)) {
+      return !is_echo;
+    }
     if ((a.response == first) != (b.response == first)) {
       return a.response == first;
     }

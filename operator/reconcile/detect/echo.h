@@ -12,21 +12,28 @@ namespace lockstep::control {
 
 // A program that loses a peer often ends with a code of its own, the loss's echo, and that end may
 // be told before the peer's: another kubelet tells it, or the peer's pod takes a while to end. So a
-// code that would fail the job is not believed at once while somebody else may yet explain it.
+// code that would fail the job is not believed at once while somebody else may yet explain it. A
+// program that meets by liblockstep says which rank it has lost: whatever became of that one is the
+// better explanation, be it a code that fails the job.
 
 // Choice: kubelets took up to 2.3 s to tell of an end, and what is left in the peer's pod has 2 s.
 inline constexpr std::chrono::seconds kEchoPatience{5};
 
 // Until when the job goes on in spite of `failures`; null: they are to be answered now. Waits only
-// for a command's gang all of whose failures are codes that the program chose itself and that fail
-// the job, while others of the gang have not ended that would be restarted if they were at fault;
-// and not longer than kEchoPatience after the first of the failures, by its node's clock. Where
-// that clock is ahead of ours by more than that, or says nothing, there is no wait.
+// for a command's gang all of whose failures that are not explained are codes that the program
+// chose itself and that fail the job, while others of the gang have not ended that would be
+// restarted if they were at fault; or that name a lost rank whose pod has not ended. And not longer
+// than kEchoPatience after the first of the failures, by its node's clock. Where that clock is
+// ahead of ours by more than that, or says nothing, there is no wait.
 std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
                                          const GangView& view,
                                          const std::vector<Failure>& failures);
 
-// The failure that decides for all that one turn sees. The built-in trainer survives its peers, so
+// Whether `failure` is of a program that lost a rank of another pod whose failure is there too.
+bool IsExplained(const Failure& failure, const std::vector<Failure>& failures);
+
+// The failure that decides for all that one turn sees: one that no other explains, where there is
+// one. The built-in trainer survives its peers, so
 // a permanent failure of one rank is its own and comes first. Any other program that loses a peer
 // often ends with a code of its own, so there a failure that allows a restart is taken for the
 // origin and a permanent one for its echo. Of several alike the one that ended first decides, as

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "common/contract/exit_code.h"
+#include "common/contract/lost_peer.h"
+#include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -53,6 +56,75 @@ TEST(Echo, AllHaveEndedThenTheFirstToEndIsTheReasonAtOnce) {
   EXPECT_TRUE(HasEnded(world.Step().status));
   EXPECT_NE(MessageOf(world.job.status, ConditionType::kFailed).find("worker-1"),
             std::string::npos);
+}
+
+// A program that gives up because it has lost `peer`, and says so last.
+void LosePeer(TestWorld* world, const std::string& pod, int peer) {
+  world->Exit(pod, kExitRetryable);
+  TerminationMessage message;
+  message.reason = "lockstep: " + DescribeLostPeer(peer, "closed");
+  world->Find(pod)->status.termination->message = EncodeTerminationMessage(message);
+}
+
+// The story: worker 1 has a bug, and worker 0 gives up because it has lost worker 1. Whatever the
+// order in which the two end or are told of, the job fails for the bug, as the second one is told.
+TEST(Echo, BugOfTheLostPeerIsTheReasonInWhateverOrderTheyEnd) {
+  for (const bool is_bug_first : {true, false}) {
+    for (const auto between : {std::chrono::milliseconds(0), std::chrono::milliseconds(400)}) {
+      TestWorld world(MakeCommandJob(2));
+      world.Launch();
+      is_bug_first ? world.Exit("mnist-worker-1", 3) : LosePeer(&world, "mnist-worker-0", 1);
+      EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
+      world.Advance(between);
+      is_bug_first ? LosePeer(&world, "mnist-worker-0", 1) : world.Exit("mnist-worker-1", 3);
+
+      EXPECT_TRUE(HasEnded(world.Step().status)) << is_bug_first;
+      EXPECT_NE(MessageOf(world.job.status, ConditionType::kFailed).find("worker-1"),
+                std::string::npos);
+      EXPECT_EQ(DescribeRestarts(world.job.status), "");
+    }
+  }
+}
+
+// The lost peer's node may be gone: nobody tells of its end, and the gang starts anew.
+TEST(Echo, LostPeersEndIsNotToldThenTheGangStartsAnewAfterTheWait) {
+  TestWorld world(MakeCommandJob(3));
+  world.Launch();
+  LosePeer(&world, "mnist-worker-0", 2);
+  world.Exit("mnist-worker-1", kEchoCode);
+  EXPECT_EQ(world.Step().next_wakeup, world.now + kEchoPatience);
+  world.Advance(kEchoPatience);
+
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Restarting");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "unreachable=1");
+}
+
+TEST(Echo, WhoSaysOfNobodyThatItIsLostIsTriedAgainAtOnce) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-0", kExitRetryable);
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Restarting");
+}
+
+// It left with success: no end of its own is to come that could say more.
+TEST(Echo, LostPeerHasSucceededThenTheGangStartsAnewAtOnce) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.Exit("mnist-worker-1", 0);
+  LosePeer(&world, "mnist-worker-0", 1);
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "unreachable=1");
+}
+
+TEST(Echo, RestartIsCountedForTheLostPeersEndAndNotForItsEcho) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].restart_policy = RestartPolicy::kOnFailure;
+  TestWorld world(job);
+  world.Launch();
+  LosePeer(&world, "mnist-worker-0", 1);
+  world.Step();
+  world.Advance(std::chrono::milliseconds(400));
+  world.Exit("mnist-worker-1", 3);
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "program_exit=1");
 }
 
 // Who waits, and who does not. Each row: a gang of which worker 0 has just ended.
@@ -123,6 +195,38 @@ TEST(Echo, WaitsOnlyWhereAnotherEndCouldChangeTheAnswer) {
     EXPECT_EQ(goes_on, row.waits) << row.what;
     EXPECT_EQ(decision.next_wakeup == until, row.waits) << row.what;
   }
+}
+
+Failure OfRank(int rank, FailureResponse response, std::optional<int> lost_rank) {
+  Failure failure;
+  failure.task = {Role::kWorker, rank};
+  failure.rank = rank;
+  failure.pod_name = std::to_string(rank);
+  failure.response = response;
+  failure.lost_rank = lost_rank;
+  return failure;
+}
+
+TEST(Echo, OriginIsWhomNoOtherExplains) {
+  const auto lost = [](int rank, int peer) {
+    return OfRank(rank, FailureResponse::kRestart, peer);
+  };
+  const Failure bug = OfRank(2, FailureResponse::kFailJob, std::nullopt);
+  const Failure killed = OfRank(3, FailureResponse::kRestart, std::nullopt);
+  const auto origin = [](const std::vector<Failure>& failures) {
+    return OriginOf(failures, /*is_training=*/false).pod_name;
+  };
+
+  EXPECT_EQ(origin({lost(0, 2), bug}), "2");
+  EXPECT_EQ(origin({lost(0, 1), lost(1, 2), bug}), "2");  // one after the other
+  EXPECT_EQ(origin({lost(0, 2), bug, killed}), "3");      // whose echo the code may be
+  EXPECT_EQ(origin({lost(0, 1), bug}), "0");              // of rank 1 nobody knows
+  EXPECT_EQ(origin({lost(0, 1), lost(1, 0)}), "0");       // they have lost one another
+  Failure pod = bug;
+  pod.rank = 4;
+  pod.process_count = 2;
+  EXPECT_EQ(origin({lost(0, 5), pod}), "2");
+  EXPECT_EQ(origin({lost(0, 6), pod}), "0");
 }
 
 TEST(Echo, OriginIsTheOneThatEndedFirst) {

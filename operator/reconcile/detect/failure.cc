@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/last_line.h"
+#include "common/contract/lost_peer.h"
 #include "common/contract/termination_message.h"
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
@@ -332,6 +333,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   const std::string& reason = status.reason.empty() ? end.reason : status.reason;
   Failure failure = MakeFailure(member);
   failure.ended_at = end.finished_at;
+  failure.process_count = RoleOf(builder, member).processes;
   ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
   const bool was_taken_back = verdict.cause == ExitCause::kNodeLost;
   const bool has_obeyed = WasAskedToGo(*member.pod) && !was_taken_back &&
@@ -376,6 +378,9 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   failure.sentence = DescribeCulprit(builder, member, words, end.container) + " " + how;
   if (words.reason.empty()) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
+  }
+  if (!builder.is_training() && verdict.cause == ExitCause::kUnreachable) {
+    failure.lost_rank = ParseLostPeer(words.reason);
   }
   const bool is_repeated =
       how.starts_with(words.reason) || words.reason == DescribeExit(end.exit_code, end.signal, "");

@@ -6,6 +6,7 @@ import abc
 import ctypes
 import dataclasses
 import math
+import os
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Optional, TypeVar, Union
 
@@ -14,12 +15,23 @@ from lockstep.errors import InvalidArgument, LockstepError, Status, error_of
 from lockstep.interrupt import InterruptWatcher
 from lockstep.library import DataType, Op, Phase
 
-# Choices, as in examples/own_program.c: for one call, and for all ranks to come.
+# Choice, as in examples/own_program.c: for one call.
 CALL_SECONDS = 60.0
-MEETING_SECONDS = 600.0
+
+MEETING_VARIABLE = "LOCKSTEP_RENDEZVOUS_TIMEOUT_SECONDS"
+_MEETING_SECONDS = 600.0  # where the job does not say; the contract's default
 
 Array = TypeVar("Array")
 Self = TypeVar("Self", bound="Session[Any]")
+
+
+def meeting_seconds() -> float:
+    """How long the ranks of this job wait for each other: its `rendezvousTimeoutSeconds`."""
+    try:
+        seconds = float(os.environ.get(MEETING_VARIABLE, ""))
+    except ValueError:
+        return _MEETING_SECONDS
+    return seconds if 0 < seconds < math.inf else _MEETING_SECONDS
 
 
 class Memory(NamedTuple):
@@ -176,15 +188,17 @@ class Session(abc.ABC, Generic[Array]):
         """Ranks of the job."""
         return self.meeting.size
 
-    def meet(self, has_state: bool, step: int, timeout: float = MEETING_SECONDS) -> Meeting:
+    def meet(self, has_state: bool, step: int, timeout: Optional[float] = None) -> Meeting:
         """Waits for all ranks of the job, and joins them. `has_state`, `step`: whether this rank
-        holds a state, and how many steps were applied to it. What was begun ends with MeetAgain.
+        holds a state, and how many steps were applied to it. `timeout`: None for the job's
+        `rendezvousTimeoutSeconds`. What was begun ends with MeetAgain.
 
         Errors: MeetAgain (TIMEOUT names who is missing), Mismatch, Superseded, Finished, Stopped.
         """
+        seconds = meeting_seconds() if timeout is None else timeout
         met = library.MeetingOut(struct_size=ctypes.sizeof(library.MeetingOut))
         try:
-            self._call("meet", int(has_state), step, timeout, ctypes.byref(met))
+            self._call("meet", int(has_state), step, seconds, ctypes.byref(met))
         finally:
             self._forget_pending()
         members = tuple(self._member(rank) for rank in range(met.size))

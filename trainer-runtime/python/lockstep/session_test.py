@@ -1,10 +1,13 @@
-"""What of a report's figures the library gets, and what is refused before that."""
+"""What of a report's figures the library gets, what is refused before that, and how long a meeting
+waits."""
 
 import math
+import os
 import unittest
+import unittest.mock
 
 from lockstep.errors import InvalidArgument
-from lockstep.session import Progress, figures_of
+from lockstep.session import MEETING_VARIABLE, Progress, figures_of, meeting_seconds
 
 
 class Figures(unittest.TestCase):
@@ -27,6 +30,14 @@ class Figures(unittest.TestCase):
     def test_loss_may_be_any_number(self):
         self.assertEqual(figures_of(Progress(step=1, loss=-2.5)).loss, -2.5)
         self.assertTrue(math.isnan(figures_of(Progress(step=1, loss=math.nan)).loss))
+
+
+class Meetings(unittest.TestCase):
+    def test_wait_as_long_as_the_job_says(self):
+        for said, seconds in (("60", 60.0), ("7", 7.0), ("", 600.0), ("soon", 600.0),
+                              ("0", 600.0), ("inf", 600.0), ("nan", 600.0)):
+            with unittest.mock.patch.dict(os.environ, {MEETING_VARIABLE: said}):
+                self.assertEqual(meeting_seconds(), seconds, said)
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class FakeSession:
     def made(self, array):
         return array
 
-    def meet(self, has_state, step, timeout):
+    def meet(self, has_state, step):
         members = tuple(Member(rank, step, has_state, 0, "host") for rank in range(self.size))
         self.meeting = Meeting(1, self.rank, self.size, 0 if has_state else None, members)
         return self.meeting

@@ -26,7 +26,7 @@ from lockstep.horovod.header import (
     decode,
 )
 from lockstep.library import DataType, Op
-from lockstep.session import CALL_SECONDS, MEETING_SECONDS, Array, Pending, Progress, Session
+from lockstep.session import CALL_SECONDS, Array, Pending, Progress, Session
 
 Result = TypeVar("Result")
 
@@ -111,7 +111,7 @@ class World(Generic[Array]):
         give the others a state, of `steps`. Ends the process where it has no more to do."""
         while True:
             try:
-                meeting = self._session.meet(has_state, self.steps, MEETING_SECONDS)
+                meeting = self._session.meet(has_state, self.steps)
                 break
             except Ended as end:
                 self._exit(end, end.exit_code)

@@ -24,7 +24,7 @@ from lockstep.errors import (
     StoppedUnsaved,
 )
 from lockstep.library import Phase
-from lockstep.session import MEETING_SECONDS, Meeting, Progress
+from lockstep.session import Meeting, Progress
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.gradients import StepReducer, StepShare
 from lockstep.torch.sampler import Sampler, Totals, mix
@@ -47,10 +47,11 @@ class JobOptions:
     """How a job goes about it.
 
     `call_seconds` bounds each wait for other ranks within a step; a lost or frozen one is noticed
-    far sooner, so it is for ranks that live and do not come. `meeting_seconds` bounds those around
-    the steps, in which rank 0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none
-    but that at the end or a stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and
-    nothing is saved where that is not set.
+    far sooner, so it is for ranks that live and do not come. `meeting_seconds` bounds a meeting, by
+    default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
+    0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
+    stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
+    that is not set.
     """
 
     plan: str = ""
@@ -58,7 +59,8 @@ class JobOptions:
     checkpoint_every: int = 0
     checkpoint_keep: int = 3
     call_seconds: float = 300.0
-    meeting_seconds: float = MEETING_SECONDS
+    meeting_seconds: Optional[float] = None
+    state_seconds: float = 600.0
 
 
 class Job:
@@ -328,7 +330,7 @@ class Job:
 
     def _long_seconds(self) -> float:
         """Where others may wait for rank 0 to read or write a checkpoint."""
-        return max(self._options.call_seconds, self._options.meeting_seconds)
+        return max(self._options.call_seconds, self._options.state_seconds)
 
     def _take_over(self) -> None:
         members = self.meeting.members

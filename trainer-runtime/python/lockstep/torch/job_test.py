@@ -84,7 +84,7 @@ class Loop(unittest.TestCase):
     def job(self, session, batch_size=4, epochs=1, **options):
         model = torch.nn.Linear(1, 1)
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
-                "meeting_seconds": 50.0, **options}
+                "state_seconds": 50.0, **options}
         with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session):
             return Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
                        sampler=Sampler(8, batch_size, epochs=epochs), options=JobOptions(**made))

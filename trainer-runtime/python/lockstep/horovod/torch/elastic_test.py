@@ -26,7 +26,7 @@ class LosingSession(FakeSession):
         self.count = 0
         self.meetings = []
 
-    def meet(self, has_state, step, timeout):
+    def meet(self, has_state, step):
         self.meetings.append((has_state, step))
         member = Member(0, step, has_state, 0, "host")
         self.meeting = Meeting(len(self.meetings), 0, 1, 0 if has_state else None, (member,))

@@ -332,7 +332,7 @@ class Start(unittest.TestCase):
     def test_who_has_no_more_to_do_ends_with_its_code(self):
         for error, code in ((Finished("all are done"), 0),
                             (MeetAgain("rank 1 is missing", Status.TIMEOUT), 75)):
-            def meet(has_state, step, timeout, error=error):
+            def meet(has_state, step, error=error):
                 raise error
             with contextlib.redirect_stderr(io.StringIO()) as told:
                 with self.assertRaises(SystemExit) as end:

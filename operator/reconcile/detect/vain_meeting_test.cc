@@ -1,0 +1,61 @@
+#include "operator/reconcile/detect/vain_meeting.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/testing/fake_world.h"
+
+namespace lockstep::control {
+namespace {
+
+// A gang of two that has run, of which worker 1 has left with exit code 0, and what worker 0 says.
+TestWorld WorldOf(const TrainingJob& job, Phase phase) {
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-1", 0);
+  world.ReportAll();
+  world.observed.reports.at("mnist-worker-0").document.phase = phase;
+  return world;
+}
+
+std::string RunningReason(const TestWorld& world) {
+  return FindCondition(world.job.status, ConditionType::kRunning)->reason;
+}
+
+TEST(VainMeeting, IsSaidOnceOfARankThatLeftWhileAnotherMeets) {
+  TestWorld world = WorldOf(MakeCommandJob(2), Phase::kRendezvous);
+  EXPECT_EQ(world.Step().next_wakeup, world.now + kFarewellSeen);
+  EXPECT_EQ(RunningReason(world), "GangRunning");
+  world.now += kFarewellSeen;
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(EventReasons(decision), "RankLeft");
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kRunning),
+            "pod mnist-worker-1 (rank 1) ended with exit code 0, and 1 other waits for it in a "
+            "meeting");
+  EXPECT_EQ(EventReasons(world.Step()), "");
+}
+
+// A parameter server, and programs of which one has less to do, wait in no meeting.
+TEST(VainMeeting, IsNotSaidWhereNobodyMeets) {
+  for (const Phase phase : {Phase::kStarting, Phase::kTraining}) {
+    TestWorld world = WorldOf(MakeCommandJob(2), phase);
+    world.Step();
+    world.now += kFarewellSeen;
+    world.Step();
+    EXPECT_EQ(RunningReason(world), "GangRunning");
+  }
+}
+
+// What it said a while ago proves nothing about now.
+TEST(VainMeeting, IsNotSaidOfAnOldReport) {
+  TestWorld world = WorldOf(MakeCommandJob(2), Phase::kRendezvous);
+  world.Step();
+  world.Advance(kFarewellSeen);
+  world.Step();
+  EXPECT_EQ(RunningReason(world), "GangRunning");
+}
+
+}  // namespace
+}  // namespace lockstep::control
