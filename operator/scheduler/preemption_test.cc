@@ -97,8 +97,8 @@ TEST(Preemption, ClaimIsGivenUpWhenItsQueueMayNotHoldItAnyMore) {
   cluster.state.Remove("default/low");
   EXPECT_EQ(cluster.Step(),
             "unclaim default/urgent\n"
-            "refuse default/urgent: queue default would be 2 GPUs over its nominal 2, and may "
-            "borrow none\n");
+            "refuse default/urgent: needs 4 GPUs, and queue default never holds more than 2 "
+            "(nominal 2, may borrow none)\n");
 }
 
 // Its status does not say yet that it has its places: it would go before it has come.

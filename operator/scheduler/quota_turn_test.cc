@@ -151,8 +151,8 @@ TEST_F(QuotaTurnTest, NobodyIsToldWhenItStartsWhoWouldNeverHaveTheQuota) {
   Run("old", 6, 0, AtSecond(2020));
   cluster_.state.Submit(GpuGang("big", 1, 9, 10));
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/big: queue default would be 7 GPUs over its nominal 8, and may borrow "
-            "none\n");
+            "refuse default/big: needs 9 GPUs, and queue default never holds more than 8 (nominal "
+            "8, may borrow none)\n");
 }
 
 // It has passed already: nobody makes that worse.

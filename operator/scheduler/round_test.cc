@@ -172,7 +172,7 @@ TEST(Round, WhoAsksIsToldHowThingsStandNow) {
 TEST(Round, WhoWaitsForSomethingElseNowIsToldInTurns) {
   FakeCluster cluster;
   QueueSpec queue{.name = "default"};
-  queue.nominal = {{"nvidia.com/gpu", 1}};
+  queue.nominal = {{"nvidia.com/gpu", 3}};
   queue.borrowing_limit = {{"nvidia.com/gpu", 0}};
   ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
   cluster.state.SetNode(GpuNode("n1", 4));
@@ -180,11 +180,10 @@ TEST(Round, WhoWaitsForSomethingElseNowIsToldInTurns) {
       GpuGang("old", 4, 1, 0), {{"w-0", "n1"}, {"w-1", "n1"}, {"w-2", "n1"}, {"w-3", "n1"}}, {});
   cluster.state.Submit(GpuGang("a", 1, 2, 1));
   cluster.state.Submit(GpuGang("b", 1, 3, 2));
-  EXPECT_EQ(
-      cluster.Step(),
-      "refuse default/a: queue default would be 5 GPUs over its nominal 1: it borrows 3 GPUs, "
-      "and may borrow none\n"
-      "refuse default/b: waits behind default/a, which needs 2 GPUs of the queue's quota\n");
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/a: queue default would be 3 GPUs over its nominal 3: it borrows 1 GPU, "
+            "and may borrow none\n"
+            "refuse default/b: waits behind default/a, which needs 2 GPUs of the queue's quota\n");
 
   ASSERT_TRUE(cluster.state.SetQueues({QueueSpec{.name = "default"}}).ok());
   cluster.options.reworded_max = 1;
