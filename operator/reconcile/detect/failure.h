@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,8 +27,8 @@ struct Failure {
   std::string tail;                  // the last lines of its output, where they are known
   // The peer whose loss the program says it ended for, where it says that of one.
   std::optional<int> lost_rank = std::nullopt;
-  int process_count = 1;  // of the pod: that many ranks, from `rank` on
-  std::string sentence;   // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
+  int64_t process_count = 1;  // of the pod: that many ranks, from `rank` on
+  std::string sentence;       // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
 // Whether the member keeps variables for the built-in trainer. Such a ps never ends by itself: an
