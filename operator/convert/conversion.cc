@@ -14,14 +14,16 @@ namespace lockstep::control {
 namespace {
 
 struct ForeignKind {
-  std::string_view group;  // of apiVersion, in any version
+  std::string_view group;  // how apiVersion begins
   std::string_view kind;
   Json (*convert)(ForeignObject* spec, const ConversionOptions& options);
 };
 
-constexpr std::array<ForeignKind, 4> kKinds = {{
+// The first that fits.
+constexpr std::array<ForeignKind, 5> kKinds = {{
     {"kubeflow.org/", "TFJob", ConvertTfJob},
     {"kubeflow.org/", "PyTorchJob", ConvertPyTorchJob},
+    {"kubeflow.org/v2", "MPIJob", ConvertMpiJobV2},
     {"kubeflow.org/", "MPIJob", ConvertMpiJob},
     {"trainer.kubeflow.org/", "TrainJob", ConvertTrainJob},
 }};

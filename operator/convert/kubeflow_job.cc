@@ -33,7 +33,10 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
 
 }  // namespace
 
-void ConvertRunPolicy(ForeignObject* spec, std::optional<int64_t> restarts_max, Json* job_spec) {
+void ConvertRunPolicy(ForeignObject* spec,
+                      std::optional<int64_t> restarts_max,
+                      Json* job_spec,
+                      const std::string& unsaid) {
   Json policy = {{"cleanPodPolicy", "None"}};  // their default
   ForeignObject now = spec->TakeObject("runPolicy");
   for (ForeignObject* const from : {spec, &now}) {
@@ -57,8 +60,8 @@ void ConvertRunPolicy(ForeignObject* spec, std::optional<int64_t> restarts_max, 
     policy["backoffLimit"] = *restarts_max;
   } else if (!policy.contains("backoffLimit")) {
     now.Note("backoffLimit",
-             "not there, which meant no limit: a TrainingJob gives up after 6 incidents within a "
-             "day");
+             "not there, which meant " + unsaid +
+                 ": a TrainingJob gives up after 6 incidents within a day");
   }
   ConvertSchedulingPolicy(now.TakeObject("schedulingPolicy"), job_spec);
   now.Finish();

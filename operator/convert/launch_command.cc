@@ -4,13 +4,14 @@
 #include <array>
 #include <charconv>
 #include <map>
+#include <sstream>
 #include <string_view>
 
 namespace lockstep::control {
 namespace {
 
 // What an option of a launcher means to us.
-enum class Meaning { kDropped, kPerPod, kCount, kVariable, kModule, kNoPython };
+enum class Meaning { kDropped, kPerPod, kCount, kVariable, kNames, kModule, kNoPython };
 
 struct LauncherOption {
   int value_count = 0;  // words behind it
@@ -65,7 +66,8 @@ const OptionTable& MpirunOptions() {
       {"-genv", {2, Meaning::kVariable}},
       {"-env", {2, Meaning::kVariable}},
       {"-genvall", {0, {}}},
-      {"-genvlist", {1, {}}},
+      {"-genvlist", {1, Meaning::kNames}},
+      {"-envlist", {1, Meaning::kNames}},
       {"-N", {1, {}}},
       {"-npernode", {1, {}}},
       {"-ppn", {1, {}}},
@@ -208,8 +210,18 @@ void NoteVariable(const std::vector<std::string>& values, LaunchCommand* command
     return;
   }
   const std::size_t equals = values[0].find('=');
-  if (equals != std::string::npos) {  // else the launcher's own value: every pod has its own
+  if (equals == std::string::npos) {
+    command->handed_on.push_back(values[0]);
+  } else {
     command->environment.emplace_back(values[0].substr(0, equals), values[0].substr(equals + 1));
+  }
+}
+
+// "A,B".
+void NoteNames(const std::string& list, LaunchCommand* command) {
+  std::istringstream in(list);
+  for (std::string name; std::getline(in, name, ',');) {
+    command->handed_on.push_back(name);
   }
 }
 
@@ -291,6 +303,9 @@ class OptionReader {
         return;
       case Meaning::kVariable:
         NoteVariable(values, &command_);
+        return;
+      case Meaning::kNames:
+        NoteNames(values[0], &command_);
         return;
       case Meaning::kModule:
         is_module_ = true;

@@ -18,9 +18,10 @@ struct LaunchCommand {
   std::string processes_per_pod;         // of torchrun: "4", "gpu", ...; empty: not said
   std::optional<int64_t> process_count;  // of the others: in all
   std::vector<std::pair<std::string, std::string>> environment{};  // variables given on its line
-  std::vector<std::string> dropped{};                              // its other options, as written
-  bool may_launch = false;  // it is a shell's script, say, that seems to start one
-  std::string problem{};    // why the program cannot be told; empty: it can
+  std::vector<std::string> handed_on{};  // names of variables whose values the launcher's pod has
+  std::vector<std::string> dropped{};    // its other options, as written
+  bool may_launch = false;               // it is a shell's script, say, that seems to start one
+  std::string problem{};                 // why the program cannot be told; empty: it can
 };
 
 // Reads torchrun (also as `python -m torch.distributed.run`), mpirun and mpiexec of OpenMPI, MPICH

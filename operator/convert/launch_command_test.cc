@@ -29,6 +29,9 @@ std::string Told(const std::string& line) {
   for (const auto& [name, value] : command.environment) {
     text += " " + name + "=" + value;
   }
+  for (const std::string& name : command.handed_on) {
+    text += " $" + name;
+  }
   text += ":";
   for (const std::string& word : command.program) {
     text += " " + word;
@@ -59,11 +62,13 @@ TEST(ReadLaunchCommand, TorchrunInItsForms) {
 }
 
 TEST(ReadLaunchCommand, MpirunTakesOneHyphenOrTwo) {
-  EXPECT_EQ(Told("mpirun --allow-run-as-root -np 4 -bind-to none --map-by slot -x NCCL_DEBUG=INFO "
-                 "-x PATH -mca pml ob1 --mca btl ^openib python train.py -n 3"),
-            "mpirun count=4 NCCL_DEBUG=INFO: python train.py -n 3 | --allow-run-as-root | -bind-to "
-            "none | --map-by slot | -mca pml ob1 | --mca btl ^openib");
+  EXPECT_EQ(
+      Told("mpirun --allow-run-as-root -np 4 -bind-to none --map-by slot -x NCCL_DEBUG=INFO "
+           "-x PATH -mca pml ob1 --mca btl ^openib python train.py -n 3"),
+      "mpirun count=4 NCCL_DEBUG=INFO $PATH: python train.py -n 3 | --allow-run-as-root | -bind-to "
+      "none | --map-by slot | -mca pml ob1 | --mca btl ^openib");
   EXPECT_EQ(Told("mpiexec.hydra -genv A 1 -ppn 2 -n 8 ./pi"), "mpirun count=8 A=1: ./pi | -ppn 2");
+  EXPECT_EQ(Told("mpiexec -genvlist A,B -n 8 ./pi"), "mpirun count=8 $A $B: ./pi");
 }
 
 TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {

@@ -2,23 +2,11 @@
 #include <utility>
 
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
 
 namespace lockstep::control {
 namespace {
-
-// Ranks that the launcher would have started, held against those that the workers have.
-void CheckCount(const LaunchCommand& command,
-                int64_t ranks,
-                const std::string& path,
-                Conversion* conversion) {
-  if (command.process_count.has_value() && *command.process_count != ranks) {
-    conversion->notes.push_back({path + ".command",
-                                 std::to_string(*command.process_count) +
-                                     " ranks were asked for; the job has " + std::to_string(ranks) +
-                                     ", as many as its workers have slots"});
-  }
-}
 
 // What the launcher's pod held beside its command went with that pod.
 void NoteLauncherPod(const ConvertedPod& launcher, Conversion* conversion) {
@@ -28,18 +16,7 @@ void NoteLauncherPod(const ConvertedPod& launcher, Conversion* conversion) {
        "image, variables, volumes and resources"});
 }
 
-void NoteMpi(const LaunchCommand& command, const std::string& path, Conversion* conversion) {
-  if (command.launcher == Launcher::kMpirun) {
-    conversion->notes.push_back(
-        {path + ".command",
-         "a program that calls MPI itself finds none: it needs mpirun. One that uses Horovod runs, "
-         "with Gloo"});
-  }
-}
-
-}  // namespace
-
-Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
+Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* restarts_unsaid) {
   Conversion* const conversion = spec->conversion();
   const int64_t slots = spec->TakeCount("slotsPerWorker").value_or(1);
   const Json* const joins = spec->Take("runLauncherAsWorker");
@@ -58,28 +35,33 @@ Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
   const Json launcher_head = RoleHead("launcher", "OnFailure", &launcher_spec);
   ConvertedPod launcher = ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"});
   launcher_spec.Finish();
-  const LaunchCommand command = ConvertProgram(&launcher, options, conversion);
-  NoteMpi(command, launcher.container_path, conversion);
+  const LaunchCommand command = ReadProgram(&launcher, options, conversion);
   NoteLauncherPod(launcher, conversion);
 
   Json worker = RoleHead("worker", "Never", &worker_spec);
   ConvertedPod pod = ConvertPod(&worker_spec, {"mpi-worker", "worker"});
   worker_spec.Finish();
   if (joins != nullptr && *joins == true) {
-    worker["replicas"] = worker.at("replicas").get<int64_t>() + 1;
+    const int64_t replicas_with_it = worker.at("replicas").get<int64_t>() + 1;
+    worker["replicas"] = replicas_with_it;
+    spec->Note("runLauncherAsWorker",
+               "kept as one more worker, which the launcher was: the job has " +
+                   std::to_string(replicas_with_it));
   }
   // The program's end was the launcher's.
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
   worker["processes"] = slots;
-  CheckCount(
-      command, slots * worker.at("replicas").get<int64_t>(), launcher.container_path, conversion);
+  NoteMpiLaunch(command,
+                slots * worker.at("replicas").get<int64_t>(),
+                launcher.container_path + ".command",
+                conversion);
   Json& container = pod.container();
   if (!container.contains("image")) {
     container["image"] = launcher.container().value("image", "");
     pod.origins.push_back(
         {std::string(kContainerInRole) + ".image", launcher.container_path + ".image"});
   }
-  SetProgram(command, &container);
+  SetProgram(command, launcher, &pod, conversion);
   const std::string of_container = kContainerInRole;
   pod.origins.push_back({of_container + ".command", launcher.container_path + ".command"});
   pod.origins.push_back({"restartPolicy", launcher_spec.PathOf("restartPolicy")});
@@ -89,8 +71,19 @@ Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = {{"strategy", "Horovod"},
                    {"successPolicy", "AllWorkers"},
                    {"roles", Json::array({std::move(worker)})}};
-  ConvertRunPolicy(spec, std::nullopt, &job_spec);
+  ConvertRunPolicy(spec, std::nullopt, &job_spec, restarts_unsaid);
   return job_spec;
+}
+
+}  // namespace
+
+Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
+  return Convert(spec, options, kNoLimit);
+}
+
+// Its operator hands the field on to a Job of batch/v1 around the launcher, whose default that is.
+Json ConvertMpiJobV2(ForeignObject* spec, const ConversionOptions& options) {
+  return Convert(spec, options, "6 retries of the launcher");
 }
 
 }  // namespace lockstep::control

@@ -6,6 +6,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/pod_template.h"
+#include "operator/convert/launch_variables.h"
 
 namespace lockstep::control {
 namespace {
@@ -247,17 +248,18 @@ bool IsListOfWords(const std::string& key, ConvertedPod* pod, Conversion* conver
   return is_list;
 }
 
-void SetProgram(const LaunchCommand& command, Json* container) {
-  (*container)["command"] = command.program;
-  container->erase("args");
-  for (const auto& [name, value] : command.environment) {
-    (*container)["env"].push_back({{"name", name}, {"value", value}});
-  }
+void SetProgram(const LaunchCommand& command,
+                const ConvertedPod& launcher,
+                ConvertedPod* pod,
+                Conversion* conversion) {
+  pod->container()["command"] = command.program;
+  pod->container().erase("args");
+  SetVariables(command, launcher, pod, conversion);
 }
 
-LaunchCommand ConvertProgram(ConvertedPod* pod,
-                             const ConversionOptions& options,
-                             Conversion* conversion) {
+LaunchCommand ReadProgram(ConvertedPod* pod,
+                          const ConversionOptions& options,
+                          Conversion* conversion) {
   Json& container = pod->container();
   const std::string& path = pod->container_path;
   if (!container.contains("image")) {
@@ -293,7 +295,14 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
          conversion);
     command.may_launch = true;
   }
-  SetProgram(command, &container);
+  return command;
+}
+
+LaunchCommand ConvertProgram(ConvertedPod* pod,
+                             const ConversionOptions& options,
+                             Conversion* conversion) {
+  LaunchCommand command = ReadProgram(pod, options, conversion);
+  SetProgram(command, *pod, pod, conversion);
   return command;
 }
 

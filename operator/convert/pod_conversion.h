@@ -31,8 +31,13 @@ struct ConvertedPod {
 // with a note where they said something.
 ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names);
 
-// Puts the program that a launcher would start in the command's place; notes what becomes of the
-// launcher. Options fill in an image and a command that are not there; without them it is an error.
+// Reads what the container starts; notes what becomes of a launcher. Options fill in an image and a
+// command that are not there; without them it is an error.
+LaunchCommand ReadProgram(ConvertedPod* pod,
+                          const ConversionOptions& options,
+                          Conversion* conversion);
+
+// The same, and puts the program that a launcher would start in the command's place.
 LaunchCommand ConvertProgram(ConvertedPod* pod,
                              const ConversionOptions& options,
                              Conversion* conversion);
@@ -40,8 +45,12 @@ LaunchCommand ConvertProgram(ConvertedPod* pod,
 // Where the container that trains stands in a role.
 inline constexpr const char* kContainerInRole = "template.spec.containers[0]";
 
-// The container runs the program of `command`, with the variables that its launcher would have set.
-void SetProgram(const LaunchCommand& command, Json* container);
+// The container of `pod` runs the program of `command`, which stands in `launcher`, with the
+// variables that it would have set.
+void SetProgram(const LaunchCommand& command,
+                const ConvertedPod& launcher,
+                ConvertedPod* pod,
+                Conversion* conversion);
 
 // Takes out of the container what a TrainingJob's manifest may not have: variables that Lockstep
 // sets itself, which are noted, and fractions of cores without quotes.

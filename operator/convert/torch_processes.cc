@@ -4,10 +4,7 @@
 #include <cctype>
 
 namespace lockstep::control {
-namespace {
-
-// 0: not a number from 1.
-int64_t CountOf(const std::string& text) {
+int64_t ProcessCountOf(const std::string& text) {
   constexpr std::size_t kDigitsMax = 4;
   const bool is_count = !text.empty() && text.size() <= kDigitsMax &&
                         std::all_of(text.begin(), text.end(), [](unsigned char letter) {
@@ -15,8 +12,6 @@ int64_t CountOf(const std::string& text) {
                         });
   return is_count ? std::stoll(text) : 0;
 }
-
-}  // namespace
 
 void SetTorchProcesses(const LaunchCommand& command,
                        const std::string& per_pod,
@@ -51,7 +46,7 @@ void SetTorchProcesses(const LaunchCommand& command,
     return;  // one for each GPU is the default
   }
   pod->origins.push_back({"processes", is_in_command ? pod->container_path + ".command" : field});
-  if (const int64_t count = CountOf(text); count > 0) {
+  if (const int64_t count = ProcessCountOf(text); count > 0) {
     (*role)["processes"] = count;
     return;
   }

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <utility>
 
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/torch_processes.h"
 
@@ -106,6 +108,35 @@ void NoteRuntime(ForeignObject runtime) {
   runtime.Finish();
 }
 
+// As many as torchrun starts in a pod, or as mpirun has slots there.
+void SetProcesses(const LaunchCommand& command,
+                  ForeignObject* trainer,
+                  ConvertedPod* pod,
+                  Json* role) {
+  const std::string field = trainer->PathOf("numProcPerNode");
+  const Json* const value = trainer->Take("numProcPerNode");  // a text, in older versions
+  const std::string per_pod = value == nullptr     ? ""
+                              : value->is_string() ? value->get<std::string>()
+                                                   : DumpJson(*value);
+  if (!IsMpiLaunch(command)) {
+    SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
+    return;
+  }
+  const int64_t slots = ProcessCountOf(per_pod);
+  if (slots == 0 && !per_pod.empty()) {
+    trainer->Note("numProcPerNode",
+                  "not kept: \"" + per_pod +
+                      "\" found, expected a number of slots; set the role's "
+                      "processes for more than one");
+  }
+  (*role)["processes"] = std::max<int64_t>(slots, 1);
+  pod->origins.push_back({"processes", field});
+  NoteMpiLaunch(command,
+                role->at("processes").get<int64_t>() * role->at("replicas").get<int64_t>(),
+                pod->container_path + ".command",
+                trainer->conversion());
+}
+
 }  // namespace
 
 Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
@@ -124,16 +155,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
                {"replicas", trainer.TakeCount("numNodes").value_or(1)},
                {"restartPolicy", "OnFailure"}};
   const LaunchCommand command = ConvertProgram(&pod, options, conversion);
-  const std::string field = trainer.PathOf("numProcPerNode");
-  const Json* const per_pod = trainer.Take("numProcPerNode");  // a text, in older versions
-  SetTorchProcesses(command,
-                    per_pod == nullptr     ? ""
-                    : per_pod->is_string() ? per_pod->get<std::string>()
-                                           : DumpJson(*per_pod),
-                    field,
-                    &pod,
-                    &role,
-                    conversion);
+  SetProcesses(command, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   NoteOriginsOfRole(0, pod.container_path, pod, conversion);
   role["template"] = pod.ToTemplate();
@@ -156,7 +178,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   for (const char* const key : {"labels", "annotations"}) {
     spec->Drop(key, "not kept: pods take the labels of their template");
   }
-  return Json{{"strategy", "MultiWorkerMirrored"},
+  return Json{{"strategy", IsMpiLaunch(command) ? "Horovod" : "MultiWorkerMirrored"},
               {"successPolicy", "AllWorkers"},
               {"roles", Json::array({std::move(role)})},
               {"runPolicy", std::move(run_policy)}};

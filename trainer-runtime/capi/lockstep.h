@@ -128,7 +128,7 @@ typedef struct lockstep_progress {
   int64_t data_epoch;
   int64_t sample_count;  // that this rank used in the step
   double loss;
-  double accuracy;
+  double accuracy;  // a share, from 0 to 1
   double samples_per_second;
   int32_t phase;  // a lockstep_phase
   int32_t reserved;

@@ -47,6 +47,9 @@ void ShowProgress(const lockstep_progress& progress, StatusDocument* document) {
 // The one count that says nothing; what else is below 0 is a fault of the program.
 constexpr int64_t kUnknownCount = -1;
 
+// A mean of ones may be rounded up a little.
+constexpr double kAccuracyMax = 1 + 1e-6;
+
 ApiOutcome CheckCounts(const lockstep_progress& progress) {
   const std::pair<const char*, int64_t> counts[] = {{"step", progress.step},
                                                     {"steps_total", progress.steps_total},
@@ -71,6 +74,10 @@ ApiOutcome CheckFigures(const lockstep_progress& progress) {
                              " found, expected a finite number from 0, or NaN where it is not "
                              "known");
     }
+  }
+  if (progress.accuracy > kAccuracyMax) {
+    return InvalidArgument("accuracy: " + std::to_string(progress.accuracy) +
+                           " found, expected a share from 0 to 1, or NaN where it is not known");
   }
   return {};
 }

@@ -112,6 +112,23 @@ TEST_P(CommunicatorTest, AllReduceGivesTheResultForEveryTypeAndOperation) {
   }
 }
 
+TEST_P(CommunicatorTest, NanOfAnyRankIsTheMinimumAndTheMaximum) {
+  for (int world_size = 2; world_size <= 4; ++world_size) {
+    RunThreads(world_size, GetParam(), [&](Communicator& communicator) {
+      for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+        for (int place = 0; place < world_size; ++place) {
+          std::vector<float> data(7, communicator.rank() == place ? std::nanf("") : 1.0F);
+          ASSERT_TRUE(
+              communicator.AllReduce(data.data(), data.size(), DataType::kFloat32, op, Soon())
+                  .ok());
+          ASSERT_TRUE(std::all_of(data.begin(), data.end(), [](float x) { return std::isnan(x); }))
+              << ReduceOpName(op) << ", NaN on rank " << place << " of " << world_size;
+        }
+      }
+    });
+  }
+}
+
 TEST_P(CommunicatorTest, BroadcastCopiesTheRootsBytesToAll) {
   for (int world_size = 1; world_size <= 4; ++world_size) {
     RunThreads(world_size, GetParam(), [&](Communicator& communicator) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -36,17 +37,35 @@ struct Gather {
   }
 };
 
+bool IsNan(Float16 value) {
+  return std::isnan(ToFloat(value));
+}
+
+bool IsNan(BFloat16 value) {
+  return std::isnan(ToFloat(value));
+}
+
+template <typename T>
+bool IsNan(T value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::isnan(value);
+  } else {
+    return false;
+  }
+}
+
+// A NaN in `a` stays, as nothing compares smaller than it; one in `b` is taken by name.
 struct Min {
   template <typename T>
   static T Combine(T a, T b) {
-    return b < a ? b : a;
+    return (b < a) | IsNan(b) ? b : a;
   }
 };
 
 struct Max {
   template <typename T>
   static T Combine(T a, T b) {
-    return a < b ? b : a;
+    return (a < b) | IsNan(b) ? b : a;
   }
 };
 

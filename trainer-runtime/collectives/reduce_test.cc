@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -138,19 +139,57 @@ TEST(ReduceInOrder, FloatsAreAddedFromTheFirstSourceOn) {
   EXPECT_EQ(out, zero);
 }
 
-TEST(ReduceInOrder, MinimumOfNanDependsOnOrderOnly) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const std::vector<float> a(100, nan);
-  const std::vector<float> b(100, 1.0F);
-  std::vector<float> out(100);
-  const std::vector<const void*> nan_first{a.data(), b.data()};
-  ReduceInOrder(DataType::kFloat32, ReduceOp::kMin, nan_first, out.size(), out.data());
-  for (const float value : out) {
-    EXPECT_TRUE(std::isnan(value));
+// NaN in source `place` of `source_count`, ones elsewhere: every element has to be NaN.
+template <typename T, typename From>
+void CheckNan(DataType type, ReduceOp op, std::size_t source_count, std::size_t place, From from) {
+  constexpr std::size_t kCount = 600;  // more than a block
+  std::vector<std::vector<T>> buffers(source_count, std::vector<T>(kCount, from(1.0F)));
+  buffers[place].assign(kCount, from(std::numeric_limits<float>::quiet_NaN()));
+  std::vector<const void*> sources;
+  for (const std::vector<T>& buffer : buffers) {
+    sources.push_back(buffer.data());
   }
-  const std::vector<const void*> nan_last{b.data(), a.data()};
-  ReduceInOrder(DataType::kFloat32, ReduceOp::kMin, nan_last, out.size(), out.data());
-  EXPECT_EQ(out, b);
+  std::vector<T> out(kCount);
+  ReduceInOrder(type, op, sources, kCount, out.data());
+  for (const T value : out) {
+    double number = 0;
+    if constexpr (std::is_floating_point_v<T>) {
+      number = value;
+    } else {
+      number = ToFloat(value);
+    }
+    ASSERT_TRUE(std::isnan(number)) << DataTypeName(type) << " " << ReduceOpName(op) << ", source "
+                                    << place << " of " << source_count;
+  }
+}
+
+TEST(ReduceInOrder, NanOfAnySourceIsTheMinimumAndTheMaximum) {
+  const auto same = [](float value) { return value; };
+  for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kSum}) {
+    for (std::size_t sources = 2; sources <= 5; ++sources) {
+      for (std::size_t place = 0; place < sources; ++place) {
+        CheckNan<float>(DataType::kFloat32, op, sources, place, same);
+        CheckNan<double>(DataType::kFloat64, op, sources, place, same);
+        CheckNan<Float16>(DataType::kFloat16, op, sources, place, &ToFloat16);
+        CheckNan<BFloat16>(DataType::kBFloat16, op, sources, place, &ToBFloat16);
+      }
+    }
+  }
+}
+
+// Which of two zeros is kept is a matter of order alone.
+TEST(ReduceInOrder, FirstOfEqualZerosIsKept) {
+  const std::vector<float> minus{-0.0F};
+  const std::vector<float> plus{0.0F};
+  std::vector<float> out(1);
+  for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
+    ReduceInOrder(
+        DataType::kFloat32, op, std::vector<const void*>{minus.data(), plus.data()}, 1, out.data());
+    EXPECT_TRUE(std::signbit(out[0]));
+    ReduceInOrder(
+        DataType::kFloat32, op, std::vector<const void*>{plus.data(), minus.data()}, 1, out.data());
+    EXPECT_FALSE(std::signbit(out[0]));
+  }
 }
 
 }  // namespace

@@ -109,7 +109,9 @@ void MeshLoop::Do(const action::Met& action) {
     if (member.plan_hash != first.plan_hash) {
       Deliver(Error(ErrorCode::kMismatch,
                     "rank " + std::to_string(member.rank) + " has another plan than rank " +
-                        std::to_string(first.rank) + ": they run different manifests or builds"));
+                        std::to_string(first.rank) +
+                        ": what has to be equal on all ranks (manifest and build, or the plan that "
+                        "a program opens its session with) is not"));
       return;
     }
   }

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, Optional, TypeVar, Union
 
 from lockstep import library
+from lockstep.arguments import INT32_MAX, real_number, seconds, whole_number
 from lockstep.errors import InvalidArgument, LockstepError, Status, error_of
 from lockstep.interrupt import InterruptWatcher
 from lockstep.library import DataType, Op, Phase
@@ -65,8 +66,8 @@ class Meeting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Figures for the job's status and metrics; None: not known. All but `loss`, which may be any
-    number, are from 0 on."""
+    """Figures for the job's status and metrics; None: not known. `loss` may be any number,
+    `accuracy` is from 0 to 1, all others from 0 on."""
 
     step: int
     steps_total: Optional[int] = None
@@ -78,34 +79,35 @@ class Progress:
     phase: Phase = Phase.KEEP
 
 
-_FROM_ZERO = (
-    "step", "steps_total", "data_epoch", "sample_count", "accuracy", "samples_per_second")
-
-
 def figures_of(progress: Progress) -> library.ProgressIn:
     """`progress` as the library reads it. Errors: InvalidArgument."""
 
-    def or_unknown(figure: Optional[float]) -> float:
-        return math.nan if figure is None else figure
+    unknown = ", or None where it is not known"
 
-    def or_negative(count: Optional[int]) -> int:
-        return -1 if count is None else count
-
-    for name in _FROM_ZERO:
+    def count(name: str) -> int:
         value = getattr(progress, name)
-        if value is not None and value < 0:  # -1 is the library's word for what is not known
-            unknown = "" if name == "step" else ", or None where it is not known"
-            raise InvalidArgument(f"{name}: {value} found, expected 0 or more{unknown}")
+        return -1 if value is None else whole_number(name, value, or_else=unknown)
 
+    def figure(name: str) -> float:
+        value = getattr(progress, name)
+        number = math.nan if value is None else real_number(name, value)
+        if number < 0 and name != "loss":  # -1 is the library's word for what is not known
+            raise InvalidArgument(f"{name}: {value!r} found, expected 0 or more{unknown}")
+        return number
+
+    if progress.phase not in set(Phase):
+        names = ", ".join(one.name for one in Phase)
+        raise InvalidArgument(
+            f"phase: {progress.phase!r} found, expected a lockstep.Phase: {names}")
     return library.ProgressIn(
         struct_size=ctypes.sizeof(library.ProgressIn),
-        step=progress.step,
-        steps_total=or_negative(progress.steps_total),
-        data_epoch=or_negative(progress.data_epoch),
-        sample_count=or_negative(progress.sample_count),
-        loss=or_unknown(progress.loss),
-        accuracy=or_unknown(progress.accuracy),
-        samples_per_second=or_unknown(progress.samples_per_second),
+        step=whole_number("step", progress.step),
+        steps_total=count("steps_total"),
+        data_epoch=count("data_epoch"),
+        sample_count=count("sample_count"),
+        loss=figure("loss"),
+        accuracy=figure("accuracy"),
+        samples_per_second=figure("samples_per_second"),
         phase=progress.phase,
     )
 
@@ -195,10 +197,11 @@ class Session(abc.ABC, Generic[Array]):
 
         Errors: MeetAgain (TIMEOUT names who is missing), Mismatch, Superseded, Finished, Stopped.
         """
-        seconds = meeting_seconds() if timeout is None else timeout
+        step = whole_number("step", step)
+        limit = meeting_seconds() if timeout is None else seconds("timeout", timeout)
         met = library.MeetingOut(struct_size=ctypes.sizeof(library.MeetingOut))
         try:
-            self._call("meet", int(has_state), step, seconds, ctypes.byref(met))
+            self._call("meet", int(has_state), step, limit, ctypes.byref(met))
         finally:
             self._forget_pending()
         members = tuple(self._member(rank) for rank in range(met.size))
@@ -211,7 +214,7 @@ class Session(abc.ABC, Generic[Array]):
     ) -> Array:
         """Reduces `array` over all ranks, in place, and returns it."""
         memory = self._memory(array, "array", is_written=True)
-        self._call("all_reduce", *memory, op_of(op), timeout)
+        self._call("all_reduce", *memory, op_of(op), seconds("timeout", timeout))
         return array
 
     def begin_all_reduce(
@@ -221,7 +224,9 @@ class Session(abc.ABC, Generic[Array]):
         has come back. `timeout` counts from here."""
         memory = self._memory(array, "array", is_written=True)
         handle = ctypes.c_uint64()
-        self._call("all_reduce_begin", *memory, op_of(op), timeout, ctypes.byref(handle))
+        self._call(
+            "all_reduce_begin", *memory, op_of(op), seconds("timeout", timeout),
+            ctypes.byref(handle))
         self._pending[handle.value] = array
         return Pending(self, handle.value, array)
 
@@ -238,7 +243,8 @@ class Session(abc.ABC, Generic[Array]):
         output = self._empty(array, shape[1:])
         address, count, data_type = self._memory(output, "output", is_written=True)
         self._call(
-            "reduce_scatter", memory.address, address, count, data_type, op_of(op), timeout)
+            "reduce_scatter", memory.address, address, count, data_type, op_of(op),
+            seconds("timeout", timeout))
         return output
 
     def all_gather(self, array: Array, timeout: float = CALL_SECONDS) -> Array:
@@ -246,24 +252,25 @@ class Session(abc.ABC, Generic[Array]):
         address, count, data_type = self._memory(array, "array", is_written=False)
         output = self._empty(array, (self.size, *self._shape(array)))
         target = self._memory(output, "output", is_written=True).address
-        self._call("all_gather", address, target, count, data_type, timeout)
+        self._call("all_gather", address, target, count, data_type, seconds("timeout", timeout))
         return output
 
     def broadcast(self, array: Array, root: int, timeout: float = CALL_SECONDS) -> Array:
         """`array` of rank `root` to all others, in place, and returns it."""
         memory = self._memory(array, "array", is_written=True)
-        self._call("broadcast", *memory, root, timeout)
+        root = whole_number("root", root, most=INT32_MAX)
+        self._call("broadcast", *memory, root, seconds("timeout", timeout))
         return array
 
     def barrier(self, timeout: float = CALL_SECONDS) -> None:
         """Returns once all ranks have called it."""
-        self._call("barrier", timeout)
+        self._call("barrier", seconds("timeout", timeout))
 
     def should_stop(self, timeout: float = CALL_SECONDS) -> bool:
         """Whether this rank should leave now, at the end of a step; then it ends with 42. Once all
         were asked to, all leave after the same step. Collective."""
         answer = ctypes.c_int()
-        self._call("should_stop", ctypes.byref(answer), timeout)
+        self._call("should_stop", ctypes.byref(answer), seconds("timeout", timeout))
         return answer.value != 0
 
     @property
@@ -285,7 +292,7 @@ class Session(abc.ABC, Generic[Array]):
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:
         """All work is done: waits for all ranks to say so. Nobody meets after that."""
-        self._call("finish", timeout)
+        self._call("finish", seconds("timeout", timeout))
 
     def close(self) -> None:
         """Leaves the job: peers that still work with this rank lose it. Once; again does nothing.

@@ -7,7 +7,9 @@ import unittest
 import unittest.mock
 
 from lockstep.errors import InvalidArgument
-from lockstep.session import MEETING_VARIABLE, Progress, figures_of, meeting_seconds
+from lockstep.library import DataType
+from lockstep.session import (
+    MEETING_VARIABLE, Meeting, Memory, Progress, Session, figures_of, meeting_seconds)
 
 
 class Figures(unittest.TestCase):
@@ -19,13 +21,28 @@ class Figures(unittest.TestCase):
             self.assertTrue(math.isnan(figure))
 
     def test_negative_ones_are_refused_by_name(self):
-        with self.assertRaisesRegex(InvalidArgument, "^step: -4 found, expected 0 or more$"):
+        words = "^step: -4 found, expected a whole number from 0$"
+        with self.assertRaisesRegex(InvalidArgument, words):
             figures_of(Progress(step=-4))
-        for name, value in (("steps_total", -1), ("data_epoch", -2), ("sample_count", -1),
-                            ("accuracy", -0.5), ("samples_per_second", -1.0)):
-            words = f"^{name}: {value} found, expected 0 or more, or None where it is not known$"
-            with self.assertRaisesRegex(InvalidArgument, words):
-                figures_of(Progress(step=1, **{name: value}))
+        for kind, names in (("a whole number from 0", ("steps_total", "data_epoch",
+                                                       "sample_count")),
+                            ("0 or more", ("accuracy", "samples_per_second"))):
+            for name in names:
+                words = f"^{name}: -2 found, expected {kind}, or None where it is not known$"
+                with self.assertRaisesRegex(InvalidArgument, words):
+                    figures_of(Progress(step=1, **{name: -2}))
+
+    def test_what_is_no_such_number_is_refused_by_name(self):
+        for name, value, words in (
+                ("step", 2**70, f"step: {2**70} found, expected a whole number from 0 to "
+                                f"{2**63 - 1}"),
+                ("step", 2.5, "step: 2.5 found, expected a whole number from 0"),
+                ("loss", "nan", "loss: 'nan' found, expected a number"),
+                ("accuracy", [1], "accuracy: \\[1\\] found, expected a number"),
+                ("phase", "training", "phase: 'training' found, expected a lockstep.Phase: KEEP"),
+                ("phase", 99, "phase: 99 found")):
+            with self.assertRaisesRegex(InvalidArgument, "^" + words):
+                figures_of(Progress(**{"step": 1, name: value}))
 
     def test_loss_may_be_any_number(self):
         self.assertEqual(figures_of(Progress(step=1, loss=-2.5)).loss, -2.5)
@@ -38,6 +55,44 @@ class Meetings(unittest.TestCase):
                               ("0", 600.0), ("inf", 600.0), ("nan", 600.0)):
             with unittest.mock.patch.dict(os.environ, {MEETING_VARIABLE: said}):
                 self.assertEqual(meeting_seconds(), seconds, said)
+
+
+class NoLibrary(Session):
+    """A session whose calls get past its own checks only by failing the test."""
+
+    def __init__(self):
+        self._meeting = Meeting(1, 0, 1, None, ())
+
+    def _memory(self, array, name, is_written):
+        return Memory(0, 0, DataType.UINT8)
+
+    def _shape(self, array):
+        return ()
+
+    def _empty(self, like, shape):
+        return like
+
+    def _call(self, name, *arguments):
+        raise AssertionError(f"{name}{arguments}")
+
+
+class Arguments(unittest.TestCase):
+    def test_each_is_refused_by_name_before_the_library_gets_it(self):
+        one = NoLibrary()
+        for words, call in (
+                ("root: 'x' found, expected a whole number from 0$", lambda: one.broadcast(0, "x")),
+                ("root: -1 found", lambda: one.broadcast(0, -1)),
+                (f"root: {2**40} found, expected a whole number from 0 to {2**31 - 1}",
+                 lambda: one.broadcast(0, 2**40)),
+                ("step: 2.5 found", lambda: one.meet(True, 2.5)),
+                ("step: 'x' found", lambda: one.meet(True, "x")),
+                ("timeout: 'x' found, expected a number$", lambda: one.barrier("x")),
+                ("timeout: None found", lambda: one.all_reduce(0, timeout=None)),
+                ("timeout: 0 found, expected seconds above 0$", lambda: one.finish(0)),
+                ("timeout: nan found", lambda: one.should_stop(float("nan"))),
+                ("timeout: -1 found", lambda: one.all_gather(0, timeout=-1))):
+            with self.assertRaisesRegex(InvalidArgument, "^" + words):
+                call()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protoco
 
 import torch
 
+from lockstep.arguments import real_number, seconds, whole_number
 from lockstep.errors import (
     Finished,
+    InvalidArgument,
     LockstepError,
     MeetAgain,
     Mismatch,
@@ -25,6 +27,7 @@ from lockstep.errors import (
 )
 from lockstep.library import Phase
 from lockstep.session import Meeting, Progress
+from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.gradients import StepReducer, StepShare
 from lockstep.torch.sampler import Sampler, Totals, mix
@@ -51,7 +54,9 @@ class JobOptions:
     default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
     0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
     stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
-    that is not set.
+    that is not set; `checkpoint_keep` of them stay.
+
+    Errors: InvalidArgument (names the field).
     """
 
     plan: str = ""
@@ -61,6 +66,27 @@ class JobOptions:
     call_seconds: float = 300.0
     meeting_seconds: Optional[float] = None
     state_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        whole_number("checkpoint_every", self.checkpoint_every, least=0)
+        whole_number("checkpoint_keep", self.checkpoint_keep, least=1)
+        seconds("call_seconds", self.call_seconds)
+        if self.meeting_seconds is not None:
+            seconds("meeting_seconds", self.meeting_seconds)
+        seconds("state_seconds", self.state_seconds)
+
+
+def _loss_of(loss: Union[torch.Tensor, float, None]) -> Optional[float]:
+    """Errors: InvalidArgument."""
+    if loss is None:
+        return None
+    if isinstance(loss, torch.Tensor):
+        if loss.numel() != 1:
+            raise InvalidArgument(
+                f"loss: shape {list(loss.shape)} found, expected one number, the mean over the "
+                "batch's samples")
+        loss = loss.detach().item()
+    return real_number("loss", loss)
 
 
 class Job:
@@ -96,7 +122,8 @@ class Job:
         """Opens the session, waits for all ranks, and takes over the state: of a rank that has one,
         else of the newest checkpoint, else rank 0's initial one. Collective.
 
-        Errors: NoJob, Mismatch (ranks with other models, samplers or options), those of `meet`.
+        Errors: NoJob, Mismatch (ranks with another model, optimizer, sampler, plan, or other keys
+        of `extra`; names the first difference with both values), those of `meet`.
         """
         self.model = model
         self.optimizer = optimizer
@@ -114,8 +141,8 @@ class Job:
         self._begin = time.monotonic()
         # A handler of the program's own is left alone.
         catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        self._plan = self._describe()
-        self.session: Session = open(self._plan, catches_stop)
+        # What ranks come with is compared once they have met, so that a difference has a name.
+        self.session: Session = open("lockstep.torch.Job", catches_stop)
         directory = options.checkpoint_directory or os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
         self._store = (
             CheckpointStore(directory, options.checkpoint_keep) if directory else None)
@@ -172,11 +199,13 @@ class Job:
         """Averages the gradients over all samples of the global batch, applies them, and resets
         them. `before_update` is called between, as for clipping. False: a rank was lost, and the
         step is forgotten, here and everywhere; the next batch is the same again. Collective.
+
+        Errors: InvalidArgument (`loss` is no number), LockstepError (no batch is in progress).
         """
         if not self._is_open:
             raise LockstepError("step: there is no batch in progress; call it once for each")
+        value = _loss_of(loss)
         self._is_open = False
-        value = float(loss.detach()) if isinstance(loss, torch.Tensor) else loss
         share = StepShare(self._ids, self.sampler.global_size(), value)
         try:
             total = self._reducer.reduce(self.session, share, self._options.call_seconds)
@@ -307,7 +336,7 @@ class Job:
         while True:
             try:
                 self.session.meet(self._has_state, self._step, self._options.meeting_seconds)
-                self._compare()
+                check_agreement(self.session, self._terms(), self._options.call_seconds)
                 self._claim()
                 self._take_over()
                 self._has_state = True
@@ -316,17 +345,23 @@ class Job:
                 if lost.status == Status.TIMEOUT:
                     raise
 
-    def _compare(self) -> None:
-        """Of what ranks have to agree on, but a checkpoint may be of another."""
-        names = ("batch_size", "epochs")
-        own = torch.tensor([getattr(self.sampler, name) for name in names], dtype=torch.int64)
-        each = self.session.all_gather(own, self._options.call_seconds).tolist()
-        for rank, theirs in enumerate(each):
-            for name, first, found in zip(names, each[0], theirs):
-                if found != first:
-                    raise Mismatch(
-                        f"sampler: {name} {found} found on rank {rank}, expected {first}, as on "
-                        "rank 0", Status.MISMATCH)
+    def _terms(self) -> dict[str, str]:
+        """What ranks have to agree on; a checkpoint may be of other batches, epochs and groups."""
+        sampler = ("sample_count", "batch_size", "epochs", "seed", "shuffle")
+        groups = self.optimizer.param_groups
+        return {
+            "plan:": repr(self._options.plan),
+            **{f"sampler: {name}": str(getattr(self.sampler, name)) for name in sampler},
+            **{f"model: {name}": shape for name, shape in self._shapes().items()},
+            "optimizer:": type(self.optimizer).__name__,
+            "optimizer: parameters by group":
+                str([len(group["params"]) for group in groups]),
+            "extra: keys": str(sorted(self._extra)),
+        }
+
+    def _shapes(self) -> dict[str, str]:
+        return {name: f"{list(tensor.shape)} {tensor.dtype}"
+                for name, tensor in self.model.state_dict().items()}
 
     def _long_seconds(self) -> float:
         """Where others may wait for rank 0 to read or write a checkpoint."""
@@ -356,6 +391,11 @@ class Job:
         }
 
     def _load(self, state: dict[str, Any]) -> None:
+        missing = sorted(set(self._extra) - set(state["extra"]))
+        if missing:
+            raise Mismatch(
+                f"extra: keys {sorted(self._extra)} found, expected some of "
+                f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.sampler.load_state_dict(state["sampler"])
@@ -364,11 +404,8 @@ class Job:
         self._step = state["step"]
 
     def _describe(self) -> str:
-        """What must be equal on all ranks, and in a checkpoint that is gone on from."""
-        shapes = [
-            f"{name} {list(tensor.shape)} {tensor.dtype}"
-            for name, tensor in self.model.state_dict().items()
-        ]
+        """What must be equal in a checkpoint that is gone on from."""
+        shapes = [f"{name} {shape}" for name, shape in self._shapes().items()]
         sampler = self.sampler
         parts = [
             self._options.plan,
@@ -379,7 +416,7 @@ class Job:
         return "\n".join(parts)
 
     def _fingerprint(self) -> str:
-        return hashlib.sha256(self._plan.encode()).hexdigest()
+        return hashlib.sha256(self._describe().encode()).hexdigest()
 
     def _claim(self) -> None:
         """The chief of a meeting is the writer; whoever comes from an earlier one is refused."""

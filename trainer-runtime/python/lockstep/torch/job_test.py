@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import tempfile
+import threading
 import unittest
 import unittest.mock
 
@@ -17,6 +18,7 @@ from lockstep.errors import (
     Stopped,
     StoppedUnsaved,
 )
+from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.session import Meeting, Member
 from lockstep.torch import checkpoint, job
 from lockstep.torch.checkpoint import CheckpointStore
@@ -27,12 +29,12 @@ DISK_FULL = OSError(28, "No space left on device")
 
 
 class FakeSession:
-    """That of the only rank. `others` is what a second one gives to the first gathering."""
+    """That of the only rank, or of `rank` of those that `exchange` knows."""
 
-    def __init__(self, others=None):
-        self.rank = 0
+    def __init__(self, exchange=None, rank=0):
+        self.rank = rank
         self.size = 1
-        self.others = others
+        self.exchange = exchange
         self.epoch = 0
         self.losses_at_finish = 0
         self.stops_after = None
@@ -46,7 +48,9 @@ class FakeSession:
         self.meeting = Meeting(self.epoch, 0, 1, 0 if has_state else None, (member,))
 
     def all_gather(self, tensor, timeout):
-        return torch.stack([tensor] if self.others is None else [tensor, self.others])
+        if self.exchange is None:
+            return torch.stack([tensor])
+        return self.exchange.exchange(self.rank, tensor)
 
     def all_reduce(self, tensor, op, timeout):
         return tensor
@@ -81,13 +85,14 @@ class Loop(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
 
-    def job(self, session, batch_size=4, epochs=1, **options):
+    def job(self, session, batch_size=4, epochs=1, extra=None, **options):
         model = torch.nn.Linear(1, 1)
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
                 "state_seconds": 50.0, **options}
         with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session):
             return Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
-                       sampler=Sampler(8, batch_size, epochs=epochs), options=JobOptions(**made))
+                       sampler=Sampler(8, batch_size, epochs=epochs), extra=extra,
+                       options=JobOptions(**made))
 
     def train(self, made):
         data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
@@ -135,11 +140,74 @@ class Loop(unittest.TestCase):
         self.job(session)
         self.assertEqual(set(session.broadcast_timeouts), {50.0})
 
-    def test_ranks_with_other_batches_are_refused_with_both_values(self):
-        for others, words in (([5, 1], "batch_size 5 found on rank 1, expected 4"),
-                              ([4, 2], "epochs 2 found on rank 1, expected 1")):
-            with self.assertRaisesRegex(Mismatch, words):
-                self.job(FakeSession(torch.tensor(others)))
+    def refusal(self, rank_1):
+        """What both ranks say where rank 1 comes with what `rank_1` has of its own."""
+        exchange = FakeExchange(2, torch.stack)
+
+        def come(rank):
+            own = {"model": torch.nn.Linear(2, 3), "optimizer": torch.optim.SGD,
+                   "sampler": {"sample_count": 8, "batch_size": 4}, "extra": {"a": None},
+                   "options": JobOptions(), **(rank_1 if rank == 1 else {})}
+            sessions.own = FakeSession(exchange, rank)
+            Job(model=own["model"], sampler=Sampler(**own["sampler"]), extra=own["extra"],
+                optimizer=own["optimizer"](own["model"].parameters(), lr=0.1),
+                options=own["options"])
+
+        sessions = threading.local()
+        opened = unittest.mock.patch.object(job, "open", lambda plan, catches_stop: sessions.own)
+        with opened:
+            found = in_threads(2, come)
+        for one in found:
+            self.assertIsInstance(one, Mismatch)
+        self.assertEqual(str(found[0]), str(found[1]))
+        return str(found[0])
+
+    def test_ranks_that_differ_are_refused_with_what_differs_and_both_values(self):
+        size = {"sample_count": 8, "batch_size": 4}
+        for rank_1, name, values in (
+                ({"sampler": {**size, "batch_size": 5}}, "sampler: batch_size", ("5", "4")),
+                ({"sampler": {**size, "epochs": 2}}, "sampler: epochs", ("2", "1")),
+                ({"sampler": {**size, "sample_count": 9}}, "sampler: sample_count", ("9", "8")),
+                ({"sampler": {**size, "seed": 7}}, "sampler: seed", ("7", "0")),
+                ({"model": torch.nn.Linear(2, 4)}, "model: weight",
+                 ("[4, 2] torch.float32", "[3, 2] torch.float32")),
+                ({"model": torch.nn.Linear(2, 3, bias=False)}, "model: bias",
+                 ("none", "[3] torch.float32")),
+                ({"optimizer": torch.optim.Adam}, "optimizer:", ("Adam", "SGD")),
+                ({"extra": {"b": None}}, "extra: keys", ("['b']", "['a']")),
+                ({"options": JobOptions(plan="mine")}, "plan:", ("'mine'", "''"))):
+            self.assertEqual(
+                self.refusal(rank_1),
+                f"{name} {values[0]} found on rank 1, expected {values[1]}, as on rank 0")
+
+    def test_a_checkpoint_without_a_key_of_extra_is_refused_by_name(self):
+        self.train(self.job(FakeSession(), extra={}))
+        with self.assertRaisesRegex(Mismatch, r"^extra: keys \['b'\] found"):
+            self.job(FakeSession(), extra={"b": unittest.mock.Mock()})
+
+    def test_options_that_cannot_be_are_refused_by_name(self):
+        for options, words in (
+                ({"checkpoint_keep": 0},
+                 "checkpoint_keep: 0 found, expected a whole number from 1"),
+                ({"checkpoint_every": -3}, "checkpoint_every: -3 found"),
+                ({"checkpoint_every": "10"}, "checkpoint_every: '10' found"),
+                ({"call_seconds": 0}, "call_seconds: 0 found, expected seconds above 0")):
+            with self.assertRaisesRegex(InvalidArgument, "^" + words):
+                JobOptions(**options)
+
+    def test_a_loss_that_is_no_number_is_refused_and_the_batch_stays_open(self):
+        made = self.job(FakeSession())
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+        loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
+        for (inputs,) in made.batches(loader):
+            loss = made.model(inputs).square().mean()
+            loss.backward()
+            for wrong, words in (("x", "loss: 'x' found, expected a number"),
+                                 (torch.ones(3), r"loss: shape \[3\] found, expected one number")):
+                with self.assertRaisesRegex(InvalidArgument, "^" + words):
+                    made.step(wrong)
+            made.step(loss)
+        self.assertEqual(made.step_count, 2)
 
     def test_a_later_run_goes_on_with_other_batches_and_knows_the_steps_left(self):
         first = FakeSession()

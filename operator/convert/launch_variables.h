@@ -1,0 +1,16 @@
+#pragma once
+
+#include "operator/convert/launch_command.h"
+#include "operator/convert/pod_conversion.h"
+
+namespace lockstep::control {
+
+// Gives the container of `pod` the variables that the launcher of `command` would have given every
+// rank, over those of its own, which are noted as replaced. `launcher` is where the command stands,
+// and may be `pod`. Those that only the launcher's image has are noted: no file says their values.
+void SetVariables(const LaunchCommand& command,
+                  const ConvertedPod& launcher,
+                  ConvertedPod* pod,
+                  Conversion* conversion);
+
+}  // namespace lockstep::control

@@ -1,0 +1,138 @@
+#include "operator/convert/mpi_launch.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/manifest.h"
+#include "operator/convert/conversion.h"
+#include "operator/yaml/yaml.h"
+#include "operator/yaml/yaml_writer.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kLauncher =
+    "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command";
+
+// What is made of the manifest `text`, which has to be a good TrainingJob.
+Conversion Convert(const std::string& text) {
+  const YamlStream stream = ReadYaml(text);
+  EXPECT_TRUE(stream.problems.empty());
+  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, {});
+  EXPECT_TRUE(conversion.errors.empty());
+  EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "");
+  return conversion;
+}
+
+// The note at `field` that has `words` in it; empty: there is none.
+std::string NoteAt(const Conversion& conversion,
+                   const std::string& field,
+                   const std::string& words) {
+  for (const ConversionNote& note : conversion.notes) {
+    if (note.field == field && note.text.find(words) != std::string::npos) {
+      return note.text;
+    }
+  }
+  return "";
+}
+
+// An MPIJob of two workers whose launcher runs mpirun with `options`.
+std::string MpiJob(const std::string& options,
+                   const std::string& launcher_env,
+                   const std::string& worker_env,
+                   const std::string& more = "") {
+  return "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n" + more +
+         "  mpiReplicaSpecs:\n"
+         "    Launcher: {template: {spec: {containers: [{name: l, image: a, env: [" +
+         launcher_env + "], command: [mpirun, " + options +
+         ", python, t.py]}]}}}\n"
+         "    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: b, env: [" +
+         worker_env + "]}]}}}\n";
+}
+
+Json EnvOf(const Conversion& conversion) {
+  return conversion.job["spec"]["roles"][0]["template"]["spec"]["containers"][0].value(
+      "env", Json::array());
+}
+
+TEST(ConvertMpiJob, VariablesHandedOnGoToTheWorkers) {
+  const Conversion conversion = Convert(
+      MpiJob("-x, OMP_NUM_THREADS, -x, KEY, -x, PATH, -x, LD_LIBRARY_PATH",
+             "{name: OMP_NUM_THREADS, value: '2'}, {name: MINE, value: m}, {name: KEY, valueFrom: "
+             "{secretKeyRef: {name: s, key: k}}}",
+             ""));
+
+  const Json env = EnvOf(conversion);
+  ASSERT_EQ(env.size(), 2U) << env;
+  EXPECT_EQ(env[0], Json({{"name", "OMP_NUM_THREADS"}, {"value", "2"}}));
+  EXPECT_EQ(env[1]["valueFrom"]["secretKeyRef"]["key"], "k");
+  EXPECT_EQ(NoteAt(conversion, kLauncher, "not handed on"),
+            "PATH, LD_LIBRARY_PATH: not handed on from the launcher, whose image had the value: "
+            "every worker has what its own image or template says");
+  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[1].valueFrom"),
+            "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].env[2].valueFrom");
+}
+
+TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
+  const Conversion conversion = Convert(
+      MpiJob("-x, FOO=bar, -x, SAME=1",
+             "",
+             "{name: RANK, value: '1'}, {name: FOO, value: other}, {name: SAME, value: '1'}"));
+
+  EXPECT_EQ(EnvOf(conversion),
+            Json::array({{{"name", "FOO"}, {"value", "bar"}}, {{"name", "SAME"}, {"value", "1"}}}));
+  const std::string worker = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].env";
+  EXPECT_EQ(NoteAt(conversion, worker + "[1]", "FOO"),
+            "not kept: mpirun gave every rank its own FOO, and so does the job");
+  EXPECT_EQ(NoteAt(conversion, worker + "[2]", ""), "");
+}
+
+TEST(ConvertMpiJob, VariablesThatLockstepSetsAreNotHandedOn) {
+  const Conversion conversion = Convert(MpiJob("-x, RANK=3", "", ""));
+  EXPECT_EQ(EnvOf(conversion).size(), 0U);
+  EXPECT_EQ(NoteAt(conversion, kLauncher, "RANK"), "RANK is not kept: Lockstep sets it itself");
+}
+
+TEST(ConvertMpiJob, LauncherThatIsAWorkerIsCountedAndNoted) {
+  const Conversion conversion =
+      Convert(MpiJob("-np, '3'", "", "", "  runLauncherAsWorker: true\n"));
+  EXPECT_EQ(conversion.job["spec"]["roles"][0]["replicas"], 3);
+  EXPECT_EQ(NoteAt(conversion, "spec.runLauncherAsWorker", ""),
+            "kept as one more worker, which the launcher was: the job has 3");
+}
+
+// mpi-operator hands the field on to a Job of batch/v1, whose default is 6.
+TEST(ConvertMpiJob, BackoffLimitUnsaidIsThatOfItsOperator) {
+  const std::string job = MpiJob("-np, '2'", "", "");
+  EXPECT_EQ(NoteAt(Convert(job), "spec.runPolicy.backoffLimit", ""),
+            "not there, which meant 6 retries of the launcher: a TrainingJob gives up after 6 "
+            "incidents within a day");
+  std::string older = job;
+  older.replace(older.find("v2beta1"), 7, "v1");
+  EXPECT_EQ(NoteAt(Convert(older), "spec.runPolicy.backoffLimit", ""),
+            "not there, which meant no limit: a TrainingJob gives up after 6 incidents within a "
+            "day");
+}
+
+std::string TrainJob(const std::string& command, const std::string& more = "") {
+  return "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: t}\nspec:\n"
+         "  runtimeRef: {name: mpi-distributed}\n"
+         "  trainer: {image: i, numNodes: 2, " +
+         more + "command: " + command + "}\n";
+}
+
+TEST(ConvertTrainJob, ProgramOfMpirunIsOneOfHorovod) {
+  const Conversion conversion =
+      Convert(TrainJob("[mpirun, -np, '2', python, a.py]", "numProcPerNode: 2, "));
+  EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
+  EXPECT_EQ(conversion.job["spec"]["roles"][0]["processes"], 2);
+  EXPECT_NE(NoteAt(conversion, "spec.trainer.command", "it needs mpirun"), "");
+  EXPECT_NE(NoteAt(conversion, "spec.trainer.command", "2 ranks were asked for; the job has 4"),
+            "");
+  EXPECT_EQ(NoteAt(conversion, "spec.trainer.numProcPerNode", ""), "");
+
+  const Conversion torch = Convert(TrainJob("[torchrun, a.py]"));
+  EXPECT_EQ(torch.job["spec"]["strategy"], "MultiWorkerMirrored");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,49 @@
+"""Arguments of the caller, refused by name before the library gets them: ctypes would say no name,
+or cut a number that is too large."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from lockstep.errors import InvalidArgument
+
+INT64_MAX = 2**63 - 1
+INT32_MAX = 2**31 - 1
+
+
+def whole_number(
+    name: str, value: Any, least: int = 0, most: int = INT64_MAX, or_else: str = ""
+) -> int:
+    """`value` as an int, from `least` to `most`. `or_else`: what else it might be.
+
+    Errors: InvalidArgument, which calls it `name`.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not least <= number <= most:
+        is_large = number is not None and number > most
+        limits = f"from {least} to {most}" if is_large else f"from {least}"
+        raise InvalidArgument(f"{name}: {value!r} found, expected a whole number {limits}{or_else}")
+    return number
+
+
+def real_number(name: str, value: Any) -> float:
+    """`value` as a float, which may be NaN. Errors: InvalidArgument, which calls it `name`."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgument(f"{name}: {value!r} found, expected a number") from None
+
+
+def seconds(name: str, value: Any) -> float:
+    """A time limit. Errors: InvalidArgument, which calls it `name`."""
+    number = real_number(name, value)
+    if not 0 < number < math.inf:
+        raise InvalidArgument(f"{name}: {value!r} found, expected seconds above 0")
+    return number
