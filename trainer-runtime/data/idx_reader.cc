@@ -93,16 +93,17 @@ class Inflater {
   bool is_ready_ = false;
 };
 
-// Inflates one gzip member (RFC 1952); bytes after it are refused, as after a plain file.
-Result<std::string> Gunzip(std::string_view bytes, const std::string& name, std::size_t bytes_max) {
+// Inflates gzip members to the end (RFC 1952 has files put together of several); other bytes after
+// one are refused, as after a plain file.
+Result<std::string> Gunzip(std::string_view whole, const std::string& name, std::size_t bytes_max) {
+  std::string_view bytes = whole;  // that zlib has not been given yet
   Inflater inflater;
   if (!inflater.is_ready()) {
     return Error(ErrorCode::kResourceExhausted, name + ": no memory to inflate");
   }
   std::string content;
   std::array<char, 65536> block{};
-  int code = Z_OK;
-  while (code != Z_STREAM_END) {
+  while (true) {
     if (inflater->avail_in == 0) {  // zlib counts in 32 bits, so large files go in by parts
       const std::size_t part =
           std::min<std::size_t>(bytes.size(), std::numeric_limits<uInt>::max());
@@ -113,7 +114,7 @@ Result<std::string> Gunzip(std::string_view bytes, const std::string& name, std:
     }
     inflater->next_out = reinterpret_cast<Bytef*>(block.data());
     inflater->avail_out = block.size();
-    code = inflate(inflater.get(), Z_NO_FLUSH);
+    const int code = inflate(inflater.get(), Z_NO_FLUSH);
     if (code == Z_BUF_ERROR) {
       return Corrupt(name,
                      "gzip data ends after " + std::to_string(content.size()) +
@@ -129,12 +130,19 @@ Result<std::string> Gunzip(std::string_view bytes, const std::string& name, std:
     if (content.size() > bytes_max) {
       return TooLarge(name, "inflates to more than the limit", bytes_max);
     }
+    if (code == Z_STREAM_END) {
+      bytes = whole.substr(whole.size() - bytes.size() - inflater->avail_in);
+      if (bytes.empty()) {
+        return content;
+      }
+      if (bytes.substr(0, kGzipMagic.size()) != kGzipMagic) {
+        return Corrupt(
+            name, std::to_string(bytes.size()) + " bytes after the gzip stream, expected none");
+      }
+      inflater->avail_in = 0;
+      inflateReset(inflater.get());
+    }
   }
-  const std::size_t rest = bytes.size() + inflater->avail_in;
-  if (rest > 0) {
-    return Corrupt(name, std::to_string(rest) + " bytes after the gzip stream, expected none");
-  }
-  return content;
 }
 
 // Reads the header into a tensor without values, and says how many values must follow.

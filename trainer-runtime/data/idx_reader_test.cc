@@ -52,6 +52,15 @@ TEST(DecodeIdx, ReadsPlainAndGzipAlike) {
   }
 }
 
+// As of gzip files that were put together, or were packed by several threads.
+TEST(DecodeIdx, GzipMayHaveSeveralMembers) {
+  const std::string plain = Idx({2, 3}, "abcdef");
+  const std::string bytes = Gzip(plain.substr(0, 5)) + Gzip("") + Gzip(plain.substr(5));
+  const Result<IdxTensor> tensor = DecodeIdx(bytes, "x");
+  ASSERT_TRUE(tensor.ok()) << tensor.error().ToString();
+  EXPECT_EQ(tensor->values, (std::vector<uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'}));
+}
+
 TEST(DecodeIdx, EmptySetIsFine) {
   const Result<IdxTensor> tensor = DecodeIdx(Idx({0, 28, 28}, ""), "x");
   ASSERT_TRUE(tensor.ok());
@@ -90,6 +99,14 @@ TEST(DecodeIdx, EachDefectIsNamed) {
        {"gzip data ends after", "expected the end of its stream"}},
       {"gzip checksum", bad_sum, ErrorCode::kCorrupt, {"gzip data is damaged", "data check"}},
       {"after gzip", Gzip(good) + "xy", ErrorCode::kCorrupt, {"2 bytes after the gzip stream"}},
+      {"after the last of two members",
+       Gzip(good.substr(0, 9)) + Gzip(good.substr(9)) + "xyz",
+       ErrorCode::kCorrupt,
+       {"3 bytes after the gzip stream"}},
+      {"more than the limit in two members",
+       Gzip(std::string(3000, 'a')) + Gzip(std::string(3000, 'a')),
+       ErrorCode::kInvalidArgument,
+       {"inflates to more than the limit"}},
       {"cut payload in gzip", Gzip(good.substr(0, 15)), ErrorCode::kCorrupt, {"expected 6"}},
       {"more than the limit",
        Idx({1000, 1000}, ""),
@@ -118,7 +135,8 @@ TEST(DecodeIdx, EachDefectIsNamed) {
 
 TEST(DecodeIdx, EveryCutOfAFileIsRefused) {
   const std::string plain = Idx({4, 3}, "abcdefghijkl");
-  for (const std::string& bytes : {plain, Gzip(plain)}) {
+  const std::string members = Gzip(plain.substr(0, 14)) + Gzip(plain.substr(14));
+  for (const std::string& bytes : {plain, Gzip(plain), members}) {
     for (std::size_t length = 0; length < bytes.size(); ++length) {
       EXPECT_FALSE(DecodeIdx(bytes.substr(0, length), "x").ok()) << "cut at " << length;
     }

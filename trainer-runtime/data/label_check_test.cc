@@ -47,6 +47,18 @@ TEST(CheckLabels, TestFileIsNamed) {
   EXPECT_TRUE(refused.error().message().starts_with("other-labels: the label of sample 0 is 2, "));
 }
 
+TEST(CheckLabels, LabelThatIsNoProbabilityIsSaidWithItsFileAndSample) {
+  DatasetSplits splits{Labelled({0, 1, 1, 0, 7}), {}};
+  const TrainingSpec spec = Spec(1, LossType::kBinaryCrossentropy);
+  const std::string expected =
+      "labels: the label of sample 4 is 7, expected a number from 0 to 1: BinaryCrossentropy reads "
+      "probabilities";
+  EXPECT_EQ(CheckLabels(spec, splits).error().message(), expected);
+  splits.test = splits.train.SplitOffTail(2);
+  EXPECT_EQ(CheckLabels(spec, splits).error().message(), expected) << "among the test samples";
+  EXPECT_TRUE(CheckLabels(spec, {Labelled({0, 1}), Labelled({1})}).ok());
+}
+
 TEST(CheckLabels, NumbersThatAreNoClassesAreLeftToTheLoss) {
   const DatasetSplits splits{Labelled({0, 200}), {}};
   EXPECT_TRUE(CheckLabels(Spec(1, LossType::kMeanSquaredError), splits).ok());
