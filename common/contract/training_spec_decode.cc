@@ -327,12 +327,13 @@ CommunicationSpec ReadCommunication(const Json& value, const std::string& path, 
 
 // "0", "7": where a GPU stands among those that are visible. Choice: no host has 1000.
 bool IsDeviceIndex(std::string_view name) {
-  return !name.empty() && name.size() <= 3 &&
+  return !name.empty() && name.size() <= 3 && (name == "0" || name.front() != '0') &&
          name.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 bool IsDeviceUuid(std::string_view name) {
-  return (name.starts_with("GPU-") || name.starts_with("MIG-")) && name.size() <= kDeviceNameMax;
+  return (name.starts_with("GPU-") || name.starts_with("MIG-")) && name.size() > 4 &&
+         name.size() <= kDeviceNameMax;
 }
 
 // Strings alone, as the API server takes them: 0 is none.

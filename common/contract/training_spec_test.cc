@@ -241,6 +241,12 @@ const std::vector<BadSpec>& BadSpecs() {
         "its UUID, as \"GPU-...\"",
         "training.devices[4]: \"1234\" found, expected a string: the index of a GPU, as \"0\", or "
         "its UUID, as \"GPU-...\""}},
+      {R"({"devices": ["01", "1", "GPU-"]})",  // of one GPU there is one name
+       {"training.devices[0]: \"01\" found, expected a string: the index of a GPU, as \"0\", or "
+        "its "
+        "UUID, as \"GPU-...\"",
+        "training.devices[2]: \"GPU-\" found, expected a string: the index of a GPU, as \"0\", or "
+        "its UUID, as \"GPU-...\""}},
       {R"({"devices": [0, "1"]})",
        {"training.devices[0]: 0 found, expected a string: the index of a GPU, as \"0\", or its "
         "UUID, as \"GPU-...\""}},

@@ -365,6 +365,7 @@ TrainingJob JobWithFullStatus() {
   status.last_failure = LastFailure{"mnist-worker-0", WallTime{}, "exit code 1", "Traceback"};
   status.progress = JobProgress();
   status.progress->checkpoint_at = WallTime{};
+  status.progress->models = {{0, 7, {}}};
   status.result = TestResult{0.5, 0.9, {{0.4, 0.5, 0.9}}};
   status.start_time = status.completion_time = status.retry_at = status.waiting_since =
       status.preempted_at = WallTime{};

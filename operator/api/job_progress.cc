@@ -4,6 +4,25 @@
 #include "operator/api/fields.h"
 
 namespace lockstep::control {
+namespace {
+
+ModelProgress DecodeModel(ObjectReader& reader) {
+  ModelProgress model;
+  model.rank = ReadCount(reader, "rank");
+  model.step = ReadCount(reader, "step");
+  model.told_by.attempt = Attempt(ReadCount(reader, "attempt"));
+  model.told_by.incarnation = Incarnation(ReadCount(reader, "incarnation"));
+  return model;
+}
+
+Json EncodeModel(const ModelProgress& model) {
+  return {{"rank", model.rank},
+          {"step", model.step},
+          {"attempt", model.told_by.attempt.value()},
+          {"incarnation", model.told_by.incarnation.value()}};
+}
+
+}  // namespace
 
 JobProgress DecodeProgress(const Json& value, const std::string& path, std::vector<Error>* errors) {
   JobProgress progress;
@@ -18,6 +37,11 @@ JobProgress DecodeProgress(const Json& value, const std::string& path, std::vect
   progress.checkpoint_at = ReadTime(reader, "checkpointAt");
   progress.steps_skipped = ReadCount(reader, "stepsSkipped");
   progress.steps_repeated = ReadCount(reader, "stepsRepeated");
+  const std::vector<const Json*> models = reader.List("models");
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    ObjectReader model(*models[i], reader.PathOf("models", i), errors);
+    progress.models.push_back(DecodeModel(model));
+  }
   progress.observed_at = ReadTime(reader, "observedAt").value_or(WallTime{});
   return progress;
 }
@@ -30,6 +54,9 @@ Json EncodeProgress(const JobProgress& progress) {
                 {"stepsSkipped", progress.steps_skipped},
                 {"stepsRepeated", progress.steps_repeated},
                 {"observedAt", FormatRfc3339(progress.observed_at)}};
+  for (const ModelProgress& model : progress.models) {
+    value["models"].push_back(EncodeModel(model));
+  }
   SetTime(&value, "checkpointAt", progress.checkpoint_at);
   SetNumber(&value, "loss", progress.loss);
   SetNumber(&value, "samplesPerSecond", progress.samples_per_second);

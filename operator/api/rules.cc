@@ -371,12 +371,14 @@ class RuleChecker {
     if (!spec_.training || !IsTrusted("spec.training.globalBatchSize") || !AreRolesSound()) {
       return;
     }
-    if (!IsTrusted("spec.training.replicas")) {
+    if (!IsTrusted("spec.training.replicas") || !IsTrusted("spec.training.devices")) {
       return;
     }
     // Of several models each takes batches of its own, and on ps each worker whole ones.
     const int64_t sharing_ranks = IsOfSeveralModels() || IsOnPs() ? 1 : job_.WorldSize();
-    const int64_t replicas = sharing_ranks * spec_.training->replicas;
+    const auto devices = static_cast<int64_t>(spec_.training->devices.size());
+    const int64_t of_rank = std::max(int64_t{spec_.training->replicas}, devices);
+    const int64_t replicas = sharing_ranks * of_rank;
     if (spec_.training->global_batch_size < replicas) {
       Fail("spec.training.globalBatchSize",
            ToText(spec_.training->global_batch_size) + " found, expected at least " +

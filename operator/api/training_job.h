@@ -12,6 +12,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/contract/role.h"
+#include "common/contract/topology.h"
 #include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
@@ -302,6 +303,15 @@ struct Incident {
   friend bool operator==(const Incident&, const Incident&) = default;
 };
 
+// How far the model of one rank is that trains it for itself.
+struct ModelProgress {
+  int64_t rank = 0;
+  int64_t step = 0;
+  PodNumber told_by{};  // of its pods, the one that told so
+
+  friend bool operator==(const ModelProgress&, const ModelProgress&) = default;
+};
+
 struct JobProgress {
   int64_t step = 0;
   int64_t steps_total = 0;  // 0: not known yet
@@ -313,6 +323,7 @@ struct JobProgress {
   std::optional<WallTime> checkpoint_at{};  // when that one was first heard of
   int64_t steps_skipped = 0;   // of `step`: gradients too large for Float16 changed nothing
   int64_t steps_repeated = 0;  // that were taken and had to be taken again, as far as was heard
+  std::vector<ModelProgress> models{};  // with strategy Independent, by rank; else empty
   WallTime observed_at{};
 
   friend bool operator==(const JobProgress&, const JobProgress&) = default;

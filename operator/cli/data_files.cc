@@ -15,6 +15,7 @@
 #include <utility>
 #include <zlib.h>
 
+#include "common/base/plural.h"
 #include "common/base/result.h"
 
 namespace lockstep::control {
@@ -154,7 +155,8 @@ std::optional<uint32_t> SizeInGzip(const std::string& path) {
   return size;
 }
 
-// Inflates until the end, or until there are more than `most`. Errors: it is damaged.
+// Inflates until the end, or until there are more than `most`. Errors: it is damaged, or ends
+// between the last of so many bytes and its own end.
 Result<double> CountInGzip(const std::string& path, double most) {
   const GzipFile file(::gzopen(path.c_str(), "rbe"));
   if (file == nullptr) {
@@ -169,6 +171,9 @@ Result<double> CountInGzip(const std::string& path, double most) {
   }
   int code = Z_OK;
   ::gzerror(file.get(), &code);
+  if (code == Z_BUF_ERROR && count == most) {
+    return Wrong(path, "its gzip data ends before the checksum is whole (truncated)");
+  }
   return code == Z_OK || code == Z_BUF_ERROR ? Result<double>(count) : CannotInflate(path, file);
 }
 
@@ -237,6 +242,7 @@ class DataCheck {
                     images_path));
     }
     CheckWhole(field + "labels", labels_path, *labels);
+    CheckLabelWidth(labels_path, static_cast<int64_t>(ValueCount(labels->shape, 1)));
     return images.ok() ? std::optional(images->shape.front()) : std::nullopt;
   }
 
@@ -287,6 +293,27 @@ class DataCheck {
                 "samples of shape " + FormatShape(Shape(shape.begin() + 1, shape.end())) +
                     " found, expected as many values as spec.training.model.inputShape " +
                     FormatShape(wanted) + " has"));
+    }
+  }
+
+  // Whether the loss can compare a sample's labels with the model's outputs.
+  void CheckLabelWidth(const std::string& path, int64_t width) {
+    const auto shapes = InferShapes(spec_.model);
+    if (!shapes.ok() || shapes->empty()) {
+      return;  // the field's own error is told elsewhere
+    }
+    const LossType loss = spec_.loss.type;
+    const int64_t outputs = shapes->back().output.back();
+    const bool reads_one = loss == LossType::kSparseCategoricalCrossentropy;
+    const int64_t expected = reads_one ? 1 : outputs;
+    if (width != expected && !ReadsClassNumbers(loss, width, outputs)) {
+      Add("spec.training.loss.type",
+          Wrong(
+              path,
+              Plural(width, "label value") + " a sample found, expected " +
+                  std::to_string(expected) + ": " + std::string(LossTypeName(loss)) +
+                  (reads_one ? " reads the number of a class"
+                             : " needs one for each of the model's " + Plural(outputs, "output"))));
     }
   }
 

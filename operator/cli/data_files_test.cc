@@ -224,6 +224,51 @@ TEST_F(CheckDataFilesTest, GzipThatIsCutShortOrHoldsAnotherSizeIsTold) {
                            "expected 100 for dimensions .100. .truncated."));
 }
 
+// All values are there, but not the end of the gzip's last member.
+TEST_F(CheckDataFilesTest, GzipWithoutTheEndOfItsChecksumIsTold) {
+  WriteGzip("labels", File({100}));
+  const auto path = std::filesystem::path(folder_) / "labels";
+  const auto size = std::filesystem::file_size(path);
+  for (const std::uintmax_t cut : {1U, 3U, 8U}) {
+    std::filesystem::resize_file(path, size - cut);
+    EXPECT_THAT(Problems(),
+                ElementsAre("spec.training.dataset.labels: labels: its gzip data ends before the "
+                            "checksum is whole (truncated)"))
+        << cut;
+    WriteGzip("labels", File({100}));
+  }
+}
+
+TEST_F(CheckDataFilesTest, GzipOfSeveralMembersIsFine) {
+  const std::string whole = File({100});
+  WriteGzip("labels", whole.substr(0, 40));
+  const gzFile file = ::gzopen((folder_ + "/labels").c_str(), "ab");
+  LOCKSTEP_CHECK(::gzwrite(file, whole.data() + 40, static_cast<unsigned>(whole.size() - 40)) > 0,
+                 "gzwrite");
+  ::gzclose(file);
+  EXPECT_THAT(Problems(), IsEmpty());
+}
+
+TEST_F(CheckDataFilesTest, LossThatCannotReadTheLabelsIsToldWithBothNumbers) {
+  spec_.model.layers = {FlattenLayer{}, DenseLayer{10}};
+  for (const LossType loss :
+       {LossType::kSparseCategoricalCrossentropy, LossType::kCategoricalCrossentropy}) {
+    spec_.loss.type = loss;
+    EXPECT_THAT(Problems(), IsEmpty()) << "numbers of classes";
+  }
+  spec_.loss.type = LossType::kMeanSquaredError;
+  const std::string expected =
+      "spec.training.loss.type: labels: 1 label value a sample found, expected 10: "
+      "MeanSquaredError needs one for each of the model's 10 outputs";
+  EXPECT_THAT(Problems(), ElementsAre(expected));
+  Write("labels", File({100, 10}));
+  EXPECT_THAT(Problems(), IsEmpty());
+  spec_.loss.type = LossType::kSparseCategoricalCrossentropy;
+  EXPECT_THAT(Problems(),
+              ElementsAre("spec.training.loss.type: labels: 10 label values a sample found, "
+                          "expected 1: SparseCategoricalCrossentropy reads the number of a class"));
+}
+
 TEST_F(CheckDataFilesTest, HeaderThatEndsEarlyIsTold) {
   Write("labels", Header({100}).substr(0, 6));
   EXPECT_THAT(Problems(),

@@ -1,7 +1,11 @@
 #include "operator/reconcile/act/fall_back.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
 
+#include "common/base/plural.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
 
 namespace lockstep::control {
@@ -23,6 +27,38 @@ int64_t FirstStepOf(const StatusDocument& document) {
     }
   }
   return step;
+}
+
+// The step that a process began with: later meetings change nothing of a model of its own.
+int64_t FirstStepOfModel(const StatusDocument& document) {
+  const auto ready = std::find_if(
+      document.timeline.begin(), document.timeline.end(), [](const TimelineEvent& event) {
+        return event.event == TimelineEventKind::kStateReady;
+      });
+  return ready == document.timeline.end() ? document.step.value() : ready->step.value();
+}
+
+struct Fall {
+  std::string who;  // "training", "model 1"
+  int64_t next = 0;
+  int64_t reached = 0;
+  std::string others{};  // that fared alike
+};
+
+void SayLost(const Fall& fall, DecisionBuilder* builder) {
+  std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
+  if (!why.empty()) {
+    why = "nobody who had its state is left, and " + why + ", so checkpoints went with their pods";
+  } else if (fall.next == 0) {
+    why = "nobody who had its state is left, and no checkpoint was found";
+  } else {
+    why = "nobody who had its state is left, and that is the newest checkpoint found";
+  }
+  builder->Say(EventType::kWarning,
+               "ProgressLost",
+               fall.who + " goes on at step " + std::to_string(fall.next) +
+                   ", and had come to step " + std::to_string(fall.reached) + " at least: " + why +
+                   fall.others);
 }
 
 bool TrainsOnAlone(Strategy strategy) {
@@ -71,19 +107,49 @@ void TellOfFallBack(const JobProgress& known,
   if (!builder->is_training() || !HasFallenBack(known, document)) {
     return;
   }
-  const int64_t next = FirstStepOf(document);
-  std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
-  if (!why.empty()) {
-    why = "nobody who had its state is left, and " + why + ", so checkpoints went with their pods";
-  } else if (next == 0) {
-    why = "nobody who had its state is left, and no checkpoint was found";
-  } else {
-    why = "nobody who had its state is left, and that is the newest checkpoint found";
+  SayLost({"training", FirstStepOf(document), known.step}, builder);
+}
+
+std::set<int64_t> NoteModels(const GangView& view, DecisionBuilder* builder) {
+  std::set<int64_t> fallen;
+  std::optional<JobProgress>& progress = builder->mutable_status()->progress;
+  if (!builder->is_training() || builder->spec().strategy != Strategy::kIndependent ||
+      !progress.has_value()) {
+    return fallen;
   }
-  builder->Say(EventType::kWarning,
-               "ProgressLost",
-               "training goes on at step " + std::to_string(next) + ", and had come to step " +
-                   std::to_string(known.step) + " at least: " + why);
+  std::map<int64_t, ModelProgress> known;
+  for (const ModelProgress& model : progress->models) {
+    known.emplace(model.rank, model);
+  }
+  progress->models.clear();
+  Fall first;
+  for (const Member& member : view.members) {
+    if (!member.rank.has_value()) {
+      continue;
+    }
+    const auto [entry, is_first] = known.try_emplace(*member.rank, ModelProgress{*member.rank});
+    ModelProgress model = entry->second;
+    if (member.report != nullptr && HasState(member.report->document.phase)) {
+      const StatusDocument& document = member.report->document;
+      const int64_t next = FirstStepOfModel(document);
+      if (!is_first && model.told_by != member.number && next < model.step) {
+        progress->steps_repeated += model.step - next;
+        first =
+            fallen.empty() ? Fall{"model " + std::to_string(model.rank), next, model.step} : first;
+        fallen.insert(model.rank);
+      }
+      model = {model.rank, document.step.value(), member.number};
+    } else if (is_first) {
+      continue;
+    }
+    progress->models.push_back(model);
+  }
+  if (!fallen.empty()) {  // a gang's, which all start anew, make one event
+    const auto more = static_cast<int64_t>(fallen.size()) - 1;
+    first.others = more > 0 ? "; likewise " + Plural(more, "other model") : "";
+    SayLost(first, builder);
+  }
+  return fallen;
 }
 
 }  // namespace lockstep::control

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstdint>
+#include <set>
+
 #include "common/contract/status_document.h"
 #include "operator/reconcile/decision_builder.h"
+#include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
 
@@ -38,5 +42,10 @@ int64_t CheckpointLeft(const JobProgress& known, const StatusDocument& document)
 void TellOfFallBack(const JobProgress& known,
                     const StatusDocument& document,
                     DecisionBuilder* builder);
+
+// With strategy Independent, takes over how far the model of each rank is, adds the steps that one
+// which a new pod took up earlier has to take again, and says so. Returns the ranks of these
+// models. With any other strategy, or before there is any progress, does nothing.
+std::set<int64_t> NoteModels(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

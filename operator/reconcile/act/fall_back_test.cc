@@ -144,6 +144,95 @@ TEST_F(FallBackTest, LossOfAnotherPodLosesNothingWhereRanksDoNotMeet) {
   }
 }
 
+// Every rank has a model of its own, and that of a lost one goes back to its own checkpoint.
+class OwnModelsTest : public FallBackTest {
+ protected:
+  OwnModelsTest() { world_.job.spec.strategy = Strategy::kIndependent; }
+
+  void TrainAt(int rank, int64_t step) {
+    DocumentOf(rank).phase = Phase::kTraining;
+    DocumentOf(rank).step = Step(step);
+  }
+
+  // The pod of `rank` is lost and the other one's answers on; its successor runs.
+  void Lose(int rank) {
+    world_.Advance(std::chrono::seconds(1));
+    world_.Exit(PodOf(rank), 137);
+    world_.observed.reports.erase(PodOf(rank));
+    world_.Step();
+    world_.Advance(std::chrono::seconds(1));
+    world_.RunAll();
+    const StatusDocument other = DocumentOf(1 - rank);
+    world_.ReportAll();
+    DocumentOf(1 - rank) = other;
+  }
+
+  // It has begun with the state of `first`, and come to `step`.
+  void GoOn(int rank, int64_t first, int64_t step) {
+    TrainAt(rank, step);
+    TimelineEvent ready;
+    ready.event = TimelineEventKind::kStateReady;
+    ready.step = Step(first);
+    DocumentOf(rank).timeline.push_back(ready);
+  }
+};
+
+TEST_F(OwnModelsTest, StepsOfEveryModelThatGoesBackAddUpAndAreTold) {
+  TrainAt(0, 70);
+  TrainAt(1, 64);
+  world_.Step();
+  Told();
+  Lose(1);
+  GoOn(1, 50, 90);
+
+  EXPECT_EQ(Told(),
+            "model 1 goes on at step 50, and had come to step 64 at least: nobody who had its "
+            "state is left, and no volume is mounted at /lockstep/work/checkpoints, so checkpoints "
+            "went with their pods");
+  EXPECT_EQ(StepsRepeated(), 14);
+  EXPECT_EQ(KnownStep(), 70) << "of model 0";
+  EXPECT_EQ(Told(), "") << "once";
+  EXPECT_EQ(StepsRepeated(), 14);
+}
+
+// While it is away, the other model's step stands for the job's.
+TEST_F(OwnModelsTest, ModelOfTheFirstRankIsToldOfAsAnyOther) {
+  TrainAt(0, 70);
+  TrainAt(1, 80);
+  world_.Step();
+  Told();
+  Lose(0);
+  ASSERT_EQ(KnownStep(), 80);
+  GoOn(0, 0, 3);
+
+  EXPECT_TRUE(Told().starts_with("model 0 goes on at step 0, and had come to step 70 at least"));
+  EXPECT_EQ(StepsRepeated(), 70);
+  EXPECT_EQ(KnownStep(), 3);
+}
+
+TEST_F(OwnModelsTest, ModelsOfAGangThatStartsAnewAreToldTogether) {
+  TrainAt(0, 70);
+  TrainAt(1, 64);
+  world_.Step();
+  Told();
+  StartAgainAt(50);
+
+  EXPECT_TRUE(Told().ends_with("; likewise 1 other model"));
+  EXPECT_EQ(StepsRepeated(), 34);
+}
+
+TEST_F(OwnModelsTest, ModelThatWasSavedAtItsLastStepLosesNothing) {
+  TrainAt(0, 70);
+  TrainAt(1, 64);
+  world_.Step();
+  Told();
+  Lose(1);
+  GoOn(1, 64, 65);
+
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(StepsRepeated(), 0);
+}
+
 TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSince) {
   TrainAt(4200);
   StartAgainAt(4000);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "common/contract/termination_message.h"
 #include "operator/reconcile/act/fall_back.h"
@@ -139,6 +140,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
       !builder->is_training() && words.has_value() && words->last_step.has_value()) {
     return;  // NoteResult tells of them; an older report would take that back at each turn
   }
+  const std::set<int64_t> fallen_models = NoteModels(view, builder);
   const Member* reporter = nullptr;
   for (const Member& member : view.members) {
     const bool is_nearer = reporter == nullptr || member.rank < reporter->rank;
@@ -153,11 +155,13 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   std::optional<JobProgress>* const known = &builder->mutable_status()->progress;
   const WallTime reported_at =
       builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
+  const Strategy strategy = builder->spec().strategy;
+  const bool is_fallen_model = fallen_models.count(*reporter->rank) > 0;  // told already
   const bool may_fall_back =
-      known->has_value() &&
-      MayFallBack(**known, document, reported_at, builder->status(), builder->spec().strategy);
+      strategy != Strategy::kIndependent && known->has_value() &&
+      MayFallBack(**known, document, reported_at, builder->status(), strategy);
   if (known->has_value() && document.step.value() < (*known)->step && builder->is_training() &&
-      !may_fall_back) {
+      !may_fall_back && !is_fallen_model) {
     NoteCheckpoint(NewestCheckpoint(view, *known), reported_at, &**known);
     return;
   }
@@ -178,6 +182,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
     progress.checkpoint_step = (*known)->checkpoint_step;
     progress.checkpoint_at = (*known)->checkpoint_at;
     progress.steps_repeated = (*known)->steps_repeated;
+    progress.models = (*known)->models;
   }
   const bool has_fallen =
       may_fall_back && builder->is_training() && HasFallenBack(**known, document);
@@ -191,7 +196,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
       TellOfFallBack(**known, document, builder);
     }
     // Else a state that is lost with whoever answered could not be told of any more.
-    if (!known->has_value() || HasMetSince(document, builder->status(), builder->spec().strategy)) {
+    if (!known->has_value() || HasMetSince(document, builder->status(), strategy)) {
       progress.observed_at = reported_at;
     }
     *known = progress;
