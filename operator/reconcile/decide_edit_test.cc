@@ -288,6 +288,8 @@ TEST(DecideEdit, FieldsAreSaidToBeHeededAgainOnlyWhenTheManifestHasChanged) {
   world.observed.priority.reset();
   world.observed.missing_class = "priority class urgent does not exist";
   world.Step();
+  world.observed.round =
+      Unschedulable{Constraint::kPriorityClass, "priority class urgent does not exist"};
   world.Vanish("mnist-worker-1");
   std::string told;
   for (int turn = 0; turn < 5; ++turn) {
@@ -297,8 +299,9 @@ TEST(DecideEdit, FieldsAreSaidToBeHeededAgainOnlyWhenTheManifestHasChanged) {
   EXPECT_TRUE(world.job.status.placement.empty()) << "or the gang has its places still";
   EXPECT_EQ(told.find("FieldsPlanned"), std::string::npos) << told;
 
-  world.job.status.conditions.push_back(
-      {ConditionType::kFullyPlanned, false, "FieldsNotPlanned", "a claim", world.now});
+  SetCondition(&world.job.status,
+               {ConditionType::kFullyPlanned, false, "FieldsNotPlanned", "a claim"},
+               world.now);
   ++world.job.metadata.generation;
   EXPECT_NE(EventReasons(world.Step()).find("FieldsPlanned"), std::string::npos);
 }
