@@ -98,7 +98,7 @@ class Report:
             data_epoch=self._epoch,
             sample_count=None if samples is None else samples * taken // _world_size(),
             loss=_figure(logs, times, "loss"),
-            accuracy=_figure(logs, times, "accuracy", "acc", "sparse_categorical_accuracy"),
+            accuracy=_share(_figure(logs, times, "accuracy", "acc", "sparse_categorical_accuracy")),
             samples_per_second=None if samples is None else samples * taken / seconds,
             phase=Phase.TRAINING,
         ))
@@ -210,3 +210,8 @@ def _figure(logs: Logs, times: int, *names: str) -> Optional[float]:
         if logs is not None and name in logs:
             return float(logs[name]) / times
     return None
+
+
+def _share(accuracy: Optional[float]) -> Optional[float]:
+    """A metric of the program's own that is called accuracy may be no share, and then is none."""
+    return accuracy if accuracy is not None and 0 <= accuracy <= 1 + 1e-6 else None

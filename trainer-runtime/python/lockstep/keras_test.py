@@ -60,6 +60,14 @@ class KerasReport(unittest.TestCase):
         self.assertEqual((told[0].loss, told[0].accuracy), (0.5, 0.75))
         self.assertEqual({one.phase for one in told}, {Phase.TRAINING})
 
+    def test_a_metric_that_is_no_share_is_not_told_as_accuracy(self):
+        report, told = begun()
+        report.on_epoch_begin(0)
+        for batch, accuracy in enumerate((87.5, -1.0, float("nan"), 1.0)):
+            report.on_train_batch_begin(batch)
+            report.on_train_batch_end(batch, {"loss": 0.5, "accuracy": accuracy})
+        self.assertEqual([one.accuracy for one in told], [None, None, None, 1.0])
+
     def test_goes_on_where_a_backup_has_brought_the_optimizer(self):
         report, told = begun(iterations=6)
         batches(report, 1, [2, 3])
