@@ -154,8 +154,12 @@ class CrashTest(JobCase):
             # The operator is there, but the collector alone must do.
         wait_for(lambda: not self.pods(name), 60, f"the pods of {name} to go")
         for kind in ("Service", "Secret"):
-            owned = [each["metadata"]["name"] for each in self.admin.list(kind, self.namespace)]
-            self.assertFalse([each for each in owned if each.startswith(name)], f"{kind} orphaned")
+            wait_for(lambda kind=kind: not self.owned(kind, name), 60,
+                     f"each {kind} of {name} to go")
+
+    def owned(self, kind, name):
+        return [each for each in self.admin.list(kind, self.namespace)
+                if each["metadata"]["name"].startswith(name)]
 
     def describe_if_there(self, name):
         return self.describe(name) if self.admin.find("TrainingJob", name, self.namespace) else ""
