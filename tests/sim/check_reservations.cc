@@ -208,9 +208,6 @@ bool Checks::EndsInTimeBeside(std::vector<ObjectPtr> holders,
   if (!latest.has_value() && !expected.has_value()) {
     return is_past;
   }
-  if (expected.has_value()) {
-    context_->Count("a gang that passes by what earlier runs tell");
-  }
   if (end <= latest.value_or(expected.value_or(end))) {
     return true;
   }
