@@ -92,8 +92,16 @@ class Product:
         return {node.name: node for node in self.cluster.nodes}[pod["spec"]["nodeName"]]
 
     def kill_container(self, pod):
-        """SIGKILL to its main process, as the kernel's out-of-memory killer would."""
-        self.node_of(pod).kill_container(pod)
+        """SIGKILL to its main process, as the kernel's out-of-memory killer would, once its kubelet
+        has told of it: what runs there may show itself sooner."""
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
+
+        def told():
+            found = self.admin.get("Pod", name, namespace)
+            statuses = found["status"].get("containerStatuses", [])
+            return found if statuses and all("containerID" in one for one in statuses) else None
+
+        self.node_of(pod).kill_container(wait_for(told, 30, f"{name}'s container to be told of"))
 
 
 @functools.cache

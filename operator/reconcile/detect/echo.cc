@@ -27,25 +27,27 @@ bool MayExplain(const DecisionBuilder& builder, const Member& member) {
              FailureResponse::kRestart;
 }
 
+// Whether the failure names the loss of one of the ranks of a pod, which has `count` from `first`
+// on.
+bool NamesOneOf(const Failure& failure, std::optional<int> first, int64_t count) {
+  return failure.lost_rank.has_value() && first.has_value() && *failure.lost_rank >= *first &&
+         *failure.lost_rank < *first + count;
+}
+
 // Whether the pod of the rank whose loss the failure names has not ended yet.
 bool IsExplainedSoon(const DecisionBuilder& builder, const GangView& view, const Failure& failure) {
   return std::any_of(view.members.begin(), view.members.end(), [&](const Member& member) {
     const RoleSpec* const role = builder.job().FindRole(member.task.role);
-    return failure.lost_rank.has_value() && member.rank.has_value() && role != nullptr &&
-           *failure.lost_rank >= *member.rank &&
-           *failure.lost_rank < *member.rank + role->processes && !HasGone(member);
+    return role != nullptr && NamesOneOf(failure, member.rank, role->processes) && !HasGone(member);
   });
 }
 
 }  // namespace
 
 bool IsExplained(const Failure& failure, const std::vector<Failure>& failures) {
-  return failure.lost_rank.has_value() &&
-         std::any_of(failures.begin(), failures.end(), [&](const Failure& other) {
-           return other.task != failure.task && other.rank.has_value() &&
-                  *failure.lost_rank >= *other.rank &&
-                  *failure.lost_rank < *other.rank + other.process_count;
-         });
+  return std::any_of(failures.begin(), failures.end(), [&](const Failure& other) {
+    return other.task != failure.task && NamesOneOf(failure, other.rank, other.process_count);
+  });
 }
 
 std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,

@@ -33,11 +33,11 @@ std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
 bool IsExplained(const Failure& failure, const std::vector<Failure>& failures);
 
 // The failure that decides for all that one turn sees: one that no other explains, where there is
-// one. The built-in trainer survives its peers, so
-// a permanent failure of one rank is its own and comes first. Any other program that loses a peer
-// often ends with a code of its own, so there a failure that allows a restart is taken for the
-// origin and a permanent one for its echo. Of several alike the one that ended first decides, as
-// far as their nodes say when, else the first in task order. Precondition: `failures` is not empty.
+// one. The built-in trainer survives its peers, so a permanent failure of one rank is its own and
+// comes first. Any other program that loses a peer often ends with a code of its own, so there a
+// failure that allows a restart is taken for the origin and a permanent one for its echo. Of
+// several alike the one that ended first decides, as far as their nodes say when, else the first in
+// task order. Precondition: `failures` is not empty.
 const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training);
 
 }  // namespace lockstep::control

@@ -29,10 +29,10 @@ Self = TypeVar("Self", bound="Session[Any]")
 def meeting_seconds() -> float:
     """How long the ranks of this job wait for each other: its `rendezvousTimeoutSeconds`."""
     try:
-        seconds = float(os.environ.get(MEETING_VARIABLE, ""))
+        said = float(os.environ.get(MEETING_VARIABLE, ""))
     except ValueError:
         return _MEETING_SECONDS
-    return seconds if 0 < seconds < math.inf else _MEETING_SECONDS
+    return said if 0 < said < math.inf else _MEETING_SECONDS
 
 
 class Memory(NamedTuple):
