@@ -209,7 +209,7 @@ void ControlLoop::Spread(const News& news, TimePoint now) {
     controller_.NotifyAt(key, now + PatienceFor(key));
   }
   if (news.frees_room && !sweep_at_.has_value()) {
-    const auto waiting = static_cast<int64_t>(view_.WaitingJobs().size());
+    const int64_t waiting = view_.waiting_count();
     if (waiting > 0) {
       sweep_at_ = now + kSweepDelay + waiting * kSweepDelayPerJob;
     }

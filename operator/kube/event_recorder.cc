@@ -64,6 +64,7 @@ std::optional<EventRecorder::Outgoing> EventRecorder::Record(const EventSubject&
     ++series.count;
     series.last_seen = now;
     series.last_at = wall_now;
+    NoteDue(series);
     if (series.told_count > 1) {
       ++counts_.merged;
       return std::nullopt;  // Flush tells how many
@@ -80,6 +81,7 @@ std::optional<EventRecorder::Outgoing> EventRecorder::Record(const EventSubject&
   }
   Series& stored = series_[id] = std::move(series);
   Outgoing outgoing = CreateOf(id, &stored);
+  NoteDue(stored);
   KeepNewest(&series_, &Series::last_seen);
   return outgoing;
 }
@@ -190,27 +192,28 @@ TimePoint EventRecorder::DueAt(const Series& series) const {
 
 std::vector<EventRecorder::Outgoing> EventRecorder::Flush(TimePoint now) {
   std::vector<Outgoing> due;
+  if (!next_flush_.has_value() || now < *next_flush_) {
+    return due;
+  }
+  next_flush_.reset();
   for (auto entry = series_.begin(); entry != series_.end();) {
     auto& [id, series] = *entry;
-    if (DueAt(series) > now) {
-      ++entry;
-      continue;
-    }
-    if (series.count > series.told_count) {
+    if (DueAt(series) <= now && series.count > series.told_count) {
       due.push_back(PatchOf(id, &series));
     }
-    const bool is_over = now - series.last_seen >= options_.series_end;
-    entry = is_over ? series_.erase(entry) : std::next(entry);
+    if (now - series.last_seen >= options_.series_end) {
+      entry = series_.erase(entry);
+      continue;
+    }
+    NoteDue(series);
+    ++entry;
   }
   return due;
 }
 
-std::optional<TimePoint> EventRecorder::NextFlush() const {
-  std::optional<TimePoint> next;
-  for (const auto& [id, series] : series_) {
-    next = next ? std::min(*next, DueAt(series)) : DueAt(series);
-  }
-  return next;
+void EventRecorder::NoteDue(const Series& series) {
+  const TimePoint due = DueAt(series);
+  next_flush_ = next_flush_ ? std::min(*next_flush_, due) : due;
 }
 
 // Drops the oldest entry when there are too many. Linear, but only then.

@@ -80,7 +80,9 @@ class EventRecorder {
 
   // Series that are due. To be called when NextFlush says so.
   std::vector<Outgoing> Flush(TimePoint now);
-  std::optional<TimePoint> NextFlush() const;
+
+  // No series is due before; null: there is none. Constant time: it is asked for with every event.
+  std::optional<TimePoint> NextFlush() const { return next_flush_; }
 
   const EventCounts& counts() const { return counts_; }
 
@@ -115,12 +117,14 @@ class EventRecorder {
   Outgoing CreateOf(const std::string& id, Series* series);
   Outgoing PatchOf(const std::string& id, Series* series);
   TimePoint DueAt(const Series& series) const;
+  void NoteDue(const Series& series);
   template <typename Value>
   void KeepNewest(std::map<std::string, Value>* values, TimePoint Value::*age) const;
 
   EventRecorderOptions options_;
   EventCounts counts_;
   std::map<std::string, Series> series_;  // by id
+  std::optional<TimePoint> next_flush_;
   std::map<std::string, Kind> kinds_;
   std::map<std::string, Bucket> buckets_;  // by object
 };

@@ -113,7 +113,7 @@ struct Observed {
   CopyOnWrite<std::vector<kube::Node>> nodes;
   std::vector<std::string> topology_levels;  // labels of nodes, from wide to narrow
   UsedElsewhere used_elsewhere;
-  // By node: GPUs, by UUID, that pods of other jobs have reported.
+  // By node, of those that the job is on: GPUs, by UUID, that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> devices_elsewhere;
   std::map<std::string, RuntimeReport> reports;  // by pod name
   std::set<std::string> closed_pods;  // by name: a moment ago nobody listened at their port

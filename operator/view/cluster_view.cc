@@ -240,16 +240,6 @@ std::vector<JobId> ClusterView::ByAge(const std::set<JobId>& keys) const {
   return sorted;
 }
 
-std::vector<JobId> ClusterView::WaitingJobs() const {
-  std::vector<JobId> keys;
-  for (const auto& [created, key] : by_age_) {
-    if (WantsPlace(*FindJob(key))) {
-      keys.push_back(key);
-    }
-  }
-  return keys;
-}
-
 std::vector<const kube::Item<kube::Pod>*> ClusterView::PodsNamed(
     const JobId& key, const std::set<std::string>& names) const {
   std::vector<const kube::Item<kube::Pod>*> pods;
@@ -316,19 +306,9 @@ UsedElsewhere ClusterView::UsedBesides(const JobId& key) {
 }
 
 std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const JobId& key) const {
-  std::map<std::string, std::set<std::string>> devices;
-  for (const auto& [other, entry] : jobs_.entries()) {
-    const TrainingJobStatus& status = entry.item.object->job.status;
-    if (status.placement.empty() || KeyOf(other) == key) {
-      continue;
-    }
-    for (const PodPlacement& placement : status.placement) {
-      if (!placement.devices.empty() && !HasEnded(status)) {
-        devices[placement.node].insert(placement.devices.begin(), placement.devices.end());
-      }
-    }
-  }
-  return devices;
+  const StoredJob* const stored = FindJob(key);
+  return stored == nullptr ? std::map<std::string, std::set<std::string>>()
+                           : devices_.OfOthers(key, stored->job.status);
 }
 
 void ClusterView::NoteJobChange(const JobChange& change, News* news) {
@@ -337,9 +317,13 @@ void ClusterView::NoteJobChange(const JobChange& change, News* news) {
   const JobId key = KeyOf(change.key);
   if (before != nullptr) {
     by_age_.erase({before->created, key});
+    waiting_count_ -= WantsPlace(*before) ? 1 : 0;
+    devices_.Remove(key, before->job.status);
   }
   if (after != nullptr) {
     by_age_.emplace(after->created, key);
+    waiting_count_ += WantsPlace(*after) ? 1 : 0;
+    devices_.Add(key, after->job.status);
   }
   if (before == after || (before != nullptr && after != nullptr && *before == *after)) {
     return;

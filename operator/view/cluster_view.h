@@ -26,6 +26,7 @@
 #include "operator/view/pods_by_job.h"
 #include "operator/view/priority_classes.h"
 #include "operator/view/provisioning_view.h"
+#include "operator/view/reported_devices.h"
 #include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/stored_queue.h"
@@ -147,8 +148,8 @@ class ClusterView {
   // Those of `keys`, in the same order; jobs that are gone come first.
   std::vector<JobId> ByAge(const std::set<JobId>& keys) const;
 
-  // Jobs that have no place yet and want one, oldest first.
-  std::vector<JobId> WaitingJobs() const;
+  // Of jobs that have no place yet and want one.
+  int64_t waiting_count() const { return waiting_count_; }
 
   // Pods that carry the job's label, by name.
   std::vector<const kube::Item<kube::Pod>*> PodsOf(const JobId& key) const {
@@ -244,7 +245,7 @@ class ClusterView {
   // The job is to be looked at anew there, whether or not anything has changed but the time.
   void Reconsider(const JobId& key) { NoteUsageChange(key); }
 
-  // By node: GPUs that pods of other jobs have reported.
+  // By node, of those that the job is on: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
 
   // For metrics.
@@ -314,6 +315,8 @@ class ClusterView {
   ForeignPods foreign_;
 
   std::set<std::pair<WallTime, JobId>> by_age_;
+  int64_t waiting_count_ = 0;
+  ReportedDevices devices_;
   PodsByJob pods_by_job_;
   PodDoubts doubts_;
   std::set<JobId> doubtful_jobs_;

@@ -375,7 +375,7 @@ TEST_F(ClusterViewTest, JobThatCannotBeReadIsKeptWithItsProblem) {
 
   ASSERT_NE(view_.FindJob(kMnist), nullptr);
   EXPECT_NE(view_.FindJob(kMnist)->problem.find("spec.strategy"), std::string::npos);
-  EXPECT_TRUE(view_.WaitingJobs().empty());
+  EXPECT_EQ(view_.waiting_count(), 0);
 }
 
 TEST(ClusterView, JobsOfOtherNamespacesAreNotServed) {
