@@ -1,5 +1,8 @@
 #include "trainer-runtime/supervisor/pod_verdict.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "common/base/file.h"
 #include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
@@ -25,9 +28,13 @@ bool AddKilled(const KilledProcess& later, PodFailure* failure) {
     return false;
   }
   killed.push_back(later);
+  std::vector<KilledProcess> by_rank = killed;  // who is seen first, of those, says nothing
+  std::sort(by_rank.begin(), by_rank.end(), [](const auto& one, const auto& other) {
+    return std::pair(one.name.size(), one.name) < std::pair(other.name.size(), other.name);
+  });
   std::string names;
-  for (const KilledProcess& one : killed) {
-    const bool is_last = &one == &killed.back();
+  for (const KilledProcess& one : by_rank) {
+    const bool is_last = &one == &by_rank.back();
     names += (names.empty() ? ""
               : is_last     ? " and "
                             : ", ") +

@@ -34,6 +34,13 @@ TEST(AddKilled, AllThatWereKilledTogetherAreTheReason) {
             "within 10 ms");
 }
 
+TEST(AddKilled, TheyAreNamedByRankWhoeverIsSeenFirst) {
+  PodFailure failure = Failed(Killed("rank 10", 123, 100));
+  EXPECT_TRUE(AddKilled(Killed("rank 9", 124, 103), &failure));
+  EXPECT_EQ(failure.reason,
+            "rank 9 (pid 124) and rank 10 (pid 123) were killed by SIGKILL, within 3 ms");
+}
+
 TEST(AddKilled, WhatCameLaterOrInAnotherWayIsNoPartOfIt) {
   PodFailure failure = Failed(Killed("rank 1", 123, 100));
   EXPECT_FALSE(AddKilled(Killed("rank 2", 124, 111), &failure));
