@@ -270,10 +270,11 @@ def processes_below(folder):
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         try:
-            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            command = (entry / "cmdline").read_bytes()
+            text = command + (entry / "environ").read_bytes()
         except OSError:
             continue
         if str(folder).encode() in text:
-            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+            command = command.replace(b"\0", b" ").decode().strip()
             found[int(entry.name)] = command
     return found

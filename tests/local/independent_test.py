@@ -127,8 +127,13 @@ class Independent(LocalTest):
         found = {}
         for pid, command in processes_below(directory).items():
             if " --process " in command:
-                variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                pod = next(v for v in variables if v.startswith(b"LOCKSTEP_POD=")).decode()
+                try:
+                    variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                except OSError:
+                    continue  # it has ended since it was listed
+                pod = next((v for v in variables if v.startswith(b"LOCKSTEP_POD=")), b"").decode()
+                if not pod:
+                    continue  # it is ending: its memory has been given up
                 local = int(command.split(" --process ")[1].split()[0])
                 found[2 * int(pod.split("-worker-")[1].split("-")[0]) + local] = pid
         return found

@@ -85,17 +85,22 @@ TEST(Trainer, LostRankIsReplacedAndNothingIsLostRepeatedOrChanged) {
   }
 }
 
-// A rank dies wherever in a call: some have its part of a sum and take the step, others do not.
-TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
+// What became of ranks that died within a call.
+struct Deaths {
+  int64_t count = 0;
+  int64_t uneven_count = 0;  // those after which the survivors stood at different steps
+};
+
+// One rank dies wherever it has sent so many bytes and a multiple of the stride: of each death
+// nothing is lost, repeated or changed.
+void SweepDeaths(int64_t first_bytes, Deaths* deaths) {
   const TrainingSpec spec = MakeSpec(2);
   const Gang undisturbed = MakeRanks(3, spec);
   RunMeeting(undisturbed, Epoch(1));
   // Below the size of the last message of a step, so that one survivor has it and the other not.
   constexpr int64_t kStride = 47;
   constexpr int64_t kBytesMax = 1 << 20;  // far above what a rank sends
-  int64_t death_count = 0;
-  int64_t uneven_count = 0;  // deaths after which the survivors stood at different steps
-  for (int64_t bytes_left = 1; bytes_left < kBytesMax; bytes_left += kStride) {
+  for (int64_t bytes_left = first_bytes; bytes_left < kBytesMax; bytes_left += kStride) {
     Gang ranks = MakeRanks(3, spec);
     const std::size_t victim = static_cast<std::size_t>(bytes_left) % 3;
     ranks[victim]->bytes_left = bytes_left;
@@ -103,11 +108,11 @@ TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
     if (ranks[victim]->verdict->ok()) {
       break;  // it had sent all it had to send
     }
-    ++death_count;
+    ++deaths->count;
     const auto step_of = [&](std::size_t i) {
       return ranks[(victim + i) % 3]->trainer->last_applied();
     };
-    uneven_count += step_of(1) != step_of(2) ? 1 : 0;
+    deaths->uneven_count += step_of(1) != step_of(2) ? 1 : 0;
     ranks[victim] = MakeRank(spec);
     RunMeeting(ranks, Epoch(2));
     ExpectAll(ranks, TrainerVerdict::kFinished);
@@ -116,8 +121,19 @@ TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
       ASSERT_EQ(rank->trainer->SampleTotalsNow(), undisturbed[0]->trainer->SampleTotalsNow());
     }
   }
-  EXPECT_GT(death_count, 10);
-  EXPECT_GT(uneven_count, 0) << "of " << death_count << ": no death was within a call";
+}
+
+// A rank dies wherever in a call: some have its part of a sum and take the step, others do not.
+// Whether a survivor has read it before it sees the connection end is for the machine to say, so a
+// busy one gets more chances.
+TEST(Trainer, RankLostWithinACallIsReplacedAndNothingIsLostRepeatedOrChanged) {
+  constexpr int64_t kSweepsMax = 5;
+  Deaths deaths;
+  for (int64_t sweep = 1; sweep <= kSweepsMax && deaths.uneven_count == 0; ++sweep) {
+    SweepDeaths(sweep, &deaths);
+  }
+  EXPECT_GT(deaths.count, 10);
+  EXPECT_GT(deaths.uneven_count, 0) << "of " << deaths.count << ": no death was within a call";
 }
 
 TEST(Trainer, AllAskedToStopSaveAndStopAtOneStep) {
