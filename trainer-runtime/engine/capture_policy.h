@@ -55,6 +55,9 @@ class CapturePolicy {
   // The graph is no more: what it works on has moved.
   void Forget() { captured_.reset(); }
 
+  // Whether there is a graph that a step may be done from: without, its memory is for others.
+  bool needs_graph() const { return captured_.has_value(); }
+
   std::optional<std::string> TakeNotice();
 
  private:

@@ -101,7 +101,9 @@ TEST(CapturePolicy, StepsThatChangeForEverAreGivenUp) {
   for (int i = 0; i < CapturePolicy::kCapturesMax / 2; ++i) {
     EXPECT_EQ(Play(&policy, "aaaabbbb"), i == 0 ? "eeeCeeeC" : "eeeCeeeC");
   }
+  EXPECT_TRUE(policy.needs_graph());
   EXPECT_EQ(Play(&policy, "aaaaaaaabb"), "eeeeeeeeee");
+  EXPECT_FALSE(policy.needs_graph());
   EXPECT_THAT(NoticesOf(&policy).back(), HasSubstr("changed 16 times"));
 }
 

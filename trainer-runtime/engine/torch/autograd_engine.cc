@@ -328,7 +328,6 @@ class AutogradEngine final : public Engine {
     StepTensors tensors = feed_.Load(batch, spec_.model.input_shape, words);
     if (feed_.move_count() != moves_before) {
       captures_.Forget();
-      graph_.reset();
     }
     return tensors;
   }
@@ -339,8 +338,10 @@ class AutogradEngine final : public Engine {
       return Work(shape, tensors, listener);
     }
     StepWay way = captures_.Next(shape);
-    if (way == StepWay::kCapture) {
+    if (way == StepWay::kCapture || !captures_.needs_graph()) {
       graph_.reset();
+    }
+    if (way == StepWay::kCapture) {
       Result<std::unique_ptr<DeviceGraph>> graph =
           device_->recorder()->Record([=, this] { return Work(shape, tensors, nullptr); });
       if (graph.ok()) {

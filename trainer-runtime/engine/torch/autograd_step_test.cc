@@ -298,6 +298,25 @@ TEST(AutogradStep, StepsInARowAreTakenDownAndOthersAreNot) {
                           HasSubstr("a step of 5 samples is not done from the CUDA graph")));
 }
 
+// Its memory is that of a step's activations, which the steps operation by operation need as well.
+TEST(AutogradStep, GraphIsGoneOnceStepsAreNotTakenDownAnyMore) {
+  const TrainingSpec spec = DropoutSpec();
+  const SampleData data = DataOf(spec);
+  DeviceProbe probe;
+  const auto engine = MakeOn(&probe, spec);
+  int64_t number = 0;
+  for (int change = 0; change <= CapturePolicy::kCapturesMax; ++change) {
+    EXPECT_EQ(probe.graph_count, change == 0 ? 0 : 1) << change;
+    for (int i = 0; i <= CapturePolicy::kWarmUpSteps; ++i) {
+      const StepOptions options = OptionsOf(++number, 1);
+      const Batch batch = data.Slice(0, change % 2 == 0 ? 4 : 3);
+      ASSERT_TRUE(engine->ComputeGradients(batch, WithUpdate(options, number))->is_updated);
+    }
+  }
+  EXPECT_EQ(probe.record_count, CapturePolicy::kCapturesMax);
+  EXPECT_EQ(probe.graph_count, 0);
+}
+
 TEST(AutogradStep, GradientsForTheHostAreTakenDownToo) {
   const TrainingSpec spec = DropoutSpec();
   const SampleData data = DataOf(spec);

@@ -80,6 +80,8 @@ class FakeQueue {
  public:
   explicit FakeQueue(DeviceProbe* probe) : probe_(probe) {}
 
+  DeviceProbe* probe() const { return probe_; }
+
   void Launch(const std::function<Status()>& work) {
     ++probe_->launch_count;
     Finish();
@@ -130,13 +132,18 @@ class FakeQueue {
 class FakeGraph final : public DeviceGraph {
  public:
   FakeGraph(FakeQueue* queue, std::function<Status()> work)
-      : queue_(queue), work_(std::move(work)) {}
+      : queue_(queue), work_(std::move(work)) {
+    ++queue_->probe()->graph_count;
+  }
 
   FakeGraph(const FakeGraph&) = delete;
   FakeGraph& operator=(const FakeGraph&) = delete;
 
   // Launches in flight come to their end by themselves.
-  ~FakeGraph() override { queue_->Finish(); }
+  ~FakeGraph() override {
+    queue_->Finish();
+    --queue_->probe()->graph_count;
+  }
 
   Status Launch() override {
     queue_->Launch(work_);

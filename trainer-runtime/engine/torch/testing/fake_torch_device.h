@@ -17,6 +17,7 @@ struct DeviceProbe {
   int update_count = 0;
   int guarded_count = 0;  // of guarded updates that were asked for, by the host or a graph
   int record_count = 0;
+  int graph_count = 0;  // that are kept now
   int launch_count = 0;
   int void_wait_count = 0;  // for marks that were not made since the last wait for them
   int pinned_count = 0;     // that are pinned now
