@@ -18,6 +18,10 @@ constexpr Duration kIntervalMax = std::chrono::seconds(5);
 // heartbeat take 0.02 %, gRPC's and NCCL's watchdogs 0.1 to 0.5 %. Choice.
 constexpr int kIdleShare = 100;
 
+// Looks whose share may be used at one: on a busy machine what such threads take comes in lumps, of
+// which one look in twenty would have too many. Choice.
+constexpr int kSharesKept = 3;
+
 // What two looks may be too late, each, for two ranks to be told apart.
 constexpr int kLooksOfDoubt = 2;
 
@@ -28,20 +32,25 @@ constexpr Duration kOwnDelay = std::chrono::milliseconds(500);
 
 // One that waits for a core at two looks is starved by others. At one look any program may be
 // ready, by chance: one that sleeps in short turns is.
-bool IsActive(const ProcessActivity& before, const ProcessActivity& now, Duration between) {
+bool ShowsWork(const ProcessActivity& before, const ProcessActivity& now) {
   if (now.is_held_up || now.output_bytes != before.output_bytes ||
       now.report_count != before.report_count || (before.is_ready && now.is_ready) ||
       now.cpu.size() != before.cpu.size()) {
     return true;
   }
+  return !std::equal(
+      before.cpu.begin(), before.cpu.end(), now.cpu.begin(), [](const auto& old, const auto& one) {
+        return old.first == one.first;
+      });
+}
+
+// Precondition: of the same processes.
+Duration UsedSince(const ProcessActivity& before, const ProcessActivity& now) {
   Duration used{0};
   for (auto old = before.cpu.begin(), one = now.cpu.begin(); one != now.cpu.end(); ++old, ++one) {
-    if (old->first != one->first) {
-      return true;
-    }
     used += one->second - old->second;
   }
-  return used > between / kIdleShare;
+  return used;
 }
 
 }  // namespace
@@ -63,8 +72,15 @@ std::vector<HungProcess> HangWatch::Look(TimePoint now, const std::vector<Proces
   bool is_any_over = false;
   for (std::size_t i = 0; i < seen.size(); ++i) {
     Watched& watched = watched_[i];
-    if (knows_nothing || !seen[i].is_running || IsActive(watched.last, seen[i], between)) {
+    const Duration share = between / kIdleShare;
+    watched.share_left = std::min(watched.share_left + share, kSharesKept * interval_ / kIdleShare);
+    if (knows_nothing || !seen[i].is_running || ShowsWork(watched.last, seen[i])) {
       watched.active_at = now;
+    } else if (const Duration used = UsedSince(watched.last, seen[i]); used > watched.share_left) {
+      watched.active_at = now;
+      watched.share_left = Duration(0);
+    } else {
+      watched.share_left -= used;
     }
     watched.last = seen[i];
     const Duration idle = now - watched.active_at;

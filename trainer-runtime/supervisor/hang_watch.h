@@ -53,6 +53,7 @@ class HangWatch {
   struct Watched {
     ProcessActivity last;
     TimePoint active_at;
+    Duration share_left{0};  // of a core, that may be used and is next to nothing
   };
 
   const Duration limit_;

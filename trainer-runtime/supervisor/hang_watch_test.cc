@@ -65,7 +65,7 @@ TEST_F(HangWatchTest, EachSignOfLifeCounts) {
   const std::vector<std::function<void(ProcessActivity*)>> signs = {
       [](ProcessActivity* one) { ++one->output_bytes; },
       [](ProcessActivity* one) { ++one->report_count; },
-      [](ProcessActivity* one) { one->cpu.begin()->second += milliseconds(11); },
+      [](ProcessActivity* one) { one->cpu.begin()->second += milliseconds(31); },
       [](ProcessActivity* one) { one->cpu[99] = Duration(0); },  // began
       [](ProcessActivity* one) {
         one->cpu = {{one->cpu.begin()->first + 1, seconds(3)}};
@@ -96,6 +96,24 @@ TEST_F(HangWatchTest, AHeartbeatThreadsProcessorTimeIsNoSignOfLife) {
     seen_[1].cpu.begin()->second += milliseconds(9);  // each second
   });
   EXPECT_THAT(hung, ElementsAre(HungProcess{1, false, kLimit + seconds(2)}));
+}
+
+// On a busy machine what they take is not the same in each look.
+TEST_F(HangWatchTest, AHeartbeatThreadsProcessorTimeMayComeInLumps) {
+  const auto hung = LookUntil(seconds(100), [&](seconds now) {
+    seen_[0].output_bytes = now.count();
+    seen_[1].cpu.begin()->second += milliseconds(now.count() % 10 == 3 ? 25 : 4);
+  });
+  EXPECT_THAT(hung, ElementsAre(HungProcess{1, false, kLimit + seconds(2)}));
+}
+
+TEST_F(HangWatchTest, OneThatUsesALittleMoreAllTheTimeWorks) {
+  const auto hung = LookUntil(seconds(100), [&](seconds) {
+    for (ProcessActivity& one : seen_) {
+      one.cpu.begin()->second += milliseconds(13);
+    }
+  });
+  EXPECT_THAT(hung, IsEmpty());
 }
 
 // Of a pod with a small share of a node that is full.
