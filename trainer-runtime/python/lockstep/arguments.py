@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 from typing import Any
 
 from lockstep.errors import InvalidArgument
@@ -47,3 +48,28 @@ def seconds(name: str, value: Any) -> float:
     if not 0 < number < math.inf:
         raise InvalidArgument(f"{name}: {value!r} found, expected seconds above 0")
     return number
+
+
+def text(name: str, value: Any) -> str:
+    """`value` where it is words. Errors: InvalidArgument, which calls it `name`."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name}: {value!r} found, expected words (str)")
+    return value
+
+
+def folder(name: str, value: Any) -> str:
+    """`value` as a path. Errors: InvalidArgument, which calls it `name`."""
+    try:
+        path = os.fspath(value)
+    except TypeError:
+        path = None
+    if not isinstance(path, str) or not path:
+        raise InvalidArgument(f"{name}: {value!r} found, expected the path of a folder")
+    return path
+
+
+def truth(name: str, value: Any) -> bool:
+    """`value` where it is True or False. Errors: InvalidArgument, which calls it `name`."""
+    if not isinstance(value, bool):
+        raise InvalidArgument(f"{name}: {value!r} found, expected True or False")
+    return value

@@ -10,7 +10,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Callable, Optional, Protocol
 
-from lockstep.errors import InvalidArgument, NoJob
+from lockstep.arguments import whole_number
+from lockstep.errors import NoJob
 from lockstep.library import Phase
 from lockstep.reporting import Reporter
 from lockstep.session import Progress
@@ -45,10 +46,9 @@ class Report:
     def __init__(
         self, samples_per_step: Optional[int] = None, session: Optional[Reports] = None
     ) -> None:
-        if samples_per_step is not None and samples_per_step < 1:
-            raise InvalidArgument(
-                f"samples_per_step: {samples_per_step} found, expected a number above 0")
-        self._samples_per_step = samples_per_step
+        self._samples_per_step = (
+            None if samples_per_step is None
+            else whole_number("samples_per_step", samples_per_step, least=1))
         self._session = session
         self._own: Optional[Reporter] = None
         self.model: Any = None

@@ -130,11 +130,19 @@ _OTHER_RESULTS: dict[str, type] = {"lockstep_version": c_char_p, "lockstep_last_
 def load() -> ctypes.CDLL:
     """The library: that of LOCKSTEP_LIBRARY, else the one in this package, else the system's.
 
-    Errors: OSError (it is not there, or needs a newer glibc). Thread: any; calls release the GIL.
+    Errors: OSError (it is not there, or needs a newer glibc; says where it was looked for). Thread:
+    any; calls release the GIL.
     """
     own = pathlib.Path(__file__).with_name(_FILE)
-    name = os.environ.get(LIBRARY_VARIABLE) or (str(own) if own.exists() else _FILE)
-    library = ctypes.CDLL(name)
+    named = os.environ.get(LIBRARY_VARIABLE)
+    name = named or (str(own) if own.exists() else _FILE)
+    try:
+        library = ctypes.CDLL(name)
+    except OSError as error:
+        variable = f"{LIBRARY_VARIABLE}={named}" if named else f"{LIBRARY_VARIABLE} is not set"
+        places = f"in {own.parent} and by the system's loader"
+        raise OSError(f"Lockstep's library: {error}; {variable}"
+                      + ("" if named or own.exists() else f"; looked for {places}")) from None
     for function, arguments in _PROTOTYPES.items():
         entry = getattr(library, function)
         entry.argtypes = arguments

@@ -11,7 +11,14 @@ from types import TracebackType
 from typing import Any, Generic, NamedTuple, Optional, TypeVar, Union
 
 from lockstep import library
-from lockstep.arguments import INT32_MAX, real_number, seconds, whole_number
+from lockstep.arguments import (
+    INT32_MAX,
+    real_number,
+    seconds,
+    text,
+    truth,
+    whole_number,
+)
 from lockstep.errors import InvalidArgument, LockstepError, Status, error_of
 from lockstep.interrupt import InterruptWatcher
 from lockstep.library import DataType, Op, Phase
@@ -82,6 +89,8 @@ class Progress:
 def figures_of(progress: Progress) -> library.ProgressIn:
     """`progress` as the library reads it. Errors: InvalidArgument."""
 
+    if not isinstance(progress, Progress):
+        raise InvalidArgument(f"progress: {progress!r} found, expected a lockstep.Progress")
     unknown = ", or None where it is not known"
 
     def count(name: str) -> int:
@@ -165,8 +174,8 @@ class Session(abc.ABC, Generic[Array]):
         self._meeting: Optional[Meeting] = None
         options = library.Options(
             struct_size=ctypes.sizeof(library.Options),
-            plan=None if plan is None else plan.encode(),
-            catch_stop=int(catch_stop),
+            plan=None if plan is None else text("plan", plan).encode(),
+            catch_stop=int(truth("catch_stop", catch_stop)),
         )
         opened: int = self._library.lockstep_open(
             ctypes.byref(options), ctypes.byref(self._handle))

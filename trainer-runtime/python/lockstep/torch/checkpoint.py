@@ -18,11 +18,18 @@ import secrets
 import shutil
 import sys
 import threading
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Union
 
 import torch
 
-from lockstep.errors import LockstepError, Mismatch, Status, Superseded, TakenOver
+from lockstep.errors import (
+    InvalidArgument,
+    LockstepError,
+    Mismatch,
+    Status,
+    Superseded,
+    TakenOver,
+)
 from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes, unflatten
 
 _FORMAT_VERSION = 2
@@ -98,19 +105,25 @@ class CheckpointStore:
     """Complete checkpoints appear by a rename; `keep` of them stay. Thread: one calling thread; the
     writer is inside, and holds copies."""
 
-    def __init__(self, directory: str, keep: int) -> None:
+    def __init__(self, directory: Union[str, os.PathLike[str]], keep: int) -> None:
         self._directory = pathlib.Path(directory)
         self._keep = max(1, keep)
         self._writer: Optional[Writer] = None
         self._thread: Optional[threading.Thread] = None
         self._problem: Optional[Exception] = None
+        self._newest: Optional[int] = None  # the step that was to be saved last
         self._published: Optional[int] = None  # the step that this process has saved last
 
     def claim(self, writer: Writer) -> None:
         """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
-        holds the directory), TakenOver (another job does), OSError."""
+        holds the directory), TakenOver (another job does), InvalidArgument (it cannot be made),
+        OSError."""
         self.flush()
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidArgument(f"checkpoint_directory: {self._directory} cannot be made: {error}"
+                                  ) from None
         with self._locked():
             holder, shut_out = self._read_fence_or_none()
             if holder is not None and holder.job_uid != writer.job_uid:
@@ -141,6 +154,7 @@ class CheckpointStore:
             for name, tensor in state.tensors.items()
         }
         tree = json.dumps(state.tree)
+        self._newest = manifest.step
         self._thread = threading.Thread(
             target=self._save, args=(copied, tree, manifest), name="lockstep-checkpoint")
         self._thread.start()
@@ -155,7 +169,8 @@ class CheckpointStore:
         if isinstance(problem, LockstepError):
             raise problem
         if problem is not None:
-            print(f"lockstep: checkpoint not written: {problem}", file=sys.stderr, flush=True)
+            print(f"lockstep: checkpoint of step {self._newest} not written to {self._directory}: "
+                  f"{problem}", file=sys.stderr, flush=True)
         return problem
 
     def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:

@@ -12,7 +12,7 @@ import collections
 import datetime
 import functools
 import sys
-from typing import Any, Optional
+from typing import Any, NoReturn, Optional
 
 import torch
 import torch.distributed as dist
@@ -171,12 +171,27 @@ class ProcessGroup(dist.ProcessGroup):
             return getattr(self._session, name)(*arguments)
         except MeetAgain as lost:
             print(f"lockstep: {lost}", file=sys.stderr, flush=True)
-            sys.exit(lost.exit_code)
+            _end(lost.exit_code)
 
     def _done(self, result: list[Any]) -> _Work:
         work = _Work(result)
         self._works.append(work)
         return work
+
+
+def _end(exit_code: int) -> NoReturn:
+    """Ends the process so. A call from the midst of `backward` goes through torch's own code, which
+    makes a RuntimeError of SystemExit in some releases: one that nobody answers ends it as well."""
+    hook = sys.excepthook
+
+    def ending(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if not (isinstance(error, RuntimeError) and str(error).startswith("SystemExit")):
+            hook(kind, error, trace)
+            return
+        sys.exit(exit_code)
+
+    sys.excepthook = ending
+    sys.exit(exit_code)
 
 
 def _staged(tensor: torch.Tensor) -> torch.Tensor:
@@ -195,7 +210,10 @@ def _op_of(op: Any) -> Op:
     for name, own in known.items():
         if op == getattr(dist.ReduceOp, name):
             return own
-    raise InvalidArgument(f"op: {op} found, expected one of {', '.join(known)}")
+    names = [name for name in ("PRODUCT", "BAND", "BOR", "BXOR", "PREMUL_SUM")
+             if hasattr(dist.ReduceOp, name) and op == getattr(dist.ReduceOp, name)]
+    raise InvalidArgument(f"op: {names[0] if names else op} found, expected one of "
+                          f"{', '.join(known)}")
 
 
 # A process has one session, and the group that has it; there is no other once all have finished.

@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import pathlib
+import subprocess
+import sys
 import unittest
 import unittest.mock
 
@@ -75,6 +78,19 @@ class Group(unittest.TestCase):
                 self.assertEqual(session.calls, [])
                 destroy()
             self.assertEqual(session.calls, ["finish", "close"])
+
+    def test_a_loss_ends_the_process_from_the_midst_of_torchs_code_too(self):
+        script = (
+            "import sys\n"
+            "from lockstep.torch import distributed\n"
+            "try:\n"
+            "    distributed._end(75)\n"
+            "except SystemExit as end:\n"
+            "    raise RuntimeError(f'SystemExit: {end}') from None\n")
+        package = pathlib.Path(distributed.__file__).parents[2]
+        ended = subprocess.run([sys.executable, "-c", script], cwd=package, timeout=120,
+                               capture_output=True, text=True)
+        self.assertEqual((ended.returncode, ended.stderr), (75, ""))
 
     def test_there_is_no_other_after_it(self):
         self.init()

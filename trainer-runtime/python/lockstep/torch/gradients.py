@@ -58,6 +58,7 @@ class StepSum(NamedTuple):
 
     loss: Optional[float]  # the mean; None where no rank gave one
     ids: torch.Tensor  # of the samples that were used
+    changed_count: int  # of ranks whose weights something has changed since the last step
 
 
 class StepReducer:
@@ -76,11 +77,19 @@ class StepReducer:
         self._means = [one for one in self._buffers if one.is_floating_point()]
         self._counts = [one for one in self._buffers if one.dtype == torch.int64]
         self._before: list[torch.Tensor] = []
+        self._versions = self._versions_now()
         self._flat = fuse([one.detach() for one in [*self._parameters, *self._means]])
 
     def begin_step(self) -> None:
         """Remembers the buffers, which the forward pass changes."""
         self._before = [buffer.detach().clone() for buffer in self._buffers]
+
+    def note_weights(self) -> None:
+        """They are as all ranks have them: what changes them from now on is somebody else."""
+        self._versions = self._versions_now()
+
+    def _versions_now(self) -> list[int]:
+        return [one._version for one in self._parameters]
 
     def forget_step(self) -> None:
         """Takes back what the step has changed. Precondition: `begin_step`."""
@@ -92,7 +101,8 @@ class StepReducer:
         """Collective. Nothing but this object's own memory changes before all has arrived, so that
         a step that fails can be forgotten.
 
-        Errors: those of collectives; InvalidArgument (sparse gradients).
+        Errors: those of collectives; InvalidArgument (sparse gradients; a rank whose samples count
+        has no gradient at all: raised on all).
         """
         weight = len(share.ids) / share.global_size
         pending: list[Pending[torch.Tensor]] = []
@@ -104,9 +114,12 @@ class StepReducer:
             else:
                 bucket.flat.zero_()  # of no sample that counts, whatever it came to
             pending.append(session.begin_all_reduce(bucket.flat, "sum", timeout))
+        uses = self._uses()
+        lacks_gradients = weight > 0 and not any(uses[: len(self._parameters)])
         # Small, and exact in doubles.
         tail = torch.tensor(
-            [*self._uses(), (share.loss or 0.0) * weight if weight > 0 else 0.0,
+            [*uses, float(lacks_gradients), float(self._versions != self._versions_now()),
+             (share.loss or 0.0) * weight if weight > 0 else 0.0,
              0.0 if share.loss is None else weight], dtype=torch.float64)
         session.all_reduce(tail, "sum", timeout)
         counts = [one.detach().reshape(-1).cpu() for one in self._counts]
@@ -116,9 +129,13 @@ class StepReducer:
         ids = _gather_ids(session, share.ids, timeout)
         for one in pending:
             one.wait()
+        lacking, changed, loss, loss_weight = tail[-4:].tolist()
+        if lacking > 0 and self._parameters:
+            raise InvalidArgument(
+                f"step: no parameter has a gradient on {int(lacking)} of {session.size} ranks, "
+                "expected one on each: call loss.backward() before it")
         self._store(tail, counts)
-        loss, loss_weight = tail[-2:].tolist()
-        return StepSum(loss / loss_weight if loss_weight > 0 else None, ids)
+        return StepSum(loss / loss_weight if loss_weight > 0 else None, ids, int(changed))
 
     def _uses(self) -> list[float]:
         """1 for each tensor that the step has a say on: parameters with a gradient, buffers that

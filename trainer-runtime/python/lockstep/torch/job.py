@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 import signal
+import sys
 import time
 from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protocol, TypeVar, Union
 
 import torch
 
-from lockstep.arguments import real_number, seconds, whole_number
+from lockstep.arguments import folder, real_number, seconds, text, whole_number
 from lockstep.errors import (
     Finished,
     InvalidArgument,
@@ -32,9 +34,17 @@ from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.gradients import StepReducer, StepShare
 from lockstep.torch.sampler import Sampler, Totals, mix
 from lockstep.torch.session import Session, open
-from lockstep.torch.state import broadcast_state, flatten
+from lockstep.torch.state import broadcast_state, flatten, raw_bytes
 
 Batch = TypeVar("Batch")
+
+
+# Choice: weights that are changed by more than `step`, as a program may that clips them, are compared
+# now and then, as that reads all of them.
+_COMPARED_EVERY = 50
+
+# All ranks say at the end of a job that no work is left: a process has one.
+_has_finished = False
 
 
 class Stateful(Protocol):
@@ -60,7 +70,7 @@ class JobOptions:
     """
 
     plan: str = ""
-    checkpoint_directory: Optional[str] = None
+    checkpoint_directory: Union[str, os.PathLike[str], None] = None
     checkpoint_every: int = 0
     checkpoint_keep: int = 3
     call_seconds: float = 300.0
@@ -68,6 +78,9 @@ class JobOptions:
     state_seconds: float = 600.0
 
     def __post_init__(self) -> None:
+        text("plan", self.plan)
+        if self.checkpoint_directory is not None:
+            folder("checkpoint_directory", self.checkpoint_directory)
         whole_number("checkpoint_every", self.checkpoint_every, least=0)
         whole_number("checkpoint_keep", self.checkpoint_keep, least=1)
         seconds("call_seconds", self.call_seconds)
@@ -122,9 +135,15 @@ class Job:
         """Opens the session, waits for all ranks, and takes over the state: of a rank that has one,
         else of the newest checkpoint, else rank 0's initial one. Collective.
 
-        Errors: NoJob, Mismatch (ranks with another model, optimizer, sampler, plan, or other keys
-        of `extra`; names the first difference with both values), those of `meet`.
+        Errors: NoJob, InvalidArgument (a second job, after the end of the first), Mismatch (ranks
+        with another model, optimizer, sampler, plan, or other keys of `extra`; names the first
+        difference with both values), those of `meet`. The session is closed then.
         """
+        if _has_finished:
+            raise InvalidArgument(
+                "Job: a second one in this process found, expected one: with the end of the first "
+                "all ranks have said that no work is left; train on by `epochs` of one sampler, or "
+                "in a job of its own")
         self.model = model
         self.optimizer = optimizer
         self.sampler = sampler
@@ -139,6 +158,8 @@ class Job:
         self._ids: list[int] = []
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
+        self._compared_at = -_COMPARED_EVERY
+        self._is_finite = True  # the last loss
         # A handler of the program's own is left alone.
         catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         # What ranks come with is compared once they have met, so that a difference has a name.
@@ -146,7 +167,11 @@ class Job:
         directory = options.checkpoint_directory or os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
         self._store = (
             CheckpointStore(directory, options.checkpoint_keep) if directory else None)
-        self._meet()
+        try:
+            self._meet()
+        except BaseException:
+            self.session.close()  # else its threads may outlive what they stand on
+            raise
 
     @property
     def rank(self) -> int:
@@ -200,7 +225,8 @@ class Job:
         them. `before_update` is called between, as for clipping. False: a rank was lost, and the
         step is forgotten, here and everywhere; the next batch is the same again. Collective.
 
-        Errors: InvalidArgument (`loss` is no number), LockstepError (no batch is in progress).
+        Errors: InvalidArgument (`loss` is no number; no gradient on a rank), Mismatch (the weights
+        of ranks differ: something else has changed them), LockstepError (no batch is in progress).
         """
         if not self._is_open:
             raise LockstepError("step: there is no batch in progress; call it once for each")
@@ -209,6 +235,7 @@ class Job:
         share = StepShare(self._ids, self.sampler.global_size(), value)
         try:
             total = self._reducer.reduce(self.session, share, self._options.call_seconds)
+            self._compare_weights(total.changed_count)
         except MeetAgain as lost:
             self._lost = lost
             self._reducer.forget_step()
@@ -221,8 +248,34 @@ class Job:
         self.optimizer.zero_grad(set_to_none=True)
         self.sampler.advance(total.ids)
         self._step += 1
-        self._loss = total.loss
+        self._note_loss(total.loss)
+        self._reducer.note_weights()
         return True
+
+    def _compare_weights(self, changed_count: int) -> None:
+        """Where something has changed them since the last step: ranks may do so alike."""
+        if changed_count == 0 or self._step < self._compared_at + _COMPARED_EVERY:
+            return
+        self._compared_at = self._step
+        digest = hashlib.sha256()
+        for parameter in self.model.parameters():
+            digest.update(raw_bytes(parameter.detach().cpu()))
+        own = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
+        each = self.session.all_gather(own, self._options.call_seconds)
+        other = next((rank for rank, one in enumerate(each) if not torch.equal(one, each[0])), None)
+        if other is not None:
+            raise Mismatch(
+                f"step {self._step}: the weights of ranks 0 and {other} differ, expected equal ones: "
+                "job.step alone applies gradients; was optimizer.step called as well?",
+                Status.MISMATCH)
+
+    def _note_loss(self, loss: Optional[float]) -> None:
+        self._loss = loss
+        is_finite = loss is None or math.isfinite(loss)
+        if self._is_finite and not is_finite and self.is_chief:
+            print(f"lockstep: the loss of step {self._step} is {loss}: the weights may be lost; the "
+                  "newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
+        self._is_finite = is_finite
 
     def close(self) -> None:
         """Waits for the checkpoint that is being written, and leaves the job."""
@@ -301,14 +354,16 @@ class Job:
             raise NotSaved(
                 f"trained to the end, {self._step} steps, which are not saved: {problem}",
                 Status.SYSTEM)
+        global _has_finished
         try:
             self.session.finish(self._long_seconds())
-            self._is_finished = True
         except MeetAgain as lost:
             with contextlib.suppress(Finished):
                 self._recover(lost)
                 return
-            self._is_finished = True  # the others know already
+            # The others know already.
+        self._is_finished = True
+        _has_finished = True
 
     def _report(self) -> None:
         now = time.monotonic()
@@ -340,6 +395,7 @@ class Job:
                 self._claim()
                 self._take_over()
                 self._has_state = True
+                self._reducer.note_weights()
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:

@@ -1,6 +1,7 @@
 """The loop on a session without peers: what is saved when, and what is refused."""
 
 import contextlib
+import io
 import pathlib
 import tempfile
 import threading
@@ -35,6 +36,7 @@ class FakeSession:
         self.rank = rank
         self.size = 1
         self.exchange = exchange
+        self.is_closed = False
         self.epoch = 0
         self.losses_at_finish = 0
         self.stops_after = None
@@ -76,17 +78,19 @@ class FakeSession:
             raise MeetAgain("rank 1 did not wait", Status.LOST_PEER)
 
     def close(self):
-        pass
+        self.is_closed = True
 
 
 class Loop(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
         self.addCleanup(scratch.cleanup)
+        job._has_finished = False
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
 
     def job(self, session, batch_size=4, epochs=1, extra=None, **options):
         model = torch.nn.Linear(1, 1)
+        job._has_finished = False  # another process
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
                 "state_seconds": 50.0, **options}
         with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session):
@@ -94,14 +98,15 @@ class Loop(unittest.TestCase):
                        sampler=Sampler(8, batch_size, epochs=epochs), extra=extra,
                        options=JobOptions(**made))
 
-    def train(self, made):
+    def train(self, made, change=lambda loss: loss.backward()):
+        """`change`: what the program does with the loss before `step`."""
         data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
         loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
         with made:
             for (inputs,) in made.batches(loader):
                 made.optimizer.zero_grad()
                 loss = made.model(inputs).square().mean()
-                loss.backward()
+                change(loss)
                 made.step(loss)
 
     def full_disk(self):
@@ -185,11 +190,75 @@ class Loop(unittest.TestCase):
         with self.assertRaisesRegex(Mismatch, r"^extra: keys \['b'\] found"):
             self.job(FakeSession(), extra={"b": unittest.mock.Mock()})
 
+    def test_there_is_no_second_job_after_the_end_of_the_first(self):
+        self.train(self.job(FakeSession()))
+        model = torch.nn.Linear(1, 1)
+        with self.assertRaisesRegex(InvalidArgument, "^Job: a second one in this process found"):
+            Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+                sampler=Sampler(8, 4))
+
+    def test_a_job_that_is_not_made_leaves_no_session(self):
+        self.train(self.job(FakeSession(), extra={}))
+        session = FakeSession()
+        with self.assertRaises(Mismatch):
+            self.job(session, extra={"b": unittest.mock.Mock()})
+        self.assertTrue(session.is_closed)
+
+    def test_a_step_without_any_gradient_is_refused(self):
+        made = self.job(FakeSession())
+        with self.assertRaisesRegex(InvalidArgument, "no parameter has a gradient on 1 of 1 ranks"):
+            self.train(made, lambda loss: None)
+        self.assertEqual(made.step_count, 0)
+
+    def test_weights_that_the_program_steps_itself_are_compared_and_may_be_equal(self):
+        def also_steps(loss):
+            loss.backward()
+            made.optimizer.step()
+
+        session = FakeSession()
+        made = self.job(session)
+        self.train(made, also_steps)
+        self.assertEqual(made.step_count, 2)
+
+        def gather(tensor, timeout):
+            each = torch.stack([tensor, tensor])
+            each[1, 0] += tensor.dtype == torch.uint8  # a digest
+            return each
+
+        made = self.job(FakeSession(), epochs=2)
+        made.session.all_gather = gather
+        made.sampler.check = lambda ids: None
+        with self.assertRaisesRegex(Mismatch, "the weights of ranks 0 and 1 differ.*optimizer.step"):
+            self.train(made, also_steps)
+
+    def test_weights_that_step_alone_changes_are_not_compared(self):
+        made = self.job(FakeSession(), epochs=3)
+        made._compare_weights = unittest.mock.Mock()
+        self.train(made)
+        self.assertEqual({one.args for one in made._compare_weights.call_args_list}, {(0,)})
+
+    def test_a_loss_that_is_not_finite_is_told_once_in_a_row(self):
+        made = self.job(FakeSession(), epochs=3)
+        said = io.StringIO()
+
+        def spoil(loss):
+            loss.backward()
+            if made.step_count in (1, 2, 4):
+                loss.data.fill_(float("nan"))
+
+        with contextlib.redirect_stderr(said):
+            self.train(made, spoil)
+        lines = [line for line in said.getvalue().splitlines() if "is nan" in line]
+        self.assertEqual([line.split(":")[1] for line in lines],
+                         [" the loss of step 2 is nan", " the loss of step 5 is nan"])
+
     def test_options_that_cannot_be_are_refused_by_name(self):
         for options, words in (
                 ({"checkpoint_keep": 0},
                  "checkpoint_keep: 0 found, expected a whole number from 1"),
                 ({"checkpoint_every": -3}, "checkpoint_every: -3 found"),
+                ({"checkpoint_directory": 5}, "checkpoint_directory: 5 found, expected the path"),
+                ({"plan": None}, "plan: None found, expected words"),
                 ({"checkpoint_every": "10"}, "checkpoint_every: '10' found"),
                 ({"call_seconds": 0}, "call_seconds: 0 found, expected seconds above 0")):
             with self.assertRaisesRegex(InvalidArgument, "^" + words):

@@ -14,6 +14,7 @@ from typing import Any, Iterator, NamedTuple
 
 import torch
 
+from lockstep.arguments import truth, whole_number
 from lockstep.errors import InvalidArgument
 from lockstep.torch.state import raw_bytes
 
@@ -83,17 +84,13 @@ class Sampler:
     ) -> None:
         """`batch_size`: of all ranks together; the last batch of a data epoch has what is left.
 
-        Errors: InvalidArgument (a count below 1).
+        Errors: InvalidArgument (names the argument).
         """
-        for name, value in (
-            ("sample_count", sample_count), ("batch_size", batch_size), ("epochs", epochs)):
-            if value < 1:
-                raise InvalidArgument(f"{name}: {value} found, expected at least 1")
-        self.sample_count = sample_count
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.seed = seed
-        self.shuffle = shuffle
+        self.sample_count = whole_number("sample_count", sample_count, least=1)
+        self.batch_size = whole_number("batch_size", batch_size, least=1)
+        self.epochs = whole_number("epochs", epochs, least=1)
+        self.seed = whole_number("seed", seed, least=-(1 << 63))
+        self.shuffle = truth("shuffle", shuffle)
         self.rank = 0
         self.size = 1
         self.data_epoch = 0

@@ -120,7 +120,7 @@ class Ledger(unittest.TestCase):
         with self.assertRaisesRegex(InvalidArgument, "not all of 4 samples"):
             Sampler(4, 2).advance(torch.tensor([4]))
         for arguments in ((0, 1), (1, 0)):
-            with self.assertRaisesRegex(InvalidArgument, "expected at least 1"):
+            with self.assertRaisesRegex(InvalidArgument, "expected a whole number from 1"):
                 Sampler(*arguments)
 
 
