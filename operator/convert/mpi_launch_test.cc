@@ -86,6 +86,46 @@ TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
   EXPECT_EQ(NoteAt(conversion, worker + "[2]", ""), "");
 }
 
+// What is in a manifest is of no type before somebody has looked.
+TEST(ConvertMpiJob, ValuesOfAnotherTypeAreErrorsAtTheirFields) {
+  const auto errors_of = [](const std::string& launcher, const std::string& worker) {
+    const std::string job =
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
+        "  mpiReplicaSpecs:\n"
+        "    Launcher: {template: {spec: {containers: [{name: l, command: [a], " +
+        launcher + "}]}}}\n    Worker: {template: {spec: {" + worker + "}}}\n";
+    std::string errors;
+    for (const Error& error : ConvertForeignJob(ReadYaml(job).documents.at(0).value, {}).errors) {
+      errors += error.field() + ": " + error.message() + "\n";
+    }
+    return errors;
+  };
+  const std::string replicas = "spec.mpiReplicaSpecs.";
+  EXPECT_EQ(errors_of("image: 5", "containers: [{name: w}]"),
+            replicas +
+                "Launcher.template.spec.containers[0].image: 5 found, expected a "
+                "text\n");
+  EXPECT_EQ(errors_of("image: a",
+                      "initContainers: 5, containers: [{name: w, image: b}, {name: v, image: b}]"),
+            replicas +
+                "Worker.template.spec.initContainers: 5 found, expected a list "
+                "of containers\n");
+  EXPECT_EQ(errors_of("image: a", "containers: [{name: w, image: null}]"), "");
+}
+
+// Its GPUs are counted before the decoder has seen it.
+TEST(ConvertPyTorchJob, ResourcesOfAnotherTypeAreLeftToTheDecoder) {
+  for (const char* const resources : {"5", "null", "{limits: 5}", "{limits: null}"}) {
+    const std::string job =
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: h}\nspec:\n"
+        "  pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, image: a, "
+        "command: [a], resources: " +
+        std::string(resources) + "}]}}}}\n";
+    const Conversion conversion = ConvertForeignJob(ReadYaml(job).documents.at(0).value, {});
+    EXPECT_TRUE(conversion.errors.empty()) << resources;
+  }
+}
+
 TEST(ConvertMpiJob, VariablesThatLockstepSetsAreNotHandedOn) {
   const Conversion conversion = Convert(MpiJob("-x, RANK=3", "", ""));
   EXPECT_EQ(EnvOf(conversion).size(), 0U);
