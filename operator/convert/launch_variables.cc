@@ -1,9 +1,13 @@
 #include "operator/convert/launch_variables.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
+#include "common/base/name_list.h"
 #include "operator/api/pod_template.h"
+#include "operator/convert/variable_references.h"
 
 namespace lockstep::control {
 namespace {
@@ -56,6 +60,99 @@ void Put(const Json& variable,
   pod->origins.push_back({PathInRole(index), foreign});
 }
 
+// What is written of the container's variables, the first `count` of them, for InlineReferences:
+// those whose values are elsewhere, or refer to such, are left out.
+std::map<std::string, std::string> WrittenValues(const Json& variables, std::size_t count) {
+  std::map<std::string, std::string> known;
+  for (std::size_t i = 0; i < std::min(count, variables.size()); ++i) {
+    const Json& one = variables[i];
+    const Json name = one.is_object() ? one.value("name", Json()) : Json();
+    if (!name.is_string()) {
+      continue;
+    }
+    known.erase(name.get<std::string>());
+    const Json value = one.value("value", one.contains("valueFrom") ? Json() : Json(""));
+    if (!value.is_string()) {
+      continue;
+    }
+    InlinedValue inlined = InlineReferences(value.get<std::string>(), known);
+    if (inlined.unknown.empty()) {
+      known[name.get<std::string>()] = std::move(inlined.text);
+    }
+  }
+  return known;
+}
+
+// A variable of the launcher's for a worker: Kubernetes reads its references in that container,
+// which has others, or has them only later. `foreign`: where it is written.
+Json ForWorker(Json variable,
+               const std::map<std::string, std::string>& known,
+               const std::string& foreign,
+               Conversion* conversion) {
+  const Json value = variable.value("value", Json());
+  if (!value.is_string()) {
+    return variable;
+  }
+  InlinedValue inlined = InlineReferences(value.get<std::string>(), known);
+  if (inlined.has_changed) {
+    variable["value"] = std::move(inlined.text);
+  }
+  if (!inlined.unknown.empty()) {
+    conversion->notes.push_back(
+        {foreign,
+         NameList(inlined.unknown) + " in the value of " + variable.at("name").get<std::string>() +
+             ": what the launcher has there cannot be told from this file; a worker has what "
+             "variables of its own before this one say, or else these letters"});
+  }
+  return variable;
+}
+
+// Where else in the manifest the container may have the variable from: "secret a, config map b".
+std::string SourcesOf(const std::string& variable, const ConvertedPod& pod) {
+  const Json sources = pod.spec.at("containers").at(0).value("envFrom", Json());
+  std::vector<std::string> names;
+  for (const Json& source : sources.is_array() ? sources : Json::array()) {
+    const Json prefix = source.is_object() ? source.value("prefix", Json()) : Json();
+    if (prefix.is_string() && !variable.starts_with(prefix.get<std::string>())) {
+      continue;
+    }
+    for (const auto& [key, kind] :
+         {std::pair("secretRef", "secret "), std::pair("configMapRef", "config map ")}) {
+      const Json object = source.is_object() ? source.value(key, Json()) : Json();
+      const Json name = object.is_object() ? object.value("name", Json()) : Json();
+      if (name.is_string()) {
+        names.push_back(kind + name.get<std::string>());
+      }
+    }
+  }
+  return NameList(names);
+}
+
+// No file says the values of these, which the launcher has from its image or a secret, say.
+void NoteUnknown(const std::vector<std::string>& variables,
+                 const std::string& field,
+                 const ConvertedPod& launcher,
+                 Conversion* conversion) {
+  std::string of_image;
+  for (const std::string& name : variables) {
+    const std::string sources = SourcesOf(name, launcher);
+    if (sources.empty()) {
+      of_image += (of_image.empty() ? "" : ", ") + name;
+    } else {
+      conversion->notes.push_back(
+          {field,
+           name + ": not handed on from the launcher, which had the value from its envFrom (" +
+               sources + ") or its image: a worker that is to have it needs that envFrom too"});
+    }
+  }
+  if (!of_image.empty()) {
+    conversion->notes.push_back(
+        {field,
+         of_image + ": not handed on from the launcher, whose image had the value: every worker "
+                    "has what its own image or template says"});
+  }
+}
+
 }  // namespace
 
 void SetVariables(const LaunchCommand& command,
@@ -69,30 +166,40 @@ void SetVariables(const LaunchCommand& command,
     }
     return IsReservedVariable(name);
   };
-  for (const auto& [name, value] : command.environment) {
-    if (!is_ours(name)) {
-      Put({{"name", name}, {"value", value}}, command_path, pod, conversion);
-    }
-  }
+  const bool is_same_pod = &launcher == pod;  // it has all that its variables refer to
   const Json variables = VariablesOf(launcher);
-  std::string unknown;
-  for (const std::string& name : command.handed_on) {
-    const std::size_t index = IndexOf(name, variables);
+  for (const auto& [name, value] : command.environment) {
     if (is_ours(name)) {
       continue;
     }
-    if (index == variables.size()) {
-      unknown += (unknown.empty() ? "" : ", ") + name;
-    } else {
-      Put(variables[index], ForeignPath(launcher, index), pod, conversion);
+    const Json variable = {{"name", name}, {"value", value}};
+    Put(is_same_pod
+            ? variable
+            : ForWorker(
+                  variable, WrittenValues(variables, variables.size()), command_path, conversion),
+        command_path,
+        pod,
+        conversion);
+  }
+  std::vector<std::string> unknown;
+  for (const std::string& name : command.handed_on) {
+    const std::size_t index = IndexOf(name, variables);
+    if (is_ours(name) || (is_same_pod && index < variables.size())) {
+      continue;
     }
+    if (index == variables.size()) {
+      if (!is_same_pod || SourcesOf(name, launcher).empty()) {
+        unknown.push_back(name);
+      }
+      continue;
+    }
+    const std::string foreign = ForeignPath(launcher, index);
+    Put(ForWorker(variables[index], WrittenValues(variables, index), foreign, conversion),
+        foreign,
+        pod,
+        conversion);
   }
-  if (!unknown.empty()) {
-    conversion->notes.push_back(
-        {command_path,
-         unknown + ": not handed on from the launcher, whose image had the value: every worker has "
-                   "what its own image or template says"});
-  }
+  NoteUnknown(unknown, command_path, launcher, conversion);
 }
 
 }  // namespace lockstep::control

@@ -7,7 +7,9 @@ namespace lockstep::control {
 
 // Gives the container of `pod` the variables that the launcher of `command` would have given every
 // rank, over those of its own, which are noted as replaced. `launcher` is where the command stands,
-// and may be `pod`. Those that only the launcher's image has are noted: no file says their values.
+// and may be `pod`. References in their values
+// are replaced by what the launcher has, as the worker may not have it. Noted are those whose
+// values the file does not say.
 void SetVariables(const LaunchCommand& command,
                   const ConvertedPod& launcher,
                   ConvertedPod* pod,

@@ -56,8 +56,8 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
                 launcher.container_path + ".command",
                 conversion);
   Json& container = pod.container();
-  if (!container.contains("image")) {
-    container["image"] = launcher.container().value("image", "");
+  if (!HasImage(pod)) {
+    container["image"] = launcher.container()["image"];
     pod.origins.push_back(
         {std::string(kContainerInRole) + ".image", launcher.container_path + ".image"});
   }

@@ -86,6 +86,106 @@ TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
   EXPECT_EQ(NoteAt(conversion, worker + "[2]", ""), "");
 }
 
+Json Variable(const std::string& name, const std::string& value) {
+  return {{"name", name}, {"value", value}};
+}
+
+// A worker has not what the launcher's value refers to, or has it only later.
+TEST(ConvertMpiJob, ReferencesToWhatTheLauncherHasAreReplaced) {
+  const std::string launcher =
+      "{name: BASE, value: /old}, {name: BASE, value: '/data$$'}, {name: DIR, value: $(BASE)/x}, "
+      "{name: NONE}, {name: DEEP, value: $(DIR)$(NONE)/y}, {name: PLAIN, value: '$HOME $$(BASE)'}";
+  const Conversion conversion =
+      Convert(MpiJob("-x, DEEP, -x, DIR, -x, PLAIN, -x, 'OUT=$(BASE)/out'", launcher, ""));
+
+  EXPECT_EQ(EnvOf(conversion),
+            Json::array({Variable("OUT", "/data$$/out"),
+                         Variable("DEEP", "/data$$/x/y"),
+                         Variable("DIR", "/data$$/x"),
+                         Variable("PLAIN", "$HOME $$(BASE)")}));
+}
+
+TEST(ConvertMpiJob, ReferencesToWhatNoFileSaysStayAndAreNoted) {
+  const Conversion conversion = Convert(
+      MpiJob("-x, URL, -x, EARLY, -x, 'OUT=$(TOKEN)/out'",
+             "{name: EARLY, value: $(LATE)}, {name: LATE, value: l}, {name: TOKEN, valueFrom: "
+             "{secretKeyRef: {name: s, key: k}}}, {name: URL, value: 'u:$(TOKEN)@$(LATE)'}",
+             ""));
+
+  EXPECT_EQ(EnvOf(conversion),
+            Json::array({Variable("OUT", "$(TOKEN)/out"),
+                         Variable("URL", "u:$(TOKEN)@l"),
+                         Variable("EARLY", "$(LATE)")}));
+  const std::string env = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].env";
+  const std::string rest =
+      ": what the launcher has there cannot be told from this file; a worker has what variables of "
+      "its own before this one say, or else these letters";
+  EXPECT_EQ(NoteAt(conversion, env + "[3]", ""), "$(TOKEN) in the value of URL" + rest);
+  EXPECT_EQ(NoteAt(conversion, env + "[0]", ""), "$(LATE) in the value of EARLY" + rest);
+  EXPECT_EQ(NoteAt(conversion, kLauncher, "OUT"), "$(TOKEN) in the value of OUT" + rest);
+}
+
+TEST(ConvertMpiJob, VariableThatMayBeInASecretIsToldWithIt) {
+  std::string job = MpiJob("-x, WANDB_API_KEY, -x, PATH", "", "");
+  const std::string of_launcher = "name: l, image: a, ";
+  job.insert(job.find(of_launcher) + of_launcher.size(),
+             "envFrom: [{secretRef: {name: wandb}}, {configMapRef: {name: more}}, "
+             "{prefix: X_, secretRef: {name: other}}], ");
+  const Conversion conversion = Convert(job);
+  EXPECT_EQ(NoteAt(conversion, kLauncher, "WANDB_API_KEY"),
+            "WANDB_API_KEY: not handed on from the launcher, which had the value from its envFrom "
+            "(secret wandb, config map more) or its image: a worker that is to have it needs that "
+            "envFrom too");
+  EXPECT_EQ(EnvOf(conversion).size(), 0U);
+
+  const std::string only_other = "{prefix: X_, secretRef: {name: other}}";
+  std::string other = MpiJob("-x, PATH", "", "");
+  other.insert(other.find(of_launcher) + of_launcher.size(), "envFrom: [" + only_other + "], ");
+  EXPECT_EQ(NoteAt(Convert(other), kLauncher, "PATH"),
+            "PATH: not handed on from the launcher, whose image had the value: every worker has "
+            "what its own image or template says");
+}
+
+// What is in a manifest is of no type before somebody has looked.
+TEST(ConvertMpiJob, ValuesOfAnotherTypeAreErrorsAtTheirFields) {
+  const auto errors_of = [](const std::string& launcher, const std::string& worker) {
+    const std::string job =
+        "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
+        "  mpiReplicaSpecs:\n"
+        "    Launcher: {template: {spec: {containers: [{name: l, command: [a], " +
+        launcher + "}]}}}\n    Worker: {template: {spec: {" + worker + "}}}\n";
+    std::string errors;
+    for (const Error& error : ConvertForeignJob(ReadYaml(job).documents.at(0).value, {}).errors) {
+      errors += error.field() + ": " + error.message() + "\n";
+    }
+    return errors;
+  };
+  const std::string replicas = "spec.mpiReplicaSpecs.";
+  EXPECT_EQ(errors_of("image: 5", "containers: [{name: w}]"),
+            replicas +
+                "Launcher.template.spec.containers[0].image: 5 found, expected a "
+                "text\n");
+  EXPECT_EQ(errors_of("image: a",
+                      "initContainers: 5, containers: [{name: w, image: b}, {name: v, image: b}]"),
+            replicas +
+                "Worker.template.spec.initContainers: 5 found, expected a list "
+                "of containers\n");
+  EXPECT_EQ(errors_of("image: a", "containers: [{name: w, image: null}]"), "");
+}
+
+// Its GPUs are counted before the decoder has seen it.
+TEST(ConvertPyTorchJob, ResourcesOfAnotherTypeAreLeftToTheDecoder) {
+  for (const char* const resources : {"5", "null", "{limits: 5}", "{limits: null}"}) {
+    const std::string job =
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: h}\nspec:\n"
+        "  pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, image: a, "
+        "command: [a], resources: " +
+        std::string(resources) + "}]}}}}\n";
+    const Conversion conversion = ConvertForeignJob(ReadYaml(job).documents.at(0).value, {});
+    EXPECT_TRUE(conversion.errors.empty()) << resources;
+  }
+}
+
 TEST(ConvertMpiJob, VariablesThatLockstepSetsAreNotHandedOn) {
   const Conversion conversion = Convert(MpiJob("-x, RANK=3", "", ""));
   EXPECT_EQ(EnvOf(conversion).size(), 0U);

@@ -159,10 +159,8 @@ void NoteLauncher(const LaunchCommand& command, const std::string& path, Convers
 }  // namespace
 
 int64_t ConvertedPod::gpu_count() const {
-  const Json limits = spec.at("containers")
-                          .at(0)
-                          .value("resources", Json::object())
-                          .value("limits", Json::object());
+  const Json resources = spec.at("containers").at(0).value("resources", Json());
+  const Json limits = resources.is_object() ? resources.value("limits", Json()) : Json();
   const auto found = limits.is_object() ? limits.find(kGpu) : limits.end();
   if (!limits.is_object() || found == limits.end()) {
     return 0;
@@ -212,7 +210,13 @@ ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& 
   metadata.Finish();
   ForeignObject spec = pod_template.TakeObject("spec");
   DropOwnedFields(&spec);
-  spec.Copy("initContainers", &pod.spec);
+  if (const Json* const first = spec.Take("initContainers"); first != nullptr) {
+    if (first->is_array()) {
+      pod.spec["initContainers"] = *first;
+    } else {
+      spec.Fail("initContainers", DescribeJson(*first) + " found, expected a list of containers");
+    }
+  }
   const std::string path = spec.PathOf("containers");
   const Json* const containers = spec.Take("containers");
   pod.container_path = At(path, 0);
@@ -257,16 +261,22 @@ void SetProgram(const LaunchCommand& command,
   SetVariables(command, launcher, pod, conversion);
 }
 
+bool HasImage(const ConvertedPod& pod) {
+  return !pod.spec.at("containers").at(0).value("image", Json()).is_null();
+}
+
 LaunchCommand ReadProgram(ConvertedPod* pod,
                           const ConversionOptions& options,
                           Conversion* conversion) {
   Json& container = pod->container();
   const std::string& path = pod->container_path;
-  if (!container.contains("image")) {
+  if (!HasImage(*pod)) {
     if (options.image.empty()) {
       Fail(path + ".image", "missing, expected an image; say it with --image", conversion);
     }
     container["image"] = options.image;
+  } else if (!container["image"].is_string()) {
+    Fail(path + ".image", DescribeJson(container["image"]) + " found, expected a text", conversion);
   }
   const bool has_lists =
       IsListOfWords("command", pod, conversion) && IsListOfWords("args", pod, conversion);

@@ -31,6 +31,9 @@ struct ConvertedPod {
 // with a note where they said something.
 ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names);
 
+// Whether the container names an image, of whatever type.
+bool HasImage(const ConvertedPod& pod);
+
 // Reads what the container starts; notes what becomes of a launcher. Options fill in an image and a
 // command that are not there; without them it is an error.
 LaunchCommand ReadProgram(ConvertedPod* pod,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/name_list.h"
 #include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
@@ -86,25 +87,37 @@ std::string SentenceOf(const Failure& failure) {
   return failure.sentence + ", cause " + failure.cause;
 }
 
-const char* Before(const Failure* one, const std::vector<const Failure*>& all) {
-  return one == all.front() ? "" : one == all.back() ? " and " : ", ";
+// "a, b and c", or as a list of names where there are more: a gang has up to 4,096 pods.
+std::string Listed(std::vector<std::string> sentences) {
+  if (sentences.size() < 2 || sentences.size() > kNamesToldMax) {
+    return NameList(sentences);
+  }
+  const std::string last = std::move(sentences.back());
+  sentences.pop_back();
+  return NameList(sentences) + " and " + last;
 }
 
 std::string OneOf(const std::vector<const Failure*>& first) {
-  std::string text = "one of these ended first: ";
+  std::vector<std::string> sentences;
   for (const Failure* const one : first) {
-    text += Before(one, first) + std::string("(") + SentenceOf(*one) + ")";
+    sentences.push_back("(" + SentenceOf(*one) + ")");
   }
-  return text;
+  return "one of these ended first: " + Listed(std::move(sentences));
 }
 
 // Whoever killed one has killed the others: none is another's echo.
-std::string AllOf(const std::vector<const Failure*>& killed, Duration within) {
-  std::string text;
+std::string AllOf(const std::vector<const Failure*>& killed, const std::string& within) {
+  std::vector<std::string> sentences;
   for (const Failure* const one : killed) {
-    text += Before(one, killed) + one->sentence;
+    sentences.push_back(one->sentence);
   }
-  return text + ", within " + WholeMilliseconds(within);
+  return Listed(std::move(sentences)) + ", within " + within;
+}
+
+// Of stamps so far apart: each was cut to a whole second, and is of some time within that.
+std::string BetweenStamps(Duration apart) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(apart + kKubeletDoubt);
+  return std::to_string(seconds.count()) + " s";
 }
 
 // Restarts and the incident are counted under the new cause.
@@ -137,7 +150,9 @@ Failure WithAllKilled(const Failure& origin,
   }
   Failure all = origin;
   if (found.all_within && is_among) {
-    all.sentence = AllOf(killed, is_one_machine ? *found.all_within : kKubeletDoubt);
+    all.sentence = AllOf(
+        killed,
+        is_one_machine ? WholeMilliseconds(*found.all_within) : BetweenStamps(*found.all_within));
   }
   return all;
 }
@@ -164,10 +179,10 @@ void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
   const std::string begin = last->message + ", cause ";
   const std::size_t rest = told->message.find("; ", begin.size());
   const Duration within = is_one_clock ? found.all_within.value_or(doubt) : doubt;
-  const std::string sentence = found.all_within
-                                   ? AllOf(first, within) + ", cause " + first.front()->cause
-                               : first.size() > 1 ? OneOf(first)
-                                                  : SentenceOf(*first.front());
+  const std::string sentence =
+      found.all_within ? AllOf(first, WholeMilliseconds(within)) + ", cause " + first.front()->cause
+      : first.size() > 1 ? OneOf(first)
+                         : SentenceOf(*first.front());
   if (!told->message.starts_with(begin) || rest == std::string::npos ||
       told->message.substr(0, rest) == sentence) {
     return;

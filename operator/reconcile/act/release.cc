@@ -18,11 +18,25 @@ namespace {
 // With which garbage collection keeps a job until its pods are gone.
 constexpr const char* kForegroundDeletion = "foregroundDeletion";
 
+// With which it takes the job's name off its pods, which stay. Source: k8s.io/apimachinery,
+// pkg/apis/meta/v1 (FinalizerOrphanDependents).
+constexpr const char* kOrphan = "orphan";
+
+constexpr const char* kPodsOrphaned =
+    "the job is being deleted without its pods (--cascade=orphan): they run on and hold what they "
+    "hold until somebody deletes them; lost ones are not replaced";
+
 // Of a job with pods, which are garbage collection's: whether it waits for the job, or the job for
-// it, is in the job's finalizers.
-std::string WhatBecomesOfPods(const std::vector<std::string>& finalizers) {
-  const bool go_first =
-      std::find(finalizers.begin(), finalizers.end(), kForegroundDeletion) != finalizers.end();
+// it, or lets them be, is in the job's finalizers. `told`: Scheduled before; null: nothing. The
+// finalizer that lets them be is gone once that is done, while others may keep the job.
+std::string WhatBecomesOfPods(const std::vector<std::string>& finalizers, const Condition* told) {
+  const auto has = [&](const char* finalizer) {
+    return std::find(finalizers.begin(), finalizers.end(), finalizer) != finalizers.end();
+  };
+  if (has(kOrphan) || (told != nullptr && told->message == kPodsOrphaned)) {
+    return kPodsOrphaned;
+  }
+  const bool go_first = has(kForegroundDeletion);
   const std::string until =
       finalizers.empty() ? "it is gone" : "its finalizers " + NameList(finalizers) + " are gone";
   return (go_first
@@ -53,7 +67,8 @@ Decision ReleaseJob(const TrainingJob& job, const Observed& observed, WallTime n
     builder.Set({ConditionType::kScheduled,
                  IsTrue(job.status, ConditionType::kScheduled),
                  std::string(kReasonJobDeleted),
-                 WhatBecomesOfPods(observed.job_finalizers)},
+                 WhatBecomesOfPods(observed.job_finalizers,
+                                   FindCondition(job.status, ConditionType::kScheduled))},
                 EventType::kWarning);
   }
   TellAutoscaler(&builder);

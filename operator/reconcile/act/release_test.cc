@@ -98,6 +98,23 @@ TEST_F(ReleaseJobTest, PodsThatGoBeforeTheJobAreNotSaidToRunOn) {
   EXPECT_EQ(Why(), "the job is being deleted, and its pods before it; lost ones are not replaced");
 }
 
+// `kubectl delete --cascade=orphan`.
+TEST_F(ReleaseJobTest, PodsThatAreLeftWithoutAnOwnerAreNotSaidToEnd) {
+  Begin(MakeCommandJob(2));
+  world_.AddNode("node-a");
+  world_.Launch();
+  Delete();
+  world_.observed.job_finalizers = {"orphan", "example.com/keep"};
+  world_.Step();
+  const std::string words =
+      "the job is being deleted without its pods (--cascade=orphan): they run on and hold what "
+      "they hold until somebody deletes them; lost ones are not replaced";
+  EXPECT_EQ(Why(), words);
+  world_.observed.job_finalizers = {"example.com/keep"};
+  world_.Step();
+  EXPECT_EQ(Why(), words) << "they have no owner any more";
+}
+
 TEST_F(ReleaseJobTest, EndOfAJobStaysAsItWasTold) {
   Begin(MakeCommandJob(2));
   SetCondition(&world_.job.status, {ConditionType::kFailed, true, "A", "b"}, world_.now);

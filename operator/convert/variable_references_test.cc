@@ -1,0 +1,37 @@
+#include "operator/convert/variable_references.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+TEST(InlineReferences, AreReplacedAsAKubeletWouldAndStayLettersAfterIt) {
+  const std::map<std::string, std::string> known = {{"BASE", "/data"}, {"PRICE", "5$$"}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"", ""},
+      {"plain", "plain"},
+      {"$(BASE)/x", "/data/x"},
+      {"$(BASE)$(BASE)", "/data/data"},
+      {"$$(BASE)", "$$(BASE)"},
+      {"$$$(BASE)", "$$/data"},
+      {"$(PRICE)(BASE)", "5$$(BASE)"},
+      {"$BASE", "$$BASE"},
+      {"a$", "a$$"},
+      {"$(BASE", "$$(BASE"},
+      {"$()", "$()"},
+      {"$(OTHER)-$(BASE)", "$(OTHER)-/data"},
+  };
+  for (const auto& [value, expected] : cases) {
+    EXPECT_EQ(InlineReferences(value, known).text, expected) << value;
+  }
+}
+
+TEST(InlineReferences, WhatIsNotKnownIsTold) {
+  const InlinedValue inlined = InlineReferences("$(A) $(BASE) $(B)", {{"BASE", "b"}});
+  EXPECT_EQ(inlined.unknown, (std::vector<std::string>{"$(A)", "$(B)"}));
+  EXPECT_TRUE(inlined.has_changed);
+  EXPECT_FALSE(InlineReferences("$$(A) $B", {}).has_changed);
+}
+
+}  // namespace
+}  // namespace lockstep::control
