@@ -19,8 +19,10 @@ constexpr Duration kIntervalMax = std::chrono::seconds(5);
 constexpr int kIdleShare = 100;
 
 // Looks whose share may be used at one: on a busy machine what such threads take comes in lumps, of
-// which one look in twenty would have too many. Choice.
+// which one look in twenty would have too many. Choice. And the kernel tells processor time in
+// ticks of 10 ms, so one that uses next to nothing shows one now and then.
 constexpr int kSharesKept = 3;
+constexpr Duration kTicksKept = std::chrono::milliseconds(20);
 
 // What two looks may be too late, each, for two ranks to be told apart.
 constexpr int kLooksOfDoubt = 2;
@@ -58,6 +60,7 @@ Duration UsedSince(const ProcessActivity& before, const ProcessActivity& now) {
 HangWatch::HangWatch(Duration limit, int process_count)
     : limit_(limit),
       interval_(std::clamp(limit / kLooksPerLimit, kIntervalMin, kIntervalMax)),
+      share_max_(std::max<Duration>(kSharesKept * interval_ / kIdleShare, kTicksKept)),
       watched_(static_cast<std::size_t>(process_count)) {
   LOCKSTEP_CHECK(limit > Duration(0), "a limit of nothing");
 }
@@ -73,7 +76,7 @@ std::vector<HungProcess> HangWatch::Look(TimePoint now, const std::vector<Proces
   for (std::size_t i = 0; i < seen.size(); ++i) {
     Watched& watched = watched_[i];
     const Duration share = between / kIdleShare;
-    watched.share_left = std::min(watched.share_left + share, kSharesKept * interval_ / kIdleShare);
+    watched.share_left = std::min(watched.share_left + share, share_max_);
     if (knows_nothing || !seen[i].is_running || ShowsWork(watched.last, seen[i])) {
       watched.active_at = now;
     } else if (const Duration used = UsedSince(watched.last, seen[i]); used > watched.share_left) {

@@ -58,6 +58,7 @@ class HangWatch {
 
   const Duration limit_;
   const Duration interval_;
+  const Duration share_max_;
   std::optional<TimePoint> looked_at_;
   std::vector<Watched> watched_;  // by local rank
 };

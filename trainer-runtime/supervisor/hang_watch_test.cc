@@ -107,6 +107,21 @@ TEST_F(HangWatchTest, AHeartbeatThreadsProcessorTimeMayComeInLumps) {
   EXPECT_THAT(hung, ElementsAre(HungProcess{1, false, kLimit + seconds(2)}));
 }
 
+// The kernel's word for 4 ms of a second.
+TEST(HangWatch, ATickOfProcessorTimeIsNoSignOfLifeForAShortLimit) {
+  constexpr milliseconds kShort{5000};
+  HangWatch watch(kShort, 1);
+  ASSERT_EQ(watch.interval(), milliseconds(250));
+  std::vector<ProcessActivity> seen = {Idle()};
+  Duration now{0};
+  for (int look = 0; watch.Look(At(now), seen).empty(); ++look) {
+    ASSERT_LT(now, 3 * kShort);
+    seen[0].cpu.begin()->second += milliseconds(look % 10 == 9 ? 10 : 0);
+    now += watch.interval();
+  }
+  EXPECT_EQ(now, kShort + milliseconds(500));
+}
+
 TEST_F(HangWatchTest, OneThatUsesALittleMoreAllTheTimeWorks) {
   const auto hung = LookUntil(seconds(100), [&](seconds) {
     for (ProcessActivity& one : seen_) {
