@@ -327,17 +327,14 @@ class AutogradEngine final : public Engine {
     const int64_t moves_before = feed_.move_count();
     StepTensors tensors = feed_.Load(batch, spec_.model.input_shape, words);
     if (feed_.move_count() != moves_before) {
-      captures_.Forget();
+      captures_.Forget();  // and so the graph
     }
     return tensors;
   }
 
   // Work(), in the way that is best for steps of this shape.
   Status Run(const StepShape& shape, const StepTensors& tensors, const GradientsReady& listener) {
-    if (device_->recorder() == nullptr) {
-      return Work(shape, tensors, listener);
-    }
-    StepWay way = captures_.Next(shape);
+    StepWay way = device_->recorder() == nullptr ? StepWay::kEager : captures_.Next(shape);
     if (way == StepWay::kCapture || !captures_.needs_graph()) {
       graph_.reset();
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import math
 import os
@@ -15,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protoco
 
 import torch
 
-from lockstep.arguments import folder, real_number, seconds, text, whole_number
+from lockstep.arguments import real_number
 from lockstep.errors import (
     Finished,
     InvalidArgument,
@@ -32,6 +31,7 @@ from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.gradients import StepReducer, StepShare
+from lockstep.torch.options import JobOptions
 from lockstep.torch.sampler import Sampler, Totals, mix
 from lockstep.torch.session import Session, open
 from lockstep.torch.state import broadcast_state, flatten, raw_bytes
@@ -39,8 +39,8 @@ from lockstep.torch.state import broadcast_state, flatten, raw_bytes
 Batch = TypeVar("Batch")
 
 
-# Choice: weights that are changed by more than `step`, as a program may that clips them, are compared
-# now and then, as that reads all of them.
+# Choice: weights that are changed by more than `step`, as a program may that clips them, are
+# compared now and then, as that reads all of them.
 _COMPARED_EVERY = 50
 
 # All ranks say at the end of a job that no work is left: a process has one.
@@ -53,40 +53,6 @@ class Stateful(Protocol):
     def state_dict(self) -> Any: ...
 
     def load_state_dict(self, state: Any) -> Any: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class JobOptions:
-    """How a job goes about it.
-
-    `call_seconds` bounds each wait for other ranks within a step; a lost or frozen one is noticed
-    far sooner, so it is for ranks that live and do not come. `meeting_seconds` bounds a meeting, by
-    default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
-    0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
-    stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
-    that is not set; `checkpoint_keep` of them stay.
-
-    Errors: InvalidArgument (names the field).
-    """
-
-    plan: str = ""
-    checkpoint_directory: Union[str, os.PathLike[str], None] = None
-    checkpoint_every: int = 0
-    checkpoint_keep: int = 3
-    call_seconds: float = 300.0
-    meeting_seconds: Optional[float] = None
-    state_seconds: float = 600.0
-
-    def __post_init__(self) -> None:
-        text("plan", self.plan)
-        if self.checkpoint_directory is not None:
-            folder("checkpoint_directory", self.checkpoint_directory)
-        whole_number("checkpoint_every", self.checkpoint_every, least=0)
-        whole_number("checkpoint_keep", self.checkpoint_keep, least=1)
-        seconds("call_seconds", self.call_seconds)
-        if self.meeting_seconds is not None:
-            seconds("meeting_seconds", self.meeting_seconds)
-        seconds("state_seconds", self.state_seconds)
 
 
 def _loss_of(loss: Union[torch.Tensor, float, None]) -> Optional[float]:
@@ -265,16 +231,16 @@ class Job:
         other = next((rank for rank, one in enumerate(each) if not torch.equal(one, each[0])), None)
         if other is not None:
             raise Mismatch(
-                f"step {self._step}: the weights of ranks 0 and {other} differ, expected equal ones: "
-                "job.step alone applies gradients; was optimizer.step called as well?",
+                f"step {self._step}: the weights of ranks 0 and {other} differ, expected equal "
+                "ones: job.step alone applies gradients; was optimizer.step called as well?",
                 Status.MISMATCH)
 
     def _note_loss(self, loss: Optional[float]) -> None:
         self._loss = loss
         is_finite = loss is None or math.isfinite(loss)
         if self._is_finite and not is_finite and self.is_chief:
-            print(f"lockstep: the loss of step {self._step} is {loss}: the weights may be lost; the "
-                  "newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
+            print(f"lockstep: the loss of step {self._step} is {loss}: the weights may be lost; "
+                  "the newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
         self._is_finite = is_finite
 
     def close(self) -> None:

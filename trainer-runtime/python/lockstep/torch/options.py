@@ -1,0 +1,43 @@
+"""How a training loop goes about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Optional, Union
+
+from lockstep.arguments import folder, seconds, text, whole_number
+
+
+@dataclasses.dataclass(frozen=True)
+class JobOptions:
+    """How a job goes about it.
+
+    `call_seconds` bounds each wait for other ranks within a step; a lost or frozen one is noticed
+    far sooner, so it is for ranks that live and do not come. `meeting_seconds` bounds a meeting, by
+    default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
+    0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
+    stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
+    that is not set; `checkpoint_keep` of them stay.
+
+    Errors: InvalidArgument (names the field).
+    """
+
+    plan: str = ""
+    checkpoint_directory: Union[str, os.PathLike[str], None] = None
+    checkpoint_every: int = 0
+    checkpoint_keep: int = 3
+    call_seconds: float = 300.0
+    meeting_seconds: Optional[float] = None
+    state_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        text("plan", self.plan)
+        if self.checkpoint_directory is not None:
+            folder("checkpoint_directory", self.checkpoint_directory)
+        whole_number("checkpoint_every", self.checkpoint_every, least=0)
+        whole_number("checkpoint_keep", self.checkpoint_keep, least=1)
+        seconds("call_seconds", self.call_seconds)
+        if self.meeting_seconds is not None:
+            seconds("meeting_seconds", self.meeting_seconds)
+        seconds("state_seconds", self.state_seconds)
