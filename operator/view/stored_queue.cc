@@ -136,23 +136,21 @@ void CountUpwards(const QueueTree& queues,
   }
 }
 
-bool IsOffTheBill(const GangRecord& gang) {
-  return gang.request.queue.starts_with(kOffTheBill);
-}
-
-// The queue in which the gang's room is used. Of a gang that has given its places up, pods go on
-// off the bill, so that its next start is not refused for them, nor others' for one that is stuck.
-// They hold what they held in its own. Empty: nobody knows.
-std::string UsedIn(const GangRecord& gang) {
-  const std::string& queue = gang.request.queue;
-  return IsOffTheBill(gang) ? queue.substr(std::string_view(kOffTheBill).size())
-         : queue.empty()    ? kDefaultQueue
-                            : queue;
-}
-
+// Of a gang that has given its places up, pods go on in nobody's queue, so that its next start is
+// not refused for them, nor others' for one that is stuck. They hold what they held in its own.
 QueueIndex QueueOfLeaving(const ClusterState& state, const GangRecord& gang) {
-  const std::string queue = UsedIn(gang);
-  return queue.empty() ? kTopQueue : state.queues().Find(queue).value_or(kTopQueue);
+  const std::string_view name = gang.request.name;
+  const std::string_view suffix = name.ends_with(kLeftPodsSuffix)    ? kLeftPodsSuffix
+                                  : name.ends_with(kGoingPodsSuffix) ? kGoingPodsSuffix
+                                                                     : "";
+  if (suffix.empty()) {
+    return gang.queue.value_or(kTopQueue);
+  }
+  const GangRecord* const owner =
+      state.Find(std::string(name.substr(0, name.size() - suffix.size())));
+  const bool waits = owner != nullptr &&
+                     (owner->state == GangState::kWaiting || owner->state == GangState::kClaiming);
+  return waits ? owner->queue.value_or(kTopQueue) : kTopQueue;
 }
 
 CountsByQueue CountsOf(const ClusterState& state) {
@@ -177,7 +175,7 @@ CountsByQueue CountsOf(const ClusterState& state) {
     count_leaving(*gang);
   }
   for (const GangRecord* const gang : state.RunningIn(kTopQueue)) {  // in nobody's queue
-    if (IsOffTheBill(*gang)) {
+    if (gang->request.name.ends_with(kLeftPodsSuffix)) {
       count_leaving(*gang);
     }
   }
@@ -277,7 +275,7 @@ std::map<std::string, UnservedCounts> CountsOfUnserved(const QueuesByName& by_na
   std::map<std::string, UnservedCounts> counts;
   const auto count_upwards = [&](const GangRecord& gang, const auto& change) {
     std::set<std::string> seen;
-    for (auto at = by_name.find(UsedIn(gang));
+    for (auto at = by_name.find(gang.request.queue);
          at != by_name.end() && !state.queues().Find(at->first) && seen.insert(at->first).second;
          at = by_name.find(at->second->queue.parent)) {
       change(&counts[at->first]);
@@ -286,14 +284,8 @@ std::map<std::string, UnservedCounts> CountsOfUnserved(const QueuesByName& by_na
   for (const GangRecord* const gang : state.waiting()[kTopQueue]) {
     count_upwards(*gang, [](UnservedCounts* one) { ++one->waiting; });
   }
-  const auto count_used = [&](const GangRecord& gang) {
-    count_upwards(gang, [&](UnservedCounts* one) { one->used = Sum(one->used, gang.total); });
-  };
   for (const GangRecord* const gang : state.RunningIn(kTopQueue)) {
-    count_used(*gang);
-  }
-  for (const GangRecord* const gang : state.leaving()) {
-    count_used(*gang);
+    count_upwards(*gang, [&](UnservedCounts* one) { one->used = Sum(one->used, gang->total); });
   }
   return counts;
 }
