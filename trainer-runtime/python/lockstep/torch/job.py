@@ -124,7 +124,7 @@ class Job:
         self._ids: list[int] = []
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
-        self._compared_at = -_COMPARED_EVERY
+        self._compared_at = 0
         self._is_finite = True  # the last loss
         # A handler of the program's own is left alone.
         catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -225,7 +225,7 @@ class Job:
         self._compared_at = self._step
         digest = hashlib.sha256()
         for parameter in self.model.parameters():
-            digest.update(raw_bytes(parameter.detach().cpu()))
+            digest.update(raw_bytes(parameter.detach().cpu().contiguous()))
         own = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
         each = self.session.all_gather(own, self._options.call_seconds)
         other = next((rank for rank, one in enumerate(each) if not torch.equal(one, each[0])), None)
@@ -362,6 +362,7 @@ class Job:
                 self._take_over()
                 self._has_state = True
                 self._reducer.note_weights()
+                self._compared_at = -_COMPARED_EVERY  # newcomers know of no earlier comparison
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:

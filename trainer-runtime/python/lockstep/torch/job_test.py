@@ -231,6 +231,15 @@ class Loop(unittest.TestCase):
         with self.assertRaisesRegex(Mismatch, "weights of ranks 0 and 1 differ.*optimizer.step"):
             self.train(made, also_steps)
 
+    def test_weights_are_compared_anew_after_each_meeting(self):
+        # By all ranks or none: one that has come only now knows of no earlier comparison.
+        made = self.job(FakeSession())
+        of_a_newcomer = made._compared_at
+        made._compare_weights(1)
+        self.assertNotEqual(made._compared_at, of_a_newcomer)
+        made._meet()
+        self.assertEqual(made._compared_at, of_a_newcomer)
+
     def test_weights_that_step_alone_changes_are_not_compared(self):
         made = self.job(FakeSession(), epochs=3)
         made._compare_weights = unittest.mock.Mock()
