@@ -86,6 +86,18 @@ TEST(Echo, BugOfTheLostPeerIsTheReasonInWhateverOrderTheyEnd) {
   }
 }
 
+// Whoever deletes a pod takes all its ranks.
+TEST(Echo, LossOfASecondProcessIsExplainedByItsPodThatIsGone) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].processes = 2;
+  TestWorld world(job);
+  world.Launch();
+  LosePeer(&world, "mnist-worker-0", 3);
+  world.Vanish("mnist-worker-1");
+
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "deleted=1");
+}
+
 // The lost peer's node may be gone: nobody tells of its end, and the gang starts anew.
 TEST(Echo, LostPeersEndIsNotToldThenTheGangStartsAnewAfterTheWait) {
   TestWorld world(MakeCommandJob(3));

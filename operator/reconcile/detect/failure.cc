@@ -107,10 +107,11 @@ const RoleSpec& RoleOf(const DecisionBuilder& builder, const Member& member) {
   return *role;
 }
 
-Failure MakeFailure(const Member& member) {
+Failure MakeFailure(const DecisionBuilder& builder, const Member& member) {
   Failure failure;
   failure.task = member.task;
   failure.rank = member.rank;
+  failure.process_count = RoleOf(builder, member).processes;
   failure.pod_name = member.pod_name;
   failure.pod = member.pod;
   failure.is_voluntary = member.pod != nullptr && WasAskedToGo(*member.pod);
@@ -122,7 +123,7 @@ Failure OutsideFailure(const DecisionBuilder& builder,
                        const Member& member,
                        std::string_view cause,
                        const std::string& what) {
-  Failure failure = MakeFailure(member);
+  Failure failure = MakeFailure(builder, member);
   failure.cause = cause;
   failure.response = ResponseTo(
       RoleOf(builder, member).restart_policy, Outcome::kRetryable, member.rank.has_value());
@@ -331,9 +332,8 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
   // A pod's own word, such as Evicted, says more than its container's.
   const std::string& reason = status.reason.empty() ? end.reason : status.reason;
-  Failure failure = MakeFailure(member);
+  Failure failure = MakeFailure(builder, member);
   failure.ended_at = end.finished_at;
-  failure.process_count = RoleOf(builder, member).processes;
   ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
   const bool was_taken_back = verdict.cause == ExitCause::kNodeLost;
   const bool has_obeyed = WasAskedToGo(*member.pod) && !was_taken_back &&
