@@ -29,8 +29,9 @@ std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
                                          const GangView& view,
                                          const std::vector<Failure>& failures);
 
-// Whether `failure` is of a program that lost a rank of another pod whose failure is there too.
-bool IsExplained(const Failure& failure, const std::vector<Failure>& failures);
+// Of each failure, whether it is of a program that lost a rank of another pod whose failure is
+// there too. Precondition: no two are of the same pod.
+std::vector<bool> FindExplained(const std::vector<Failure>& failures);
 
 // The failure that decides for all that one turn sees: one that no other explains, where there is
 // one. The built-in trainer survives its peers, so a permanent failure of one rank is its own and

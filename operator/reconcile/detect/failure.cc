@@ -34,6 +34,7 @@ constexpr std::size_t kTailBytesMax = 1024;
 struct LastWords {
   std::string reason;
   std::optional<int> rank;  // of the process of a command's pod that failed
+  std::vector<int> lost_ranks;
   std::string tail;
 };
 
@@ -45,12 +46,17 @@ LastWords ReadLastWords(const std::string& message, bool was_killed) {
   LastWords words;
   if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
     words.reason = CutText(decoded->reason, kLastWordsBytesMax);
+    words.lost_ranks = ParseLostPeers(decoded->reason);
     words.rank = decoded->culprit_rank;
     words.tail = EndOf(decoded->tail.value_or(""));
     return words;
   }
   words.tail = EndOf(message);
-  words.reason = was_killed ? "" : CutText(LastLine(message), kLastWordsBytesMax);
+  if (!was_killed) {
+    const std::string line = LastLine(message);
+    words.reason = CutText(line, kLastWordsBytesMax);
+    words.lost_ranks = ParseLostPeers(line);
+  }
   return words;
 }
 
@@ -380,7 +386,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }
   if (!builder.is_training() && verdict.cause == ExitCause::kUnreachable) {
-    failure.lost_rank = ParseLostPeer(words.reason);
+    failure.lost_ranks = words.lost_ranks;
   }
   const bool is_repeated =
       how.starts_with(words.reason) || words.reason == DescribeExit(end.exit_code, end.signal, "");
