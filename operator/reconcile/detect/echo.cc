@@ -30,6 +30,14 @@ bool MayExplain(const DecisionBuilder& builder, const Member& member) {
              FailureResponse::kRestart;
 }
 
+// Whether the member may be one that others have lost. A successor has joined its peers once its
+// program says what they sum with; before, whoever has lost its rank has lost its predecessor.
+bool MayBeLost(const Member& member) {
+  const bool is_first = member.number.incarnation == Incarnation();
+  return !HasGone(member) &&
+         (is_first || (member.report != nullptr && !member.report->document.backend.empty()));
+}
+
 // Pods by their ranks: a lost one is looked for among thousands, once for each that names it.
 class PodsByRank {
  public:
@@ -66,7 +74,7 @@ PodsByRank PodsToExplain(const DecisionBuilder& builder, const GangView& view) {
   PodsByRank pods;
   for (const Member& member : view.members) {
     const RoleSpec* const role = builder.job().FindRole(member.task.role);
-    if (role != nullptr && !HasGone(member)) {
+    if (role != nullptr && MayBeLost(member)) {
       pods.Add(member.rank, role->processes, member.task);
     }
   }

@@ -22,7 +22,8 @@ inline constexpr std::chrono::seconds kEchoPatience{5};
 // Until when the job goes on in spite of `failures`; null: they are to be answered now. Waits only
 // for a command's gang all of whose failures that are not explained are codes that the program
 // chose itself and that fail the job, while others of the gang have not ended that would be
-// restarted if they were at fault; or that name a lost rank whose pod has not ended. And not longer
+// restarted if they were at fault; or that name a lost rank whose pod has not ended. Not for a
+// successor that has joined nobody yet: the one that was lost had ended before it. And not longer
 // than kEchoPatience after the first of the failures, by its node's clock. Where that clock is
 // ahead of ours by more than that, or says nothing, there is no wait.
 std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,

@@ -146,6 +146,36 @@ TEST(Echo, LossOfASecondProcessIsExplainedByItsPodThatIsGone) {
   EXPECT_EQ(DescribeRestarts(world.Step().status), "deleted=1");
 }
 
+// What a program says that has joined its peers by liblockstep.
+void ReportMeeting(TestWorld* world) {
+  world->ReportAll();
+  for (auto& [pod, report] : world->observed.reports) {
+    report.document.backend = "tcp";
+  }
+}
+
+// The story: worker 1 is killed and replaced, and worker 0's program does not meet again but gives
+// up: for worker 1's first pod, whose end is answered. Once the second has met the others, its own
+// end is the one to wait for.
+TEST(Echo, LostPeerIsItsSuccessorOnlyOnceThatHasJoinedTheOthers) {
+  for (const bool has_joined : {false, true}) {
+    TestWorld world(MakeCommandJob(3));
+    world.Launch();
+    ReportMeeting(&world);
+    world.Exit("mnist-worker-1", 137);
+    world.Step();
+    world.RunAll();
+    world.Step();
+    has_joined ? ReportMeeting(&world) : world.ReportAll();
+    world.observed.reports["mnist-worker-2"].document.backend = "tcp";
+    ASSERT_NE(world.Find("mnist-worker-1-r1"), nullptr);
+    LosePeer(&world, "mnist-worker-0", 1);
+
+    EXPECT_EQ(DescribeRestarts(world.Step().status),
+              has_joined ? "killed=1" : "killed=1 unreachable=1");
+  }
+}
+
 // The lost peer's node may be gone: nobody tells of its end, and the gang starts anew.
 TEST(Echo, LostPeersEndIsNotToldThenTheGangStartsAnewAfterTheWait) {
   TestWorld world(MakeCommandJob(3));
