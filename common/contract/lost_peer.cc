@@ -2,30 +2,47 @@
 
 #include <charconv>
 
+#include "common/base/check.h"
+
 namespace lockstep {
 namespace {
 
 constexpr std::string_view kBefore = "rank ";
-constexpr std::string_view kAfter = " is lost: ";
+constexpr std::string_view kAfter = " is lost";
+constexpr std::string_view kNext = ", ";
+constexpr std::string_view kWhy = ": ";
 
 }  // namespace
 
-std::string DescribeLostPeer(int rank, std::string_view why) {
-  return std::string(kBefore) + std::to_string(rank) + std::string(kAfter) + std::string(why);
+std::string DescribeLostPeers(const std::vector<int>& ranks, std::string_view why) {
+  LOCKSTEP_CHECK(!ranks.empty(), "the loss of nobody");
+  std::string text;
+  for (const int rank : ranks) {
+    text += text.empty() ? "" : kNext;
+    text += kBefore;
+    text += std::to_string(rank);
+    text += kAfter;
+  }
+  return text + std::string(kWhy) + std::string(why);
 }
 
-std::optional<int> ParseLostPeer(std::string_view text) {
+std::vector<int> ParseLostPeers(std::string_view text) {
+  std::vector<int> ranks;
   for (std::size_t at = text.find(kBefore); at != std::string_view::npos;
        at = text.find(kBefore, at + 1)) {
-    const std::string_view rest = text.substr(at + kBefore.size());
+    std::string_view rest = text.substr(at + kBefore.size());
     int rank = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
-    const auto read = static_cast<std::size_t>(end - rest.data());
-    if (error == std::errc() && rank >= 0 && rest.substr(read).starts_with(kAfter)) {
-      return rank;
+    rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
+    if (error != std::errc() || rank < 0 || !rest.starts_with(kAfter)) {
+      continue;
+    }
+    rest.remove_prefix(kAfter.size());
+    if (rest.starts_with(kWhy) || rest.starts_with(kNext)) {
+      ranks.push_back(rank);
     }
   }
-  return std::nullopt;
+  return ranks;
 }
 
 }  // namespace lockstep

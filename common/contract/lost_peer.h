@@ -1,18 +1,19 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
-// What a process says of a peer that it has lost: "rank 1 is lost: closed". The one sentence of our
-// library's that a program's last line is read back for: an end that it explains is no verdict of
-// the program's own.
-std::string DescribeLostPeer(int rank, std::string_view why);
+// What a process says of peers that it has lost, whoever of our library notices: "rank 1 is lost:
+// closed", or "rank 1 is lost, rank 2 is lost: its connection is closed" of several. The one
+// sentence of our library's that a program's last line is read back for: an end that it explains is
+// no verdict of the program's own. Precondition: `ranks` is not empty.
+std::string DescribeLostPeers(const std::vector<int>& ranks, std::string_view why);
 
-// The rank that `text`, such as a last line, says is lost, wherever in it that is said; the first
-// of several. Null: it says so of none. Total: any text is one of others.
-std::optional<int> ParseLostPeer(std::string_view text);
+// The ranks that `text`, such as a last line, says are lost, wherever in it that is said; as they
+// come, perhaps twice. Empty: it says so of none. Total: any text is one of others.
+std::vector<int> ParseLostPeers(std::string_view text);
 
 }  // namespace lockstep

@@ -147,7 +147,7 @@ class NcclTest(unittest.TestCase):
         ended = with_doubles("host-id", release="2.28")
         table = rows(ended.stdout)
         self.assertEqual([row[3] for row in table][0], "held", ended.stdout)
-        self.assertIn("rank 1 is gone", table[1][1])
+        self.assertIn("rank 1 is lost", table[1][1])
 
     def test_an_abort_that_hangs_misses_its_bar(self):
         ended = with_doubles("host-id", release="2.26", FAKE_NCCL_FAULT="stuck-abort@ms=5000")

@@ -56,7 +56,7 @@ EDGES = {
     },
     "operator/local": COMMON
     | {"common/process", "operator/resources", "operator/api", "operator/kube"},
-    "trainer-runtime/collectives": {"common/base"},
+    "trainer-runtime/collectives": COMMON,
     "trainer-runtime/rendezvous": COMMON,
     "trainer-runtime/session": COMMON
     | {"trainer-runtime/rendezvous", "trainer-runtime/collectives"},

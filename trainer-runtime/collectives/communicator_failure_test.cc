@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -16,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/shared_segment.h"
 #include "trainer-runtime/collectives/testing_world.h"
@@ -256,6 +258,17 @@ int ExitOf(const Status& status, const std::string& named) {
   return kExitOfCode + static_cast<int>(status.error().code());
 }
 
+// The same where a reader of the text finds `lost` in it.
+int ExitOfLoss(const Error& error, int lost) {
+  const std::string text = error.ToString();
+  const std::vector<int> said = ParseLostPeers(text);
+  if (std::find(said.begin(), said.end(), lost) == said.end()) {
+    std::fprintf(stderr, "expected the loss of rank %d in: %s\n", lost, text.c_str());
+    return kExitUnexpected;
+  }
+  return kExitOfCode + static_cast<int>(error.code());
+}
+
 constexpr int ExitOf(ErrorCode code) {
   return kExitOfCode + static_cast<int>(code);
 }
@@ -283,15 +296,15 @@ struct ProgressPipe {
   UniqueFd write_end;
 };
 
-// Reduces over and over until an error; tells once after a few rounds.
+// Reduces over and over until `lost` is; tells once after a few rounds.
 int ReduceForever(Communicator& communicator,
                   std::size_t count,
                   const ProgressPipe& progress,
-                  const std::string& named) {
+                  int lost) {
   for (int round = 0;; ++round) {
     const Status status = Sum(communicator, count);
     if (!status.ok()) {
-      return ExitOf(status, named);
+      return ExitOfLoss(status.error(), lost);
     }
     if (round == 3) {
       progress.Tell();
@@ -317,8 +330,7 @@ TEST_P(CommunicatorFailureTest, KilledRankIsNoticedByEveryOtherAndNamed) {
     for (int killed = 0; killed < 3; ++killed) {
       ProgressPipe progress;
       ProcessWorld world(3, GetParam(), [&](Communicator& communicator) {
-        const std::string named = "rank " + std::to_string(killed) + " is gone";
-        return ReduceForever(communicator, count, progress, named);
+        return ReduceForever(communicator, count, progress, killed);
       });
       progress.AwaitTells(3);
       world.Signal(killed, SIGKILL);

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/collectives/failure_latch.h"
 #include "trainer-runtime/collectives/host_groups.h"
 #include "trainer-runtime/collectives/links.h"
@@ -186,10 +187,9 @@ Status HierarchicalCommunicator::CheckHealth() {
     }
   }
   const std::vector<int> lost = FindLostPeers(parts_.spare_links);
-  return lost.empty() ? OkStatus()
-                      : Fail(Error(ErrorCode::kPeerLost,
-                                   "rank " + std::to_string(lost.front()) +
-                                       " is gone, its connection is closed"));
+  return lost.empty()
+             ? OkStatus()
+             : Fail(Error(ErrorCode::kPeerLost, DescribeLostPeers({lost.front()}, kLinkIsClosed)));
 }
 
 }  // namespace

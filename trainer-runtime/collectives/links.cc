@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <poll.h>
+#include <string>
 
 #include <sys/socket.h>
 
@@ -30,7 +31,7 @@ Status ReceiveBytes(const UniqueFd& link, std::span<std::byte> bytes, Deadline d
     if (got > 0) {
       bytes = bytes.subspan(static_cast<std::size_t>(got));
     } else if (got == 0) {
-      return Error(ErrorCode::kPeerLost, "its connection is closed");
+      return Error(ErrorCode::kPeerLost, std::string(kLinkIsClosed));
     } else if (WouldBlock(errno)) {
       LOCKSTEP_RETURN_IF_ERROR(WaitForSocket(link.get(), POLLIN, deadline));
     } else {

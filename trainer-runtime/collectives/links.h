@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "common/base/result.h"
@@ -9,6 +10,9 @@
 #include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
+
+// Why a peer is lost that has closed its link, or whose process is gone.
+inline constexpr std::string_view kLinkIsClosed = "its connection is closed";
 
 // Sends all bytes over a connected socket, blocking or not. Errors: kTimeout, kPeerLost.
 Status SendBytes(const UniqueFd& link, std::span<const std::byte> bytes, Deadline deadline);

@@ -11,6 +11,7 @@
 #include "common/base/check.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/collectives/call.h"
 #include "trainer-runtime/collectives/communicator.h"
 #include "trainer-runtime/collectives/links.h"
@@ -56,9 +57,12 @@ inline SegmentOffer FromSetupOffer(const SetupOffer& message) {
 }
 
 inline Error SetupError(const CommunicatorOptions& options, int peer, Error cause) {
-  return std::move(cause).Wrap("rank " + std::to_string(NameOf(options.names, options.rank)) +
-                               ": joining epoch " + std::to_string(options.epoch.value()) +
-                               " with rank " + std::to_string(NameOf(options.names, peer)));
+  const int name = NameOf(options.names, peer);
+  const std::string joining = "rank " + std::to_string(NameOf(options.names, options.rank)) +
+                              ": joining epoch " + std::to_string(options.epoch.value());
+  return cause.code() == ErrorCode::kPeerLost
+             ? Error(cause.code(), DescribeLostPeers({name}, cause.ToString())).Wrap(joining)
+             : std::move(cause).Wrap(joining + " with rank " + std::to_string(name));
 }
 
 // Errors: those of SendBytes, naming both ranks.

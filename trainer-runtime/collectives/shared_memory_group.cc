@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/collectives/futex.h"
 #include "trainer-runtime/collectives/links.h"
 
@@ -166,7 +167,7 @@ Status SharedMemoryGroup::FindTrouble(const CallContext& context,
 
 Error SharedMemoryGroup::LostPeer(const CallContext& context, int peer) const {
   return context.Fail(ErrorCode::kPeerLost,
-                      NameOfRank(peer) + " is gone, its connection is closed");
+                      DescribeLostPeers({NameOf(names_, peer)}, kLinkIsClosed));
 }
 
 Status SharedMemoryGroup::FindMismatch(const CallContext& context, int peer) const {
@@ -250,7 +251,7 @@ Status SharedMemoryGroup::CheckHealth() {
   const std::vector<int> lost = trouble.has_value() ? std::vector<int>() : FindLostPeers(links_);
   if (!lost.empty()) {
     trouble = Error(ErrorCode::kPeerLost,
-                    NameOfRank(lost.front()) + " is gone, its connection is closed");
+                    DescribeLostPeers({NameOf(names_, lost.front())}, kLinkIsClosed));
   }
   if (!trouble.has_value()) {
     return OkStatus();

@@ -14,6 +14,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/socket_wait.h"
+#include "trainer-runtime/collectives/links.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -40,7 +41,7 @@ Status WaitForAnswer(int socket, int link, Deadline deadline) {
       return OkStatus();
     }
     if (entries[1].revents != 0) {
-      return Error(ErrorCode::kPeerLost, "its connection is closed");
+      return Error(ErrorCode::kPeerLost, std::string(kLinkIsClosed));
     }
   }
   return Error(ErrorCode::kTimeout, "shared memory: the other side did not answer");

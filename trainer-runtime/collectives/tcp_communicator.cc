@@ -6,6 +6,7 @@
 #include <optional>
 #include <poll.h>
 #include <string>
+#include <string_view>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/collectives/communicator_front.h"
 #include "trainer-runtime/collectives/exchange.h"
 #include "trainer-runtime/collectives/failure_latch.h"
@@ -92,7 +94,7 @@ class TcpCommunicator final : public CommunicatorFront {
   Error FailureOf(const CallContext& context, int peer) const;
   Error LostError(const CallContext& context,
                   const std::vector<int>& lost,
-                  const std::string& why) const;
+                  std::string_view why) const;
   // Tells the peers of the failure, once. Precondition: failed.
   void SayFarewell() noexcept;
 
@@ -289,7 +291,7 @@ Status TcpCommunicator::FindTrouble(const CallContext& context, const Exchange& 
     }
     // A peer may leave once it has finished this call.
     if (std::ranges::binary_search(lost, peer) && !exchange.IsCompleteWith(peer)) {
-      return LostError(context, lost, "its connection is closed");
+      return LostError(context, lost, kLinkIsClosed);
     }
   }
   if (context.deadline.HasPassed(SteadyNow())) {
@@ -317,14 +319,18 @@ Status TcpCommunicator::CheckHealth() {
 }
 
 std::optional<Error> TcpCommunicator::FindTroubleOf(int peer, bool is_lost) {
-  const std::string who = "rank " + std::to_string(NameOf(names_, peer));
+  const int name = NameOf(names_, peer);
   TcpStream& stream = streams_[static_cast<std::size_t>(peer)];
   if (stream.LookForFarewell() == TcpStream::Outcome::kBroken) {
     const TcpStream::Failure& failure = stream.failure();
-    return Error(failure.code, who + (failure.is_peers_word ? " reported: " : ": ") + failure.text);
+    const std::string who = "rank " + std::to_string(name);
+    return failure.is_peers_word ? Error(failure.code, who + " reported: " + failure.text)
+           : failure.code == ErrorCode::kPeerLost
+               ? Error(failure.code, DescribeLostPeers({name}, failure.text))
+               : Error(failure.code, who + ": " + failure.text);
   }
   if (is_lost) {
-    return Error(ErrorCode::kPeerLost, who + " is gone, its connection is closed");
+    return Error(ErrorCode::kPeerLost, DescribeLostPeers({name}, kLinkIsClosed));
   }
   return std::nullopt;
 }
@@ -349,12 +355,12 @@ std::string TcpCommunicator::HoldUps(const Exchange& exchange) const {
 // names the dead one too.
 Error TcpCommunicator::LostError(const CallContext& context,
                                  const std::vector<int>& lost,
-                                 const std::string& why) const {
-  std::string text;
+                                 std::string_view why) const {
+  std::vector<int> names;
   for (const int peer : lost) {
-    text += "rank " + std::to_string(NameOf(names_, peer)) + " is gone, ";
+    names.push_back(NameOf(names_, peer));
   }
-  return context.Fail(ErrorCode::kPeerLost, text + why);
+  return context.Fail(ErrorCode::kPeerLost, DescribeLostPeers(names, why));
 }
 
 Error TcpCommunicator::FailureOf(const CallContext& context, int peer) const {

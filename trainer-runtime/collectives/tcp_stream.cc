@@ -10,6 +10,7 @@
 
 #include "common/base/check.h"
 #include "common/base/socket_wait.h"
+#include "trainer-runtime/collectives/links.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -89,7 +90,7 @@ TcpStream::Outcome TcpStream::Receive() {
     if (wanted > 0) {
       const ssize_t got = ::recv(fd_, to, wanted, MSG_DONTWAIT);
       if (got == 0) {
-        return Break(ErrorCode::kPeerLost, "its connection is closed");
+        return Break(ErrorCode::kPeerLost, std::string(kLinkIsClosed));
       }
       if (got < 0) {
         return WouldBlock(errno)

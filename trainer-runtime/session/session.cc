@@ -30,7 +30,7 @@ Result<std::unique_ptr<Session>> Session::Start(SessionOptions options) {
     }
     session->abort_switch_.Trip(
         loss.epoch,
-        Error(ErrorCode::kPeerLost, DescribeLostPeer(loss.rank, LossReasonName(loss.reason))));
+        Error(ErrorCode::kPeerLost, DescribeLostPeers({loss.rank}, LossReasonName(loss.reason))));
   };
   LOCKSTEP_ASSIGN_OR_RETURN(session->mesh_, Mesh::Start(std::move(mesh)));
   return session;

@@ -184,7 +184,7 @@ TEST(NcclStrategy, ProcessThatDiesInMidCallIsNamedByTheOther) {
               AllOf(StartsWith("rank 0: all_reduce sum of "),
                     HasSubstr(" bytes), epoch 3, call "),
                     HasSubstr("by NCCL on GPU-"),
-                    HasSubstr("rank 1 is gone"),
+                    HasSubstr("rank 1 is lost: "),
                     HasSubstr(", after ")));
 }
 

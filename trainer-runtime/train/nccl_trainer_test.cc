@@ -213,7 +213,7 @@ TEST(NcclTrainer, SurvivorOfALossInMidStepHasTheStepBefore) {
     const auto ends = TrainByNccl(spec, Two(1, "die@rank=1@call=" + call));
     EXPECT_TRUE(ends[1].is_dead);
     EXPECT_THAT(ends[0].text, HasSubstr(expected + " waits 3 updates 3 ")) << call;
-    EXPECT_THAT(ends[0].text, HasSubstr("rank 1 is gone")) << call;
+    EXPECT_THAT(ends[0].text, HasSubstr("rank 1 is lost: ")) << call;
   }
 }
 

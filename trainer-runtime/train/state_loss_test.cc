@@ -170,7 +170,7 @@ TEST(StateLoss, WhoeverIsLostAsANewcomerReadsTheNextOneHasAnotherSource) {
     ASSERT_FALSE(ranks[2]->verdict->ok());
     EXPECT_EQ(ranks[2]->verdict->error().code(), ErrorCode::kPeerLost);
     EXPECT_NE(
-        ranks[2]->verdict->error().ToString().find("rank " + std::to_string(victim) + " is gone"),
+        ranks[2]->verdict->error().ToString().find("rank " + std::to_string(victim) + " is lost"),
         std::string::npos)
         << ranks[2]->verdict->error().ToString();
     if (ranks[2]->trainer->last_applied() > applied) {

@@ -76,11 +76,14 @@ std::vector<HeldFailure> HeldFailures(const GangView& view, const DecisionBuilde
     failures.push_back(one.failure);
     held.push_back(std::move(one));
   }
-  const auto is_echo = [&](const HeldFailure& one) { return IsExplained(one.failure, failures); };
-  if (!std::all_of(held.begin(), held.end(), is_echo)) {
-    held.erase(std::remove_if(held.begin(), held.end(), is_echo), held.end());
+  const std::vector<bool> is_echo = FindExplained(failures);
+  std::vector<HeldFailure> own;
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    if (!is_echo[i]) {
+      own.push_back(held[i]);
+    }
   }
-  return held;
+  return own.empty() ? held : own;
 }
 
 std::string SentenceOf(const Failure& failure) {

@@ -22,15 +22,17 @@ inline constexpr std::chrono::seconds kEchoPatience{5};
 // Until when the job goes on in spite of `failures`; null: they are to be answered now. Waits only
 // for a command's gang all of whose failures that are not explained are codes that the program
 // chose itself and that fail the job, while others of the gang have not ended that would be
-// restarted if they were at fault; or that name a lost rank whose pod has not ended. And not longer
+// restarted if they were at fault; or that name a lost rank whose pod has not ended. Not for a
+// successor that has joined nobody yet: the one that was lost had ended before it. And not longer
 // than kEchoPatience after the first of the failures, by its node's clock. Where that clock is
 // ahead of ours by more than that, or says nothing, there is no wait.
 std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
                                          const GangView& view,
                                          const std::vector<Failure>& failures);
 
-// Whether `failure` is of a program that lost a rank of another pod whose failure is there too.
-bool IsExplained(const Failure& failure, const std::vector<Failure>& failures);
+// Of each failure, whether it is of a program that lost a rank of another pod whose failure is
+// there too. Precondition: no two are of the same pod.
+std::vector<bool> FindExplained(const std::vector<Failure>& failures);
 
 // The failure that decides for all that one turn sees: one that no other explains, where there is
 // one. The built-in trainer survives its peers, so a permanent failure of one rank is its own and

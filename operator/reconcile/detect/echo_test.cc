@@ -1,5 +1,9 @@
 #include "operator/reconcile/detect/echo.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "common/contract/exit_code.h"
@@ -58,12 +62,17 @@ TEST(Echo, AllHaveEndedThenTheFirstToEndIsTheReasonAtOnce) {
             std::string::npos);
 }
 
-// A program that gives up because it has lost `peer`, and says so last.
-void LosePeer(TestWorld* world, const std::string& pod, int peer) {
+// A program that gives up, with these last words.
+void GiveUp(TestWorld* world, const std::string& pod, const std::string& words) {
   world->Exit(pod, kExitRetryable);
   TerminationMessage message;
-  message.reason = "lockstep: " + DescribeLostPeer(peer, "closed");
+  message.reason = words;
   world->Find(pod)->status.termination->message = EncodeTerminationMessage(message);
+}
+
+// A program that gives up because it has lost `peer`, and says so last.
+void LosePeer(TestWorld* world, const std::string& pod, int peer) {
+  GiveUp(world, pod, "lockstep: " + DescribeLostPeers({peer}, "closed"));
 }
 
 // The story: worker 1 has a bug, and worker 0 gives up because it has lost worker 1. Whatever the
@@ -83,6 +92,87 @@ TEST(Echo, BugOfTheLostPeerIsTheReasonInWhateverOrderTheyEnd) {
                 std::string::npos);
       EXPECT_EQ(DescribeRestarts(world.job.status), "");
     }
+  }
+}
+
+// The story: worker 1 has a bug in the midst of a call. Worker 2 loses it and says so to worker 0,
+// which repeats that at such length that people are not shown the end.
+TEST(Echo, BugOfAPeerThatAnotherHasReportedLostIsTheReason) {
+  const std::string call =
+      ": all_reduce mean of 1048576 x bfloat16 (2097152 bytes), epoch 12, call 104857";
+  for (const bool is_json : {true, false}) {
+    TestWorld world(MakeCommandJob(3));
+    world.Launch();
+    const std::string words =
+        "lockstep.errors.MeetAgain: rank 0" + call + ": rank 2 reported: rank 2" + call + ": " +
+        DescribeLostPeers({1}, "its connection is closed") + ", after 1.2 ms, after 1.4 ms";
+    GiveUp(&world, "mnist-worker-0", words);
+    if (!is_json) {
+      world.Find("mnist-worker-0")->status.termination->message = "Traceback\n" + words + "\n";
+    }
+    LosePeer(&world, "mnist-worker-2", 1);
+    EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
+    world.Exit("mnist-worker-1", 3);
+
+    EXPECT_TRUE(HasEnded(world.Step().status));
+    EXPECT_NE(MessageOf(world.job.status, ConditionType::kFailed).find("worker-1"),
+              std::string::npos);
+  }
+}
+
+// A peer that gave up for the lost one is as gone as that one by the time somebody looks.
+TEST(Echo, BugOfOneOfSeveralLostPeersIsTheReason) {
+  TestWorld world(MakeCommandJob(3));
+  world.Launch();
+  GiveUp(&world, "mnist-worker-0", DescribeLostPeers({1, 2}, "its connection is closed"));
+  LosePeer(&world, "mnist-worker-1", 0);  // which was the first that it looked at
+  EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
+  world.Exit("mnist-worker-2", 3);
+
+  EXPECT_TRUE(HasEnded(world.Step().status));
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kFailed).find("worker-2"),
+            std::string::npos);
+}
+
+// Whoever deletes a pod takes all its ranks.
+TEST(Echo, LossOfASecondProcessIsExplainedByItsPodThatIsGone) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].processes = 2;
+  TestWorld world(job);
+  world.Launch();
+  LosePeer(&world, "mnist-worker-0", 3);
+  world.Vanish("mnist-worker-1");
+
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "deleted=1");
+}
+
+// What a program says that has joined its peers by liblockstep.
+void ReportMeeting(TestWorld* world) {
+  world->ReportAll();
+  for (auto& [pod, report] : world->observed.reports) {
+    report.document.backend = "tcp";
+  }
+}
+
+// The story: worker 1 is killed and replaced, and worker 0's program does not meet again but gives
+// up: for worker 1's first pod, whose end is answered. Once the second has met the others, its own
+// end is the one to wait for.
+TEST(Echo, LostPeerIsItsSuccessorOnlyOnceThatHasJoinedTheOthers) {
+  for (const bool has_joined : {false, true}) {
+    TestWorld world(MakeCommandJob(3));
+    world.Launch();
+    ReportMeeting(&world);
+    world.Exit("mnist-worker-1", 137);
+    world.Step();
+    world.RunAll();
+    world.Step();
+    has_joined ? ReportMeeting(&world) : world.ReportAll();
+    world.observed.reports["mnist-worker-2"].document.backend = "tcp";
+    ASSERT_NE(world.Find("mnist-worker-1-r1"), nullptr);
+    LosePeer(&world, "mnist-worker-0", 1);
+
+    EXPECT_EQ(DescribeRestarts(world.Step().status),
+              has_joined ? "killed=1" : "killed=1 unreachable=1");
   }
 }
 
@@ -197,22 +287,22 @@ TEST(Echo, WaitsOnlyWhereAnotherEndCouldChangeTheAnswer) {
   }
 }
 
-Failure OfRank(int rank, FailureResponse response, std::optional<int> lost_rank) {
+Failure OfRank(int rank, FailureResponse response, std::vector<int> lost_ranks) {
   Failure failure;
   failure.task = {Role::kWorker, rank};
   failure.rank = rank;
   failure.pod_name = std::to_string(rank);
   failure.response = response;
-  failure.lost_rank = lost_rank;
+  failure.lost_ranks = std::move(lost_ranks);
   return failure;
 }
 
 TEST(Echo, OriginIsWhomNoOtherExplains) {
   const auto lost = [](int rank, int peer) {
-    return OfRank(rank, FailureResponse::kRestart, peer);
+    return OfRank(rank, FailureResponse::kRestart, {peer});
   };
-  const Failure bug = OfRank(2, FailureResponse::kFailJob, std::nullopt);
-  const Failure killed = OfRank(3, FailureResponse::kRestart, std::nullopt);
+  const Failure bug = OfRank(2, FailureResponse::kFailJob, {});
+  const Failure killed = OfRank(3, FailureResponse::kRestart, {});
   const auto origin = [](const std::vector<Failure>& failures) {
     return OriginOf(failures, /*is_training=*/false).pod_name;
   };
@@ -222,6 +312,7 @@ TEST(Echo, OriginIsWhomNoOtherExplains) {
   EXPECT_EQ(origin({lost(0, 2), bug, killed}), "3");      // whose echo the code may be
   EXPECT_EQ(origin({lost(0, 1), bug}), "0");              // of rank 1 nobody knows
   EXPECT_EQ(origin({lost(0, 1), lost(1, 0)}), "0");       // they have lost one another
+  EXPECT_EQ(origin({OfRank(0, FailureResponse::kRestart, {1, 2}), bug}), "2");
   Failure pod = bug;
   pod.rank = 4;
   pod.process_count = 2;

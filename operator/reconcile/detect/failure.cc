@@ -34,6 +34,7 @@ constexpr std::size_t kTailBytesMax = 1024;
 struct LastWords {
   std::string reason;
   std::optional<int> rank;  // of the process of a command's pod that failed
+  std::vector<int> lost_ranks;
   std::string tail;
 };
 
@@ -45,12 +46,17 @@ LastWords ReadLastWords(const std::string& message, bool was_killed) {
   LastWords words;
   if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
     words.reason = CutText(decoded->reason, kLastWordsBytesMax);
+    words.lost_ranks = ParseLostPeers(decoded->reason);
     words.rank = decoded->culprit_rank;
     words.tail = EndOf(decoded->tail.value_or(""));
     return words;
   }
   words.tail = EndOf(message);
-  words.reason = was_killed ? "" : CutText(LastLine(message), kLastWordsBytesMax);
+  if (!was_killed) {
+    const std::string line = LastLine(message);
+    words.reason = CutText(line, kLastWordsBytesMax);
+    words.lost_ranks = ParseLostPeers(line);
+  }
   return words;
 }
 
@@ -107,10 +113,11 @@ const RoleSpec& RoleOf(const DecisionBuilder& builder, const Member& member) {
   return *role;
 }
 
-Failure MakeFailure(const Member& member) {
+Failure MakeFailure(const DecisionBuilder& builder, const Member& member) {
   Failure failure;
   failure.task = member.task;
   failure.rank = member.rank;
+  failure.process_count = RoleOf(builder, member).processes;
   failure.pod_name = member.pod_name;
   failure.pod = member.pod;
   failure.is_voluntary = member.pod != nullptr && WasAskedToGo(*member.pod);
@@ -122,7 +129,7 @@ Failure OutsideFailure(const DecisionBuilder& builder,
                        const Member& member,
                        std::string_view cause,
                        const std::string& what) {
-  Failure failure = MakeFailure(member);
+  Failure failure = MakeFailure(builder, member);
   failure.cause = cause;
   failure.response = ResponseTo(
       RoleOf(builder, member).restart_policy, Outcome::kRetryable, member.rank.has_value());
@@ -331,9 +338,8 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   const kube::ContainerTermination end = status.termination.value_or(kube::ContainerTermination{});
   // A pod's own word, such as Evicted, says more than its container's.
   const std::string& reason = status.reason.empty() ? end.reason : status.reason;
-  Failure failure = MakeFailure(member);
+  Failure failure = MakeFailure(builder, member);
   failure.ended_at = end.finished_at;
-  failure.process_count = RoleOf(builder, member).processes;
   ExitVerdict verdict = ClassifyExit(end.exit_code, end.signal, reason);
   const bool was_taken_back = verdict.cause == ExitCause::kNodeLost;
   const bool has_obeyed = WasAskedToGo(*member.pod) && !was_taken_back &&
@@ -380,7 +386,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }
   if (!builder.is_training() && verdict.cause == ExitCause::kUnreachable) {
-    failure.lost_rank = ParseLostPeer(words.reason);
+    failure.lost_ranks = words.lost_ranks;
   }
   const bool is_repeated =
       how.starts_with(words.reason) || words.reason == DescribeExit(end.exit_code, end.signal, "");

@@ -25,10 +25,9 @@ struct Failure {
                                      // to another process: it costs no budget
   std::optional<WallTime> ended_at;  // by its node's clock, where that said so
   std::string tail;                  // the last lines of its output, where they are known
-  // The peer whose loss the program says it ended for, where it says that of one.
-  std::optional<int> lost_rank = std::nullopt;
-  int64_t process_count = 1;  // of the pod: that many ranks, from `rank` on
-  std::string sentence;       // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
+  std::vector<int> lost_ranks = {};  // the peers whose loss the program says it ended for
+  int64_t process_count = 1;         // of the pod: that many ranks, from `rank` on
+  std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };
 
 // Whether the member keeps variables for the built-in trainer. Such a ps never ends by itself: an

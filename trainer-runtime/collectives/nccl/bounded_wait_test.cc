@@ -28,7 +28,8 @@ TEST(WaitUntil, CheckIsAskedAgainAndAgain) {
   int checks_left = 3;
   WaitLimits limits = NoLimits();
   limits.check = [&] {
-    return --checks_left > 0 ? OkStatus() : Status(Error(ErrorCode::kPeerLost, "rank 1 is gone"));
+    return --checks_left > 0 ? OkStatus()
+                             : Status(Error(ErrorCode::kPeerLost, "rank 1 is lost: closed"));
   };
   const Status status = WaitUntil([]() -> Result<bool> { return false; }, limits);
   EXPECT_EQ(status.error().code(), ErrorCode::kPeerLost);
@@ -52,11 +53,12 @@ TEST(WithWhoIsGone, WaitsUntilItIsKnown) {
   int checks_left = 3;
   WaitLimits limits = NoLimits();
   limits.check = [&] {
-    return --checks_left > 0 ? OkStatus() : Status(Error(ErrorCode::kAborted, "rank 1 is gone"));
+    return --checks_left > 0 ? OkStatus()
+                             : Status(Error(ErrorCode::kAborted, "rank 1 is lost: closed"));
   };
   const Error named = WithWhoIsGone(cause, limits);
   EXPECT_EQ(named.code(), ErrorCode::kPeerLost);
-  EXPECT_EQ(named.message(), "NCCL says: remote process exited; rank 1 is gone");
+  EXPECT_EQ(named.message(), "NCCL says: remote process exited; rank 1 is lost: closed");
   EXPECT_EQ(WithWhoIsGone(named, limits).message(), named.message()) << "it is said already";
 }
 

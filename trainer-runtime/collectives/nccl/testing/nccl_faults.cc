@@ -81,7 +81,7 @@ std::vector<NcclFault> NcclFaults() {
        "die@rank=1@call=5",
        ErrorCode::kInternal,
        ErrorCode::kPeerLost,
-       " is gone",
+       " is lost: ",
        /*is_about_time=*/false,
        /*is_deadly=*/true},
   };
@@ -107,7 +107,7 @@ void ExpectAllSayWhy(const std::vector<NcclRankEnd>& ends,
                       HasSubstr("epoch 3"),
                       HasSubstr(" s")));
     if (fault.is_deadly) {
-      EXPECT_THAT(text, HasSubstr("rank " + std::to_string(victim) + " is gone"));
+      EXPECT_THAT(text, HasSubstr("rank " + std::to_string(victim) + " is lost"));
     }
     if (CountOf("joining", text) > 0) {  // once, and the reason once
       EXPECT_EQ(CountOf("joining", text), 1) << text;
