@@ -105,7 +105,8 @@ class ClusterState {
   void RemoveNode(const std::string& name);
   void SetStrangers(const std::string& node, const NodeUsage& usage);
 
-  // `unserved`: why queues of those names are left out of `specs`. Errors as of QueueTree::Set.
+  // `unserved`: why queues of those names, in `specs` or not, are not served. What gangs hold that
+  // run in one of `specs` counts there all the same. Errors as of QueueTree::Set.
   Status SetQueues(const std::vector<QueueSpec>& specs,
                    std::map<std::string, std::string> unserved = {});
   // As of QueueTree; no news: it counts in the next round, and asks for none.
@@ -225,7 +226,7 @@ class ClusterState {
   StateRecorder* recorder_ = nullptr;
   NodeLedger nodes_;
   QueueTree queues_;
-  std::map<std::string, std::string> unserved_;  // queues that are not in queues_, and why
+  std::map<std::string, std::string> unserved_;  // queues that are not served, and why
   uint64_t serials_ = 0;
   uint64_t news_ = 0;
   std::map<std::string, GangRecord> gangs_;

@@ -19,14 +19,16 @@ const QueueSpec& SpecOf(const ClusterState& state, const GangRecord& gang) {
   return state.queues().SpecOf(*gang.queue);
 }
 
-// Whether gangs of the queue may go for this one, by what everybody holds at this moment.
+// Whether gangs of the queue may go for this one, by what everybody holds at this moment. Those of
+// one that is not served run on, for nobody knows how much of what they hold is borrowed.
 bool MayGive(const ClusterState& state, const GangRecord& gang, QueueIndex queue) {
   if (queue == *gang.queue) {
     const auto lowest = state.LowestPriorityIn(queue);
     return SpecOf(state, gang).preempts_lower_priority && lowest && *lowest < gang.request.priority;
   }
   return SpecOf(state, gang).reclaims && state.LowestPriorityIn(queue).has_value() &&
-         state.queues().MayReclaim(*gang.queue, queue, gang.total);
+         state.queues().MayReclaim(*gang.queue, queue, gang.total) &&
+         state.WhyUnserved(state.queues().SpecOf(queue).name) == nullptr;
 }
 
 // Whether this one may go now.

@@ -375,6 +375,18 @@ TEST(Preemption, QueueTakesBackExactlyWhatItNeeds) {
   EXPECT_EQ(result.log.back().kind, OperationKind::kClaim);
 }
 
+TEST(Preemption, NobodyGoesFromAQueueThatIsNotServed) {
+  FakeCluster cluster;
+  Reclaimed(&cluster, 1, 4);
+  QueueSpec a{.name = "a", .nominal = OfGpus(4)};
+  a.reclaims = true;
+  ASSERT_TRUE(cluster.state.SetQueues({a, {.name = "b"}}, {{"b", "it cannot be read"}}).ok());
+  GangRequest request = GpuGang("mine", 1, 4, 900);
+  request.queue = "a";
+  cluster.state.Submit(request);
+  EXPECT_TRUE(Round(&cluster.state, cluster.now, &cluster.memory).evictions.empty());
+}
+
 TEST(Preemption, OneGpuTooFewIsProvedByCounting) {
   FakeCluster cluster;
   Reclaimed(&cluster, 10, 16);

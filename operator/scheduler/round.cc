@@ -194,7 +194,7 @@ class RoundRun {
     return nullptr;
   }
 
-  // Whether its queue serves it.
+  // Whether it is in line: its queue serves it, and it could start there one day.
   bool Consider(const GangRecord& gang) {
     if (auto problem = ProblemOfQueue(gang)) {
       waits_.push_back(*std::move(problem));
@@ -212,13 +212,13 @@ class RoundRun {
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     // What could never run at all is told so, whatever its queue may hold. What asks for nodes may
     // run one day, and its quota decides first.
-    const bool is_for_room =
-        has_quota || (!Asks(gang.request) && !MayFitEmpty(state_.nodes(), gang));
+    const bool may_fit = Asks(gang.request) || MayFitEmpty(state_.nodes(), gang);
+    const bool is_for_room = has_quota || !may_fit;
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     if (wait.obstacle == Obstacle::kQuota &&
         state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
       waits_.push_back(std::move(wait));  // it is behind nobody, and nobody behind it
-      return true;
+      return false;
     }
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
     wait.is_first =
@@ -248,7 +248,7 @@ class RoundRun {
     wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && starts_left_ > 0;
     starts_left_ -= wait.is_first ? 1 : 0;
     waits_.push_back(std::move(wait));
-    return true;
+    return may_fit;
   }
 
   // Whether the gang, which may fit, starts in its turn, for which nobody ahead waits longer, or in

@@ -51,8 +51,8 @@ struct RoundResult {
   std::vector<Refusal> refusals;       // other than what was told before; in the order of turns
   std::vector<std::string> confirmed;  // looked at again: what was told still holds
   std::size_t outdated_count = 0;      // not looked at again, though figures may have changed
-  // Of all that wait on, but for those that hold up nobody and those whose queue does not serve
-  // them.
+  // Of all that wait on, but for those that hold up nobody, those whose queue does not serve them,
+  // and those that could not start if nobody else held anything.
   std::vector<LinePosition> line;
   std::vector<Operation> log;  // all of it, to be applied in this order
   // When time alone may change an answer, because a gang has run long enough to be evicted.

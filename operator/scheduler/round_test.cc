@@ -127,12 +127,38 @@ TEST(Round, WhoWaitsOnIsNumberedByItsQueuesOrder) {
   EXPECT_EQ(LineOf(&cluster), "high1 low2 head1 pauses2 next3");
 }
 
+// The first of those that can start is the next.
+TEST(Round, WhoCannotStartAsThingsAreIsNotInLine) {
+  FakeCluster cluster;
+  ASSERT_TRUE(cluster.state
+                  .SetQueues({{.name = "small",
+                               .nominal = {{"nvidia.com/gpu", 8}},
+                               .borrowing_limit = {{"nvidia.com/gpu", 0}}}})
+                  .ok());
+  cluster.state.SetNode(GpuNode("n1", 8));
+  cluster.state.SetRunning(GpuGang("old", 1, 8, 0), {{"w-0", "n1"}}, {});
+  const auto add = [&](const std::string& name, int pods, const std::string& queue) {
+    GangRequest request = GpuGang(name, pods, 1, 1);
+    request.queue = queue;
+    request.topology.required = name == "b-level" ? "no-level" : "";
+    request.asking.stage = name == "c-asks" ? AskStage::kOpen : AskStage::kNever;
+    cluster.state.Submit(request);
+  };
+  add("a-large", 9, "");
+  add("b-level", 1, "");
+  add("c-asks", 9, "");
+  add("d-next", 8, "");
+  add("e-large", 9, "small");
+  add("f-next", 8, "small");
+  EXPECT_EQ(LineOf(&cluster), "f-next1 c-asks1 d-next2") << "who asks may start on new nodes";
+}
+
 // It starts as soon as the others have gone: nobody of its queue does before.
 TEST(Round, WhoHasRoomKeptForItIsFirstInLine) {
   FakeCluster cluster;
   cluster.state.SetNode(GpuNode("n1", 4));
   cluster.state.SetRunning(GpuGang("goes", 1, 4, 0), {{"w-0", "n1"}}, {});
-  cluster.state.Submit(GpuGang("old", 1, 5, 1));
+  cluster.state.Submit(GpuGang("old", 1, 4, 1));
   cluster.state.Submit(GpuGang("claims", 1, 4, 2));
   cluster.state.Apply({OperationKind::kEvict, "default/goes", "default/claims"}, cluster.now);
   cluster.state.Apply({OperationKind::kClaim, "default/claims", {}, {{"w-0", "n1"}}}, cluster.now);

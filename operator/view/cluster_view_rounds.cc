@@ -214,7 +214,7 @@ bool ClusterView::HasSchedulingNews(uint64_t since) const {
 SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   if (std::exchange(are_queues_stale_, false)) {
     const std::vector<StoredQueue> queues = Queues();
-    feed_.SetQueues(UsableQueues(queues), UnusableQueues(queues));
+    feed_.SetQueues(UsableQueues(queues), UnservedQueues(queues));
   }
   std::set<std::string> changed = usage_.TakeStrangersChanged();
   changed.merge(foreign_.TakeChanged());

@@ -50,6 +50,7 @@ Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json) {
     stored.status = document->value("status", Json());
     stored.problem = decoded.errors.empty() ? "" : decoded.errors.front().ToString();
   } else {
+    stored.queue.name = raw.key.name;
     stored.problem = document.error().ToString();
   }
   stored.version = raw.resource_version;
@@ -71,8 +72,8 @@ QueuesByName ByName(const std::vector<StoredQueue>& queues) {
   return by_name;
 }
 
-// Why the queue does not hang from the top; empty: it does.
-std::string WhyUnusable(const QueuesByName& by_name, const StoredQueue* queue) {
+// Why the queue is not served; empty: it is.
+std::string WhyUnserved(const QueuesByName& by_name, const StoredQueue* queue) {
   if (!queue->problem.empty()) {
     return "it cannot be read: " + queue->problem;
   }
@@ -91,6 +92,19 @@ std::string WhyUnusable(const QueuesByName& by_name, const StoredQueue* queue) {
     queue = above->second;
   }
   return "";
+}
+
+// Whether its parent, and all above that, are there.
+bool LeadsToTop(const QueuesByName& by_name, const StoredQueue* queue) {
+  std::set<std::string> seen;
+  while (!queue->queue.parent.empty()) {
+    const auto above = by_name.find(queue->queue.parent);
+    if (above == by_name.end() || !seen.insert(queue->queue.name).second) {
+      return false;
+    }
+    queue = above->second;
+  }
+  return true;
 }
 
 QueueAmounts AmountsOf(const ResourceVector& resources) {
@@ -214,29 +228,29 @@ std::vector<QueueSpec> UsableQueues(const std::vector<StoredQueue>& queues) {
   const QueuesByName by_name = ByName(queues);
   std::vector<QueueSpec> specs;
   for (const auto& [name, stored] : by_name) {
-    if (WhyUnusable(by_name, stored).empty()) {
+    if (LeadsToTop(by_name, stored)) {
       specs.push_back(SpecOf(stored->queue));
     }
   }
   return specs;
 }
 
-std::map<std::string, std::string> UnusableQueues(const std::vector<StoredQueue>& queues) {
+std::map<std::string, std::string> UnservedQueues(const std::vector<StoredQueue>& queues) {
   const QueuesByName by_name = ByName(queues);
-  std::map<std::string, std::string> unusable;
+  std::map<std::string, std::string> unserved;
   for (const auto& [name, stored] : by_name) {
-    if (std::string why = WhyUnusable(by_name, stored); !why.empty()) {
-      unusable[name] = std::move(why);
+    if (std::string why = WhyUnserved(by_name, stored); !why.empty()) {
+      unserved[name] = std::move(why);
     }
   }
-  return unusable;
+  return unserved;
 }
 
 std::map<std::string, RunTimeLimit> RunTimeLimits(const std::vector<StoredQueue>& queues) {
   const QueuesByName by_name = ByName(queues);
   std::map<std::string, RunTimeLimit> limits;
   for (const auto& [name, stored] : by_name) {
-    if (!WhyUnusable(by_name, stored).empty()) {
+    if (!WhyUnserved(by_name, stored).empty()) {
       continue;
     }
     for (std::string at = name; !at.empty(); at = by_name.at(at)->queue.parent) {
@@ -301,7 +315,7 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
   std::map<std::string, QueueStatus> statuses;
   for (const auto& [name, stored] : by_name) {
     QueueStatus& status = statuses[name];
-    const std::string why = WhyUnusable(by_name, stored);
+    const std::string why = WhyUnserved(by_name, stored);
     status.is_ready = why.empty();
     status.reason = "NotServed";
     status.message = why;

@@ -42,7 +42,7 @@ TEST(StoredQueue, WhoseTurnItIsIsAsWritten) {
   }
 }
 
-TEST(StoredQueue, ThoseThatHangFromNothingAreLeftOutAndTheOthersServed) {
+TEST(StoredQueue, ThoseThatHangFromNothingAreLeftOut) {
   const std::vector<QueueSpec> specs = UsableQueues({Queue("top", "", ""),
                                                      Queue("below", "top", ""),
                                                      Queue("orphan", "gone", ""),
@@ -51,9 +51,10 @@ TEST(StoredQueue, ThoseThatHangFromNothingAreLeftOutAndTheOthersServed) {
                                                      Queue("snake", "tail", ""),
                                                      Queue("tail", "snake", "")});
 
-  ASSERT_EQ(specs.size(), 2U);
+  ASSERT_EQ(specs.size(), 3U);
   EXPECT_EQ(specs[0].name, "below");
   EXPECT_EQ(specs[1].name, "top");
+  EXPECT_EQ(specs[2].name, "unread") << "what runs there counts";
   EXPECT_TRUE(QueueTree().Set(specs).ok());
 }
 
@@ -65,7 +66,7 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
       {"of-unread", "the parent of of-unread, unread, cannot be read"},
       {"snake", "queue snake is below itself"},
       {"tail", "queue tail is below itself"}};
-  EXPECT_EQ(UnusableQueues({Queue("top", "", ""),
+  EXPECT_EQ(UnservedQueues({Queue("top", "", ""),
                             Queue("orphan", "gone", ""),
                             Queue("of-orphan", "orphan", ""),
                             Queue("unread", "", "spec.weight is 0"),
@@ -258,12 +259,45 @@ TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   EXPECT_EQ(statuses.at("orphan").message, "the parent of orphan, gone, does not exist");
 }
 
+// Else others would get what these hold, and the parent more than it may hold.
+TEST(StoredQueue, WhatRunsInOneThatCannotBeReadCountsForItsParent) {
+  const std::vector<StoredQueue> broken = {
+      Queue("root", "", ""), Queue("read", "root", ""), Queue("vision", "root", "bad weight")};
+  for (const char* const parent : {"vision", "below-vision"}) {
+    std::vector<StoredQueue> queues = broken;
+    queues.front().queue.nominal["nvidia.com/gpu"] = 2;
+    queues.front().queue.borrowing_limit["nvidia.com/gpu"] = 0;
+    queues.push_back(Queue("below-vision", "vision", ""));
+    ClusterState state({});
+    ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnservedQueues(queues)).ok());
+    GangRequest runs = RequestOf("team/runs");
+    runs.queue = parent;
+    state.SetHolding(runs, {{"node-a", {{0, 0, 2}, 1}}}, {});
+    EXPECT_FALSE(state.queues().Allows(*state.queues().Find("read"), {0, 0, 1, {}})) << parent;
+    const auto statuses = QueueStatuses(queues, state);
+    EXPECT_EQ(statuses.at("root").used, (QueueAmounts{{"nvidia.com/gpu", 2}})) << parent;
+    EXPECT_EQ(statuses.at("vision").used, (QueueAmounts{{"nvidia.com/gpu", 2}})) << parent;
+    EXPECT_EQ(statuses.at("vision").reason, "NotServed");
+    EXPECT_EQ(statuses.at("vision").message, "it cannot be read: bad weight");
+  }
+}
+
+TEST(StoredQueue, ParentOfQueuesThatCannotBeReadIsNoneThatJobsMayName) {
+  const std::vector<StoredQueue> queues = {Queue("root", "", ""),
+                                           Queue("vision", "root", "bad weight")};
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnservedQueues(queues)).ok());
+  const QueueStatus status = QueueStatuses(queues, state).at("root");
+  EXPECT_EQ(status.reason, "HasQueuesBelow");
+  EXPECT_EQ(status.message, "jobs name the queues below it: vision");
+}
+
 // They wait until it is served, and who runs runs on.
 TEST(StoredQueue, JobsOfOneThatIsNotServedAreCounted) {
   const std::vector<StoredQueue> queues = {
       Queue("orphan", "gone", ""), Queue("vision", "orphan", ""), Queue("snake", "snake", "")};
   ClusterState state({});
-  ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnusableQueues(queues)).ok());
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnservedQueues(queues)).ok());
   state.SetHolding(RequestOf("team/runs"), {{"node-a", {{0, 0, 2}, 1}}}, {});
   state.Submit(RequestOf("team/waits"));
   GangRequest waits_below_itself = RequestOf("team/waits-too");
