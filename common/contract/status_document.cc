@@ -84,6 +84,14 @@ Json EncodeHistory(const std::vector<DataEpochResult>& history) {
   return list;
 }
 
+Json EncodeModels(const std::vector<ModelStatus>& models) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < std::min(models.size(), kStatusModelsMax); ++i) {
+    list.push_back(EncodeModelStatus(models[i]));
+  }
+  return list;
+}
+
 void EncodeIdentity(const StatusDocument& document, Json* json) {
   (*json)["schemaVersion"] = kStatusSchemaVersion;
   (*json)["job"] = Cut(document.job);
@@ -266,6 +274,17 @@ void ReadHistory(ObjectReader* reader, StatusDocument* document, std::vector<Err
   }
 }
 
+// Most pods have none, and those of an earlier release say nothing of theirs.
+void ReadModels(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  if (reader->Find("models") == nullptr) {
+    return;
+  }
+  const std::vector<const Json*> items = BoundedList(reader, "models", kStatusModelsMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    document->models.push_back(DecodeModelStatus(*items[i], reader->PathOf("models", i), errors));
+  }
+}
+
 // Reads the object under `key` by `read`; absence is recorded.
 template <typename Read>
 void ReadObject(ObjectReader* reader,
@@ -402,6 +421,9 @@ std::string EncodeStatusDocument(const StatusDocument& document) {
   json["devices"] = EncodeDevices(document.devices);
   json["history"] = EncodeHistory(document.history);
   json["timeline"] = EncodeTimeline(document.timeline);
+  if (!document.models.empty()) {
+    json["models"] = EncodeModels(document.models);
+  }
   EncodeRelaunches(document, &json);
   return DumpJson(json);
 }
@@ -431,6 +453,7 @@ Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
   ReadDevices(&reader, &document, &errors);
   ReadHistory(&reader, &document, &errors);
   ReadTimeline(&reader, &document, &errors);
+  ReadModels(&reader, &document, &errors);
   ReadRelaunches(&reader, &document, &errors);
   if (!errors.empty()) {
     return CombineProblems(errors);

@@ -11,6 +11,7 @@
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/contract/checkpoint_status.h"
+#include "common/contract/model_status.h"
 #include "common/contract/relaunch.h"
 #include "common/contract/topology.h"
 #include "common/contract/training_result.h"
@@ -25,6 +26,7 @@ inline constexpr std::size_t kStatusPeersMax = 16384;
 inline constexpr std::size_t kStatusTimelineMax = 64;
 inline constexpr std::size_t kStatusDevicesMax = 64;
 inline constexpr std::size_t kStatusHistoryMax = 64;
+inline constexpr std::size_t kStatusModelsMax = kModelsMax;
 inline constexpr std::size_t kStatusTextBytesMax = 1024;  // of a text when written
 
 enum class Phase {
@@ -163,6 +165,9 @@ struct StatusDocument {
   std::string backend_reason;  // why it is not NCCL, in a word; empty where it is not missed
   std::vector<DataEpochResult> history;  // oldest first, the newest kStatusHistoryMax
   std::vector<TimelineEvent> timeline;   // oldest first, the newest kStatusTimelineMax
+  // Of a pod whose processes each train a model of their own, those that hold a state, by rank; of
+  // any other pod none.
+  std::vector<ModelStatus> models;
   // Of its programs in this pod so far; absent where the pod ends with them.
   std::optional<int64_t> relaunches;
   std::optional<HeldEnd> held;  // the programs have ended, and the pod waits for the next relaunch
@@ -171,9 +176,9 @@ struct StatusDocument {
 };
 
 // Compact JSON. Only the newest kStatusTimelineMax events and kStatusHistoryMax data epochs, the
-// first kStatusPeersMax peers and the first kStatusDevicesMax devices are written, texts are cut,
-// losses that are not finite become null, and times and rates that are not finite or are negative
-// become 0.
+// first kStatusPeersMax peers, kStatusDevicesMax devices and kStatusModelsMax models are written,
+// texts are cut, losses that are not finite become null, and times and rates that are not finite or
+// are negative become 0.
 std::string EncodeStatusDocument(const StatusDocument& document);
 
 // Ignores unknown fields: pods of a later release may still run under an earlier operator. Wrong

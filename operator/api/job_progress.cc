@@ -12,6 +12,7 @@ ModelProgress DecodeModel(ObjectReader& reader) {
   model.step = ReadCount(reader, "step");
   model.told_by.attempt = Attempt(ReadCount(reader, "attempt"));
   model.told_by.incarnation = Incarnation(ReadCount(reader, "incarnation"));
+  model.checkpoint_step = ReadCount(reader, "checkpointStep");
   return model;
 }
 
@@ -19,7 +20,8 @@ Json EncodeModel(const ModelProgress& model) {
   return {{"rank", model.rank},
           {"step", model.step},
           {"attempt", model.told_by.attempt.value()},
-          {"incarnation", model.told_by.incarnation.value()}};
+          {"incarnation", model.told_by.incarnation.value()},
+          {"checkpointStep", model.checkpoint_step}};
 }
 
 }  // namespace

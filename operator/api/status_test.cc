@@ -96,7 +96,7 @@ TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
   status.progress->checkpoint_at = WallTime{std::chrono::seconds(1'700'000'001)};
   status.progress->steps_skipped = 3;
   status.progress->steps_repeated = 210;
-  status.progress->models = {{0, 70, {}}, {1, 64, {Attempt(2), Incarnation(1)}}};
+  status.progress->models = {{0, 70, {}}, {1, 64, {Attempt(2), Incarnation(1)}, 50}};
   TrainingJob job = Read("{}").job;
   job.status = status;
 

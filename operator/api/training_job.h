@@ -307,7 +307,9 @@ struct Incident {
 struct ModelProgress {
   int64_t rank = 0;
   int64_t step = 0;
-  PodNumber told_by{};  // of its pods, the one that told so
+  // Who told so: attempt and incarnation of its pod; where a pod has several processes, of these.
+  PodNumber told_by{};
+  int64_t checkpoint_step = 0;  // the newest checkpoint that it can go back to; 0: none
 
   friend bool operator==(const ModelProgress&, const ModelProgress&) = default;
 };

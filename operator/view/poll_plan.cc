@@ -21,8 +21,8 @@ namespace {
 constexpr Duration kCalmInterval = std::chrono::milliseconds(250);
 constexpr Duration kSurveyInterval = std::chrono::seconds(1);
 constexpr Duration kAlarmInterval = std::chrono::milliseconds(200);
-constexpr Duration kProgramsInterval = std::chrono::seconds(1);
-constexpr Duration kProgramsIntervalMax = std::chrono::seconds(5);
+constexpr Duration kEachInterval = std::chrono::seconds(1);
+constexpr Duration kEachIntervalMax = std::chrono::seconds(5);
 constexpr Duration kIntervalPerPod = std::chrono::milliseconds(2);
 
 // A meeting that waits so long for a peer is worth a look. Choice: images are often pulled by then,
@@ -30,10 +30,16 @@ constexpr Duration kIntervalPerPod = std::chrono::milliseconds(2);
 constexpr double kMissedSeconds = 5;
 
 // Of a gang that may be relaunched each pod tells of its own programs, and ends where nobody asks
-// any more: 10 ms more for each, so that a gang of 500 costs 100 requests a second.
-Duration ProgramsInterval(std::size_t pods) {
-  return std::min(kProgramsInterval + 5 * static_cast<int64_t>(pods) * kIntervalPerPod,
-                  kProgramsIntervalMax);
+// any more; of one whose ranks train a model each, each pod tells of its own models, and no rank of
+// another's loss. 10 ms more for each pod, so that a gang of 500 costs 100 requests a second.
+bool SpeaksForItself(const TrainingJobSpec& spec) {
+  const bool has_own_models = spec.training.has_value() && spec.strategy == Strategy::kIndependent;
+  return has_own_models || MayRelaunch(spec);
+}
+
+Duration EachInterval(std::size_t pods) {
+  return std::min(kEachInterval + 5 * static_cast<int64_t>(pods) * kIntervalPerPod,
+                  kEachIntervalMax);
 }
 
 constexpr std::size_t kSpeakers = 2;  // the second goes on when the first is the one that is lost
@@ -109,7 +115,7 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
                             known.closed.count(name) > 0);
                   }) ||
       job.status.relaunch.since.has_value();
-  const bool may_relaunch = MayRelaunch(job.spec);
+  const bool speaks_for_itself = SpeaksForItself(job.spec);
   const Duration load = static_cast<int64_t>(candidates.size()) * kIntervalPerPod;
   const bool is_complete = IsTrue(job.status, ConditionType::kRunning);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
@@ -120,8 +126,8 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
       const bool has_spoken = known.documents.count(pod.name) > 0;
       targets.push_back(
           {pod.name, pod.status.pod_ip, has_spoken ? kCalmInterval : kSurveyInterval});
-    } else if (may_relaunch) {
-      targets.push_back({pod.name, pod.status.pod_ip, ProgramsInterval(candidates.size())});
+    } else if (speaks_for_itself) {
+      targets.push_back({pod.name, pod.status.pod_ip, EachInterval(candidates.size())});
     } else if (is_complete && !candidates[i].is_surveyed && !HasShown(pod, known)) {
       targets.push_back({pod.name, pod.status.pod_ip, kSurveyInterval + load});
     }

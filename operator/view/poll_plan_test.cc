@@ -164,6 +164,20 @@ TEST_F(PollPlanTest, EveryRankIsAskedWhereProgramsMayStartAnewInTheirPods) {
   EXPECT_EQ(Asked(), "01");
 }
 
+// None of them knows of another's model, and none accuses one that is lost.
+TEST_F(PollPlanTest, EveryRankIsAskedNowAndThenWhereEachTrainsAModel) {
+  job_.spec.strategy = Strategy::kIndependent;
+  EXPECT_EQ(Asked(), "0123");
+  StatusDocument document;
+  known_.documents["mnist-worker-1"] = &document;
+  EXPECT_GT(Plan()[3].interval, Plan()[1].interval) << "at a cost that is bounded";
+  document.peers = {{3, Incarnation(0), PeerState::kSilent, "", 0}};
+  EXPECT_EQ(Plan()[3].interval, Plan()[0].interval) << "in alarm as any other";
+  document.peers.clear();
+  job_.spec.training.reset();
+  EXPECT_EQ(Asked(), "01") << "a command has no steps that are its ranks' own";
+}
+
 TEST_F(PollPlanTest, OlderPodsAndEndedJobsAreLeftAlone) {
   job_.status.placement[0].incarnation = Incarnation(1);
   EXPECT_EQ(Asked(), "12");

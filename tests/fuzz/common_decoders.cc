@@ -196,6 +196,7 @@ std::vector<std::string> StatusDocumentSeeds() {
   document.last_checkpoint_step = Step(5);
   document.peers = {{0, Incarnation(1), PeerState::kSilent, "no answer", 2.5}};
   document.timeline = {{TimelineEventKind::kPeerLost, Epoch(1), Step(2), 0, 3}};
+  document.models = {{1, Incarnation(1001), Step(1), Step(2), std::nullopt}};
   return {EncodeStatusDocument(document), EncodeStatusDocument(StatusDocument{})};
 }
 

@@ -35,6 +35,19 @@ void AddLosses(const StatusDocument& pod,
   });
 }
 
+// Of each process that holds one.
+std::vector<ModelStatus> ModelsOf(const StatusDocument& pod,
+                                  const std::vector<ProcessReport>& reports) {
+  std::vector<ModelStatus> models;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    if (reports[i].newest.has_value() && HoldsState(*reports[i].newest)) {
+      models.push_back(ModelStatusOf(*reports[i].newest));
+      models.back().rank = pod.rank.value_or(0) + static_cast<int>(i);
+    }
+  }
+  return models;
+}
+
 void Add(const CheckpointStatus& more, CheckpointStatus* sum) {
   sum->written += more.written;
   sum->failed += more.failed;
@@ -108,6 +121,7 @@ StatusDocument PodStatus(const StatusDocument& pod,
   if (has_own_models) {  // whoever leads may be another tomorrow, with losses of its own
     const std::optional<StatusDocument>& first = reports.front().newest;
     document.history = first.has_value() ? first->history : std::vector<DataEpochResult>();
+    document.models = ModelsOf(pod, reports);
   }
   AddLosses(pod, reports, &document.timeline);
   for (PeerStatus& peer : document.peers) {

@@ -34,7 +34,8 @@ void NoteSuccessor(TimePoint at, ProcessReport* report);
 // The document of a pod with several processes: who it is and what it has are those of `pod`, how
 // far it is those of the leading process, and checkpoints are counted over all that wrote any. The
 // timeline has the processes that were replaced, too: kPeerLost and kProcessStart with their rank.
-// The history is the first process's where each trains a model of its own (`has_own_models`).
+// Where each process trains a model of its own (`has_own_models`), the history is the first one's,
+// and `models` tells of each.
 StatusDocument PodStatus(const StatusDocument& pod,
                          const std::vector<ProcessReport>& reports,
                          bool has_own_models = false);

@@ -76,6 +76,25 @@ TEST(PodReport, HistoryOfSeveralModelsIsThatOfTheFirstWhoeverLeads) {
   EXPECT_TRUE(PodStatus(OfPod(), reports, true).history.empty());
 }
 
+TEST(PodReport, EachProcessThatHoldsAModelOfItsOwnIsToldOf) {
+  std::vector<ProcessReport> reports(3);
+  reports[0].newest = OfProcess(2, 5);
+  TimelineEvent ready;
+  ready.event = TimelineEventKind::kStateReady;
+  ready.step = Step(3);
+  reports[0].newest->timeline = {ready};
+  reports[0].newest->last_checkpoint_step = Step(4);
+  reports[1].newest = OfProcess(3, 0);
+  reports[1].newest->phase = Phase::kRestoring;
+  reports[2].newest = OfProcess(4, 9);
+  EXPECT_TRUE(PodStatus(OfPod(), reports).models.empty()) << "they train one model together";
+
+  const Incarnation process = IncarnationOfProcess(Incarnation(2), 1);
+  EXPECT_EQ(PodStatus(OfPod(), reports, true).models,
+            (std::vector<ModelStatus>{{2, process, Step(3), Step(5), Step(4)},
+                                      {4, process, Step(9), Step(9), std::nullopt}}));
+}
+
 TEST(PodReport, OfEqualStepsTheFirstProcessLeads) {
   std::vector<ProcessReport> reports(3);
   reports[1].newest = OfProcess(3, 6);

@@ -4,19 +4,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/plural.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
 
 namespace lockstep::control {
 namespace {
-
-// A process that leaves or fails may do so before it has a state; one that has come to its end
-// stands at the last step.
-bool HasState(Phase phase) {
-  return phase == Phase::kTraining || phase == Phase::kCheckpointing ||
-         phase == Phase::kEvaluating || phase == Phase::kSucceeded;
-}
 
 // The step that the newest meeting began with; where that is forgotten, the one it has come to.
 int64_t FirstStepOf(const StatusDocument& document) {
@@ -29,13 +23,28 @@ int64_t FirstStepOf(const StatusDocument& document) {
   return step;
 }
 
-// The step that a process began with: later meetings change nothing of a model of its own.
-int64_t FirstStepOfModel(const StatusDocument& document) {
-  const auto ready = std::find_if(
-      document.timeline.begin(), document.timeline.end(), [](const TimelineEvent& event) {
-        return event.event == TimelineEventKind::kStateReady;
-      });
-  return ready == document.timeline.end() ? document.step.value() : ready->step.value();
+// What the member's pod tells of models of its processes' own, as far as they hold one.
+std::vector<ModelStatus> ModelsOf(const Member& member) {
+  if (!member.rank.has_value() || member.report == nullptr) {
+    return {};
+  }
+  const StatusDocument& document = member.report->document;
+  if (!document.models.empty() || !HoldsState(document)) {
+    return document.models;
+  }
+  ModelStatus only = ModelStatusOf(document);
+  only.rank = *member.rank;
+  only.incarnation = member.number.incarnation;
+  return {only};
+}
+
+// `model` after what `told_by` says of it.
+ModelProgress After(ModelProgress model, const ModelStatus& told, PodNumber told_by) {
+  if (model.told_by != told_by) {
+    model.checkpoint_step = std::min(model.checkpoint_step, told.first_step.value());
+  }
+  const int64_t written = told.last_checkpoint_step.value_or(Step()).value();
+  return {model.rank, told.step.value(), told_by, std::max(model.checkpoint_step, written)};
 }
 
 struct Fall {
@@ -86,7 +95,7 @@ bool MayFallBack(const JobProgress& known,
     }
   }
   return known.observed_at <= newest_start && newest_start <= reported_at &&
-         HasMetSince(document, status, strategy) && HasState(document.phase);
+         HasMetSince(document, status, strategy) && HoldsState(document);
 }
 
 bool HasFallenBack(const JobProgress& known, const StatusDocument& document) {
@@ -110,46 +119,48 @@ void TellOfFallBack(const JobProgress& known,
   SayLost({"training", FirstStepOf(document), known.step}, builder);
 }
 
-std::set<int64_t> NoteModels(const GangView& view, DecisionBuilder* builder) {
-  std::set<int64_t> fallen;
+bool HasOwnModels(const DecisionBuilder& builder) {
+  return builder.is_training() && builder.spec().strategy == Strategy::kIndependent;
+}
+
+void NoteModels(const GangView& view, DecisionBuilder* builder) {
   std::optional<JobProgress>& progress = builder->mutable_status()->progress;
-  if (!builder->is_training() || builder->spec().strategy != Strategy::kIndependent ||
-      !progress.has_value()) {
-    return fallen;
+  if (!HasOwnModels(*builder) || !progress.has_value()) {
+    return;
   }
-  std::map<int64_t, ModelProgress> known;
+  const int rank_count = WorldSize(builder->topology());
+  std::map<int64_t, ModelProgress> models;
   for (const ModelProgress& model : progress->models) {
-    known.emplace(model.rank, model);
+    if (model.rank < rank_count) {
+      models.emplace(model.rank, model);
+    }
+  }
+  std::vector<Fall> falls;
+  for (const Member& member : view.members) {
+    for (const ModelStatus& told : ModelsOf(member)) {
+      if (told.rank >= rank_count) {
+        continue;
+      }
+      const PodNumber told_by = {member.number.attempt, told.incarnation};
+      const ModelProgress unheard = {told.rank, 0, told_by};
+      ModelProgress& model = models.try_emplace(told.rank, unheard).first->second;
+      const int64_t next = told.first_step.value();
+      if (model.told_by != told_by && next < model.step) {
+        progress->steps_repeated += model.step - next;
+        falls.push_back({"model " + std::to_string(told.rank), next, model.step});
+      }
+      model = After(model, told, told_by);
+    }
   }
   progress->models.clear();
-  Fall first;
-  for (const Member& member : view.members) {
-    if (!member.rank.has_value()) {
-      continue;
-    }
-    const auto [entry, is_first] = known.try_emplace(*member.rank, ModelProgress{*member.rank});
-    ModelProgress model = entry->second;
-    if (member.report != nullptr && HasState(member.report->document.phase)) {
-      const StatusDocument& document = member.report->document;
-      const int64_t next = FirstStepOfModel(document);
-      if (!is_first && model.told_by != member.number && next < model.step) {
-        progress->steps_repeated += model.step - next;
-        first =
-            fallen.empty() ? Fall{"model " + std::to_string(model.rank), next, model.step} : first;
-        fallen.insert(model.rank);
-      }
-      model = {model.rank, document.step.value(), member.number};
-    } else if (is_first) {
-      continue;
-    }
+  for (const auto& [rank, model] : models) {
     progress->models.push_back(model);
   }
-  if (!fallen.empty()) {  // a gang's, which all start anew, make one event
-    const auto more = static_cast<int64_t>(fallen.size()) - 1;
-    first.others = more > 0 ? "; likewise " + Plural(more, "other model") : "";
-    SayLost(first, builder);
+  if (!falls.empty()) {  // a gang's, which all start anew, make one event
+    const auto more = static_cast<int64_t>(falls.size()) - 1;
+    falls.front().others = more > 0 ? "; likewise " + Plural(more, "other model") : "";
+    SayLost(falls.front(), builder);
   }
-  return fallen;
 }
 
 }  // namespace lockstep::control

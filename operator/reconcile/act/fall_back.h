@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
 
 #include "common/contract/status_document.h"
 #include "operator/reconcile/decision_builder.h"
@@ -16,7 +15,7 @@ bool HasMetSince(const StatusDocument& document,
                  Strategy strategy);
 
 // Whether a report, made at `reported_at`, may say that training stands at an earlier step than
-// `known`: a pod was put in place since that was known, and this process HasMetSince and has a
+// `known`: a pod was put in place since that was known, and this process HasMetSince and holds a
 // state. Where ranks do not meet while they train, that
 // pod is the process's own. Any other report that lies behind is only late.
 bool MayFallBack(const JobProgress& known,
@@ -43,9 +42,13 @@ void TellOfFallBack(const JobProgress& known,
                     const StatusDocument& document,
                     DecisionBuilder* builder);
 
-// With strategy Independent, takes over how far the model of each rank is, adds the steps that one
-// which a new pod took up earlier has to take again, and says so. Returns the ranks of these
-// models. With any other strategy, or before there is any progress, does nothing.
-std::set<int64_t> NoteModels(const GangView& view, DecisionBuilder* builder);
+// Whether each rank of the job trains a model of its own: strategy Independent, built in.
+bool HasOwnModels(const DecisionBuilder& builder);
+
+// Where it HasOwnModels, takes over how far the model of each rank is, adds the steps that one
+// which a new process took up earlier has to take again, and says so. The checkpoint that is left
+// to such a model is none that is newer than the state taken up. Otherwise, or before there is any
+// progress, does nothing.
+void NoteModels(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

@@ -233,6 +233,117 @@ TEST_F(OwnModelsTest, ModelThatWasSavedAtItsLastStepLosesNothing) {
   EXPECT_EQ(StepsRepeated(), 0);
 }
 
+// Model 1's 800 has stood for it, and is no step that it has to reach again.
+TEST_F(OwnModelsTest, ProgressIsTheFirstModelsAgainOnceItGoesOn) {
+  TrainAt(0, 70);
+  TrainAt(1, 800);
+  world_.Step();
+  Lose(0);
+  ASSERT_EQ(KnownStep(), 800);
+  DocumentOf(0).phase = Phase::kRestoring;
+  Told();
+  EXPECT_EQ(KnownStep(), 800) << "it has no state yet";
+  GoOn(0, 70, 71);
+  DocumentOf(0).loss = 0.5;
+
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(KnownStep(), 71);
+  EXPECT_EQ(world_.job.status.progress->loss, 0.5);
+  EXPECT_EQ(StepsRepeated(), 0);
+}
+
+// Each goes back to its own: the job's is the newest that is left to any.
+TEST_F(OwnModelsTest, CheckpointsThatWentWithTheirPodsCountNoMore) {
+  const auto checkpoint = [&] { return world_.job.status.progress->checkpoint_step; };
+  for (const int rank : {0, 1}) {
+    TrainAt(rank, 550);
+    DocumentOf(rank).last_checkpoint_step = Step(500 - 20 * rank);
+  }
+  world_.Step();
+  world_.Step();
+  ASSERT_EQ(checkpoint(), 500);
+  Lose(0);
+  EXPECT_EQ(checkpoint(), 500) << "it may be taken up again";
+  GoOn(0, 0, 3);
+  world_.Step();
+  EXPECT_EQ(checkpoint(), 480) << "model 1's";
+
+  StartAgainAt(0);
+  world_.Step();
+  EXPECT_EQ(checkpoint(), 0);
+  const WallTime told_at = *world_.job.status.progress->checkpoint_at;
+  world_.Advance(std::chrono::seconds(60));
+  world_.ReportAll();
+  GoOn(0, 0, 120);
+  DocumentOf(0).last_checkpoint_step = Step(100);
+  world_.Step();
+  EXPECT_EQ(checkpoint(), 100);
+  EXPECT_GT(*world_.job.status.progress->checkpoint_at, told_at);
+}
+
+TEST_F(OwnModelsTest, ModelThatTakesUpItsNewestCheckpointKeepsIt) {
+  TrainAt(0, 550);
+  TrainAt(1, 550);
+  DocumentOf(1).last_checkpoint_step = Step(500);
+  world_.Step();
+  world_.Step();
+  Lose(1);
+  GoOn(1, 500, 501);
+  EXPECT_NE(Told(), "");
+  EXPECT_EQ(world_.job.status.progress->checkpoint_step, 500);
+}
+
+// Of one pod with two processes, which is told of as one.
+class OwnModelsOfProcessesTest : public OwnModelsTest {
+ protected:
+  OwnModelsOfProcessesTest() {
+    world_.job.spec.roles.front().processes = 2;  // pod 1's first rank is 2
+    TrainAt(0, 90);
+    DocumentOf(0).models = {{0, Incarnation(0), Step(0), Step(64), Step(50)},
+                            {1, Incarnation(0), Step(0), Step(90), Step(80)}};
+    world_.Step();
+    world_.Step();
+  }
+
+  std::string Models() const {
+    std::string text;
+    for (const ModelProgress& model : world_.job.status.progress->models) {
+      text += std::to_string(model.rank) + "@" + std::to_string(model.step) + " ";
+    }
+    return text;
+  }
+};
+
+TEST_F(OwnModelsOfProcessesTest, EachIsNoted) {
+  EXPECT_EQ(Models(), "0@64 1@90 ");
+  EXPECT_EQ(world_.job.status.progress->checkpoint_step, 80);
+  TrainAt(1, 7);
+  world_.Step();
+  EXPECT_EQ(Models(), "0@64 1@90 2@7 ");
+}
+
+TEST_F(OwnModelsOfProcessesTest, ProcessThatStartsAgainInItsPodIsToldOfByItsRank) {
+  DocumentOf(0).step = Step(66);  // of the one that is left
+  DocumentOf(0).models = {{0, Incarnation(0), Step(0), Step(66), Step(50)}};
+  EXPECT_EQ(Told(), "");
+  EXPECT_EQ(Models(), "0@66 1@90 ") << "what was known of it";
+  EXPECT_EQ(KnownStep(), 66);
+
+  DocumentOf(0).models.push_back({1, Incarnation(1), Step(80), Step(81), std::nullopt});
+  EXPECT_TRUE(Told().starts_with("model 1 goes on at step 80, and had come to step 90 at least"));
+  EXPECT_EQ(Models(), "0@66 1@81 ");
+  EXPECT_EQ(StepsRepeated(), 10);
+  EXPECT_EQ(world_.job.status.progress->checkpoint_step, 80);
+  EXPECT_EQ(Told(), "") << "once";
+}
+
+// No pod is believed of ranks that the job has not got.
+TEST_F(OwnModelsOfProcessesTest, RankThatIsNotThereIsLeftOut) {
+  DocumentOf(0).models.push_back({4, Incarnation(0), Step(0), Step(9), std::nullopt});
+  world_.Step();
+  EXPECT_EQ(Models(), "0@64 1@90 ");
+}
+
 TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSince) {
   TrainAt(4200);
   StartAgainAt(4000);

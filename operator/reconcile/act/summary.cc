@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <set>
 
 #include "common/contract/termination_message.h"
 #include "operator/reconcile/act/fall_back.h"
@@ -49,8 +48,17 @@ RoleCounts KnownCounts(const TrainingJobStatus& status, Role name) {
   return {};
 }
 
-int64_t NewestCheckpoint(const GangView& view, const std::optional<JobProgress>& known) {
-  int64_t newest = known.has_value() ? known->checkpoint_step : 0;
+// Of several models the newest of any, as NoteModels has noted them.
+int64_t NewestCheckpoint(const GangView& view, const DecisionBuilder& builder) {
+  const std::optional<JobProgress>& known = builder.status().progress;
+  int64_t newest = 0;
+  if (known.has_value() && HasOwnModels(builder) && !known->models.empty()) {
+    for (const ModelProgress& model : known->models) {
+      newest = std::max(newest, model.checkpoint_step);
+    }
+    return newest;
+  }
+  newest = known.has_value() ? known->checkpoint_step : 0;
   for (const Member& member : view.members) {
     if (member.report != nullptr && member.report->document.last_checkpoint_step.has_value()) {
       newest = std::max(newest, member.report->document.last_checkpoint_step->value());
@@ -140,7 +148,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
       !builder->is_training() && words.has_value() && words->last_step.has_value()) {
     return;  // NoteResult tells of them; an older report would take that back at each turn
   }
-  const std::set<int64_t> fallen_models = NoteModels(view, builder);
+  NoteModels(view, builder);
   const Member* reporter = nullptr;
   for (const Member& member : view.members) {
     const bool is_nearer = reporter == nullptr || member.rank < reporter->rank;
@@ -156,13 +164,14 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   const WallTime reported_at =
       builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
   const Strategy strategy = builder->spec().strategy;
-  const bool is_fallen_model = fallen_models.count(*reporter->rank) > 0;  // told already
   const bool may_fall_back =
       strategy != Strategy::kIndependent && known->has_value() &&
       MayFallBack(**known, document, reported_at, builder->status(), strategy);
+  // A model of its own is behind no other, and NoteModels has told of one that went back.
+  const bool may_be_behind = HasOwnModels(*builder) ? HoldsState(document) : may_fall_back;
   if (known->has_value() && document.step.value() < (*known)->step && builder->is_training() &&
-      !may_fall_back && !is_fallen_model) {
-    NoteCheckpoint(NewestCheckpoint(view, *known), reported_at, &**known);
+      !may_be_behind) {
+    NoteCheckpoint(NewestCheckpoint(view, *builder), reported_at, &**known);
     return;
   }
   JobProgress progress;
@@ -187,7 +196,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   const bool has_fallen =
       may_fall_back && builder->is_training() && HasFallenBack(**known, document);
   progress.steps_repeated += has_fallen ? StepsToRepeat(**known, document) : 0;
-  NoteCheckpoint(has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *known),
+  NoteCheckpoint(has_fallen ? CheckpointLeft(**known, document) : NewestCheckpoint(view, *builder),
                  reported_at,
                  &progress);
   progress.observed_at = known->has_value() ? (*known)->observed_at : WallTime{};
