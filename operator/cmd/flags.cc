@@ -73,6 +73,19 @@ CLI::Option* AddChoice(CLI::App* app,
       ->type_name(words);
 }
 
+// Makes milliseconds of it. Returns what is wrong; empty: nothing.
+std::string ReadHalfLife(std::string& text) {
+  const std::string found = text;
+  const CLI::AsNumberWithUnit number(kLongUnits, CLI::AsNumberWithUnit::UNIT_REQUIRED);
+  if (std::string problem = number(text); !problem.empty()) {
+    return problem;
+  }
+  const int64_t half_life = std::stoll(text);
+  return half_life == 0 || (half_life >= kHalfLifeMsMin && half_life <= kHalfLifeMsMax)
+             ? std::string()
+             : found + " found, expected 0s, or 10m to 365d";
+}
+
 void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
   app->add_flag("--learn-run-times",
                 flags->learns_run_times,
@@ -81,13 +94,7 @@ void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
                   *half_life_ms,
                   "what queues have held counts in whose turn it is, half as much after each such "
                   "time: 10m to 365d; 0s: it does not count [0s]")
-      ->transform(CLI::AsNumberWithUnit(kLongUnits, CLI::AsNumberWithUnit::UNIT_REQUIRED))
-      ->check([](const std::string& text) {
-        const int64_t half_life = std::stoll(text);
-        return half_life == 0 || (half_life >= kHalfLifeMsMin && half_life <= kHalfLifeMsMax)
-                   ? std::string()
-                   : "expected 0s, or 10m to 365d";
-      })
+      ->transform(CLI::Validator(ReadHalfLife, ""))
       ->type_name("TIME");
 }
 

@@ -69,6 +69,9 @@ TEST(OperatorFlags, MistakesEndWithCodeTwoAndHelpWithZero) {
     const std::string flag = std::string("--fair-share-half-life=") + wrong;
     EXPECT_EQ(std::get<PrintAndExit>(Parse(flag.c_str())).exit_code, 2) << wrong;
   }
+  EXPECT_NE(std::get<PrintAndExit>(Parse("--fair-share-half-life=5m"))
+                .text.find("--fair-share-half-life: 5m found, expected 0s, or 10m to 365d"),
+            std::string::npos);
   EXPECT_EQ(
       std::get<OperatorFlags>(Parse("--fair-share-half-life=0s")).fair_share_half_life.count(), 0);
   EXPECT_EQ(std::get<PrintAndExit>(Parse("--round-log-mib=12")).exit_code, 2) << "of no log";

@@ -217,6 +217,7 @@ struct OperatorMetrics::Families {
       &AddGauges(&registry, "lockstep_queue_used", "What the jobs of a queue hold.")};
   LabelledGauges queue_borrowed{&AddGauges(
       &registry, "lockstep_queue_borrowed", "The part of that above its nominal amounts.")};
+  std::map<std::string, std::set<std::string>> queue_resources;  // that it has had, or may have
   LabelledGauges queue_waiting{
       &AddGauges(&registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places.")};
   Counters& capacity_asks =
@@ -367,18 +368,35 @@ void OperatorMetrics::SetJobs(const std::vector<std::string_view>& states) {
   }
 }
 
-// A queue that has gone is told no longer.
+// A queue that has gone is told no longer. What it holds none of is told as 0: alerts go by series,
+// and one that is not there has no value.
 void OperatorMetrics::SetQueues(const std::map<std::string, QueueStatus>& queues) {
-  const auto set = [](const QueueAmounts& amounts, const std::string& queue, LabelledGauges* to) {
-    for (const auto& [resource, amount] : amounts) {
-      const double unit = resource == kCpuResource ? 1000 : 1;
-      to->Set({{"queue", queue}, {"resource", resource}}, static_cast<double>(amount) / unit);
-    }
+  const auto set = [](const std::string& queue,
+                      const std::string& resource,
+                      int64_t amount,
+                      LabelledGauges* to) {
+    const double unit = resource == kCpuResource ? 1000 : 1;
+    to->Set({{"queue", queue}, {"resource", resource}}, static_cast<double>(amount) / unit);
   };
+  const auto of = [](const QueueAmounts& amounts, const std::string& resource) {
+    const auto found = amounts.find(resource);
+    return found == amounts.end() ? 0 : found->second;
+  };
+  std::erase_if(families_->queue_resources,
+                [&](const auto& known) { return !queues.contains(known.first); });
   for (const auto& [name, status] : queues) {
-    set(status.nominal, name, &families_->queue_nominal);
-    set(status.used, name, &families_->queue_used);
-    set(status.borrowed, name, &families_->queue_borrowed);
+    std::set<std::string>& resources = families_->queue_resources[name];
+    for (const auto& [resource, amount] : status.nominal) {
+      set(name, resource, amount, &families_->queue_nominal);
+      resources.insert(resource);
+    }
+    for (const auto& [resource, amount] : status.used) {
+      resources.insert(resource);
+    }
+    for (const std::string& resource : resources) {
+      set(name, resource, of(status.used, resource), &families_->queue_used);
+      set(name, resource, of(status.borrowed, resource), &families_->queue_borrowed);
+    }
     families_->queue_waiting.Set({{"queue", name}}, static_cast<double>(status.waiting));
   }
   for (LabelledGauges* const gauges : {&families_->queue_nominal,

@@ -138,9 +138,19 @@ TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
     EXPECT_THAT(page, HasSubstr(series));
   }
 
+  vision.nominal["memory"] = 1024;
+  vision.used.clear();
   vision.borrowed.clear();
   metrics.SetQueues({{"vision", vision}});
-  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("lockstep_queue_borrowed{")));
+  const std::string idle = metrics.RenderText();
+  for (const char* gauge : {"lockstep_queue_used", "lockstep_queue_borrowed"}) {
+    for (const char* resource : {"cpu", "memory", "nvidia.com/gpu"}) {
+      EXPECT_THAT(
+          idle,
+          HasSubstr(std::string(gauge) + "{queue=\"vision\",resource=\"" + resource + "\"} 0\n"));
+    }
+  }
+  EXPECT_THAT(idle, Not(HasSubstr("lockstep_queue_nominal{queue=\"vision\",resource=\"cpu\"}")));
   metrics.SetQueues({});
   EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("vision")));
 }

@@ -52,7 +52,7 @@ void ApiCluster::Lead(const std::string& master_key) {
   master_key_ = master_key;
   must_list_jobs_ = true;
   // Of an earlier time as leader: what was true then may not be now.
-  notes_ = {notes_.wall_now, {}, {}, {}, {}, {}, {}};
+  notes_ = {notes_.wall_now, {}, {}, {}, {}, {}, {}, {}};
   reports_.Clear();
   rounds_.Reset(notes_.wall_now);
   queue_reporter_.Lead(now_, notes_.wall_now);
@@ -167,6 +167,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
     observed.queue_position = {QueueOf(stored->job.spec),
                                rounds_.PositionOf(key, notes_.wall_now),
                                EstimatedStartIn(*observed.round)};
+    observed.queue_order = view->QueueOrderOf(observed.queue_position->name);
   } else {
     observed.round = AwaitsRound();
     observed.eviction = view->EvictionOf(key, notes_.wall_now);

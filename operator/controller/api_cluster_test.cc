@@ -267,5 +267,19 @@ TEST_F(ApiClusterTest, PodOfAJobWithoutAStatusMakesTheJobBeReadAnew) {
   EXPECT_EQ(Read(kMnist)->status.placement.size(), 1U);
 }
 
+TEST_F(ApiClusterTest, JobThatWaitsIsToldByWhatItsQueueIsOrdered) {
+  TrainingJob other = OtherJob();
+  other.spec.scheduling.queue = "urgent";
+  Watch(BodyOf(other, "9"));
+  EXPECT_EQ(Observe(kOther)->queue_order, QueueOrder::kFifo) << "there is none of that name";
+
+  News news;
+  view_.Apply(kube::ObjectUpdate<StoredQueue>(kube::Upserted<StoredQueue>{*DecodeStoredQueue(R"({
+                "metadata": {"name": "urgent", "uid": "q", "resourceVersion": "7"},
+                "spec": {"ordering": "Priority"}})")}),
+              &news);
+  EXPECT_EQ(Observe(kOther)->queue_order, QueueOrder::kPriority);
+}
+
 }  // namespace
 }  // namespace lockstep::control

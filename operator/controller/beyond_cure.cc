@@ -1,6 +1,7 @@
 #include "operator/controller/beyond_cure.h"
 
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "common/json/json.h"
@@ -10,6 +11,11 @@ namespace lockstep::control {
 bool IsRefusal(const Error& error) {
   return error.code() == ErrorCode::kResourceExhausted ||
          error.code() == ErrorCode::kInvalidArgument;
+}
+
+bool HasServerFailed(const kube::CallResult& result) {
+  const auto* const reply = std::get_if<kube::Reply>(&result);
+  return reply != nullptr && reply->status >= 500;
 }
 
 bool IsBeyondCure(const kube::Reply& reply) {

@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "common/contract/text.h"
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
 #include "operator/kube/decode.h"
@@ -104,6 +103,8 @@ ErrandCall EffectBatch::CallFor(std::size_t effect, Make make, Read read) {
             return request;
           },
           [this, effect, read = std::move(read)](kube::CallResult result) {
+            has_server_failed_ =
+                has_server_failed_ || (effect == preparation_ && HasServerFailed(result));
             Answer(effect, read(std::move(result)));
           }};
 }
@@ -143,7 +144,9 @@ void EffectBatch::Create(std::size_t effect,
     return;
   }
   if (IsRefusal(prepared.error()) || is_service_foreign_) {
-    NoteRefusal(creation.pod.name, prepared.error().message(), false);
+    parts_.notes->NoteRefusal(key_, creation.pod.name, prepared.error().message(), false);
+  } else if (has_server_failed_) {
+    parts_.notes->NoteFailure(key_, creation.pod.name, prepared.error().message());
   }
   Answer(effect, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
 }
@@ -385,6 +388,7 @@ Status EffectBatch::ReadCreatedPod(const kube::Pod& made, kube::CallResult resul
   const std::string& name = made.name;
   const auto* const refusal = std::get_if<kube::Reply>(&result);
   const bool is_unheard = kube::MayHaveHappened(result);
+  const bool has_failed = HasServerFailed(result);
   const bool is_beyond_cure = refusal != nullptr && IsBeyondCure(*refusal);
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok()) {
@@ -393,18 +397,21 @@ Status EffectBatch::ReadCreatedPod(const kube::Pod& made, kube::CallResult resul
     }
     if (IsRefusal(reply.error())) {
       const auto identity = ParsePodLabels(made.labels);
-      NoteRefusal(name,
-                  is_beyond_cure && identity.has_value()
-                      ? InTermsOfTemplate(reply.error().message(),
-                                          PodManifest(job_, made, settings_),
-                                          job_,
-                                          identity->task.role)
-                      : reply.error().message(),
-                  is_beyond_cure);
+      parts_.notes->NoteRefusal(key_,
+                                name,
+                                is_beyond_cure && identity.has_value()
+                                    ? InTermsOfTemplate(reply.error().message(),
+                                                        PodManifest(job_, made, settings_),
+                                                        job_,
+                                                        identity->task.role)
+                                    : reply.error().message(),
+                                is_beyond_cure);
+    } else if (has_failed) {
+      parts_.notes->NoteFailure(key_, name, reply.error().message());
     }
     return reply.error();
   }
-  NoteCreated(name);
+  parts_.notes->NoteCreated(key_, name);
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply->body));
   LearnPod(pod);
   return OkStatus();
@@ -416,17 +423,18 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply reply, kube::RequireSuccess(std::move(result)));
   LOCKSTEP_ASSIGN_OR_RETURN(const auto pod, kube::DecodePod(reply.body));
   if (pod.object->owner_uid == job_.metadata.uid) {
-    NoteCreated(name);
+    parts_.notes->NoteCreated(key_, name);
     LearnPod(pod);
     return OkStatus();
   }
   if (!IsLeftOver(*pod.object, job_.metadata)) {
     const Error taken = NameIsTaken("pod " + name, pod.object->owner_uid);
-    NoteRefusal(name, taken.message(), false);
+    parts_.notes->NoteRefusal(key_, name, taken.message(), false);
     return Error(ErrorCode::kUnavailable, taken.message());
   }
   if (pod.object->is_deleting && !pod.object->finalizers.empty()) {
-    NoteRefusal(name, "the name is held by " + DescribeLeftOver(*pod.object), false);
+    parts_.notes->NoteRefusal(
+        key_, name, "the name is held by " + DescribeLeftOver(*pod.object), false);
   }
   if (!pod.object->is_deleting) {  // whether that succeeds is seen by the next try
     follow_ups_.push_back(CallFor(
@@ -474,25 +482,6 @@ void EffectBatch::LearnPod(const kube::Item<kube::Pod>& pod) {
   parts_.view->LearnPod(pod, &parts_.notes->news);
   if (parts_.view->list_count() != lists_seen_) {
     parts_.view->DoubtPod(key_, pod.key.name);
-  }
-}
-
-void EffectBatch::NoteRefusal(const std::string& pod, const std::string& words, bool is_invalid) {
-  std::map<std::string, PodRefusal>& refused = parts_.notes->refused_pods[key_];
-  const auto known = refused.find(pod);
-  const int64_t count = known == refused.end() ? 1 : known->second.count + 1;
-  refused[pod] = {
-      CutText(words, ClusterNotes::kRefusalBytesMax), is_invalid, count, parts_.notes->wall_now};
-}
-
-void EffectBatch::NoteCreated(const std::string& pod) {
-  const auto refused = parts_.notes->refused_pods.find(key_);
-  if (refused == parts_.notes->refused_pods.end()) {
-    return;
-  }
-  refused->second.erase(pod);
-  if (refused->second.empty()) {
-    parts_.notes->refused_pods.erase(refused);
   }
 }
 

@@ -88,8 +88,6 @@ class EffectBatch final : public Errand {
   Status ReadCreatedPod(const kube::Pod& made, kube::CallResult result);
   Status ReadExistingPod(std::size_t effect, const std::string& name, kube::CallResult result);
   void LearnPod(const kube::Item<kube::Pod>& pod);
-  void NoteRefusal(const std::string& pod, const std::string& words, bool is_invalid);
-  void NoteCreated(const std::string& pod);
 
   EffectBatchParts parts_;
   const TrainingJob& job_;
@@ -102,6 +100,7 @@ class EffectBatch final : public Errand {
   std::vector<ErrandCall> follow_ups_;      // what replies of this phase make necessary
   std::size_t phases_begun_ = 0;
   int64_t lists_seen_ = 0;           // by the view, when the present round began
+  bool has_server_failed_ = false;   // over what the pods need
   bool is_service_foreign_ = false;  // somebody else's has the job's name
 };
 

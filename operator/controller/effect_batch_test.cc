@@ -11,6 +11,8 @@
 namespace lockstep::control {
 namespace {
 
+constexpr const char* kPostPod = "POST /api/v1/namespaces/default/pods";
+
 class EffectBatchTest : public testing::Test, protected ApiClusterWorld {
  protected:
   // Begins to create so many pods of the job.
@@ -135,6 +137,35 @@ TEST_F(EffectBatchTest, OnlyWhatTheServerItselfFindsWrongIsBeyondCure) {
     EXPECT_EQ(refused.at("mnist-worker-0").is_invalid, row.is_beyond_cure) << row.message;
     EXPECT_EQ(refused.at("mnist-worker-0").count, &row - rows.data() + 1);
   }
+}
+
+// As the API server answers where an admission webhook does not, whose failurePolicy is Fail.
+TEST_F(EffectBatchTest, ServerThatFailsOverAPodForAWhileIsToldInItsWordsUntilThePodIsCreated) {
+  const std::string words = "failed calling webhook \"deny.example.com\": no endpoints available";
+  const auto fail_at = [&](std::chrono::seconds at) {
+    cluster_.SetTime(TimePoint(at), WallTime(at));
+    api_.Expect(kPostPod, 500, RefusalBody(500, "InternalError", words));
+    EXPECT_FALSE(Create().ok());
+    return Observe(kMnist)->refused_pods;
+  };
+  EXPECT_TRUE(fail_at(std::chrono::seconds(100)).empty()) << "a hiccup";
+  EXPECT_EQ(fail_at(std::chrono::seconds(110)).at("mnist-worker-0").message, words);
+
+  api_.Expect(kPostPod, 201, PodBody(job_.metadata.uid));
+  EXPECT_TRUE(Create().ok());
+  EXPECT_TRUE(Observe(kMnist)->refused_pods.empty());
+}
+
+TEST_F(EffectBatchTest, ServerThatFailsOverWhatPodsNeedIsToldOfThem) {
+  const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
+  for (const int at : {100, 110}) {
+    cluster_.SetTime(TimePoint(std::chrono::seconds(at)), WallTime(std::chrono::seconds(at)));
+    api_.Expect("POST /api/v1/namespaces/default/services",
+                500,
+                RefusalBody(500, "InternalError", "failed calling webhook"));
+    Apply({PrepareJob{}, CreatePod{pod.value()}});
+  }
+  EXPECT_EQ(Observe(kMnist)->refused_pods.at("mnist-worker-0").message, "failed calling webhook");
 }
 
 TEST_F(EffectBatchTest, RefusalOfWhatPodsNeedIsTheirs) {
@@ -418,7 +449,6 @@ std::string PlaceholderBody(const std::string& owner_uid, const std::string& sch
                    {"spec", {{"schedulerName", scheduler}}}});
 }
 
-constexpr const char* kPostPod = "POST /api/v1/namespaces/default/pods";
 constexpr const char* kHoldPath = "/api/v1/namespaces/default/pods/hold-0";
 
 WriteObject PlaceholderCreation() {

@@ -128,6 +128,7 @@ struct Observed {
   // other job is there that it could be in the way of.
   std::optional<PlanResult> round;
   std::optional<QueuePosition> queue_position;  // of one without a place; empty: it has no queue
+  QueueOrder queue_order = QueueOrder::kFifo;   // of that queue
   std::optional<RoomClaim> claim;         // what that round keeps for it until others have gone
   std::optional<EvictionOrder> eviction;  // of a job with places, which is to give them up
   // What its PriorityClass says of the gang; empty: there is none of that name, or nobody looks.

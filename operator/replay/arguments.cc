@@ -1,5 +1,6 @@
 #include "operator/replay/arguments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -21,6 +22,10 @@ const std::map<std::string, PlacementPolicyKind> kPolicies = {
     {"worth", PlacementPolicyKind::kWorth},
     {"fgd", PlacementPolicyKind::kFgd},
     {"best-fit", PlacementPolicyKind::kBestFit}};
+
+// Of a PriorityClass that users make. Source: Kubernetes' HighestUserDefinablePriority.
+constexpr int64_t kPriorityMin = std::numeric_limits<int32_t>::min();
+constexpr int64_t kPriorityMax = 1'000'000'000;
 
 // As CLI11 stores them, before they become types.
 struct ReplayTexts {
@@ -112,7 +117,9 @@ CLI::App* AddLog(CLI::App* app, LogArguments* log, ReplayTexts* texts) {
       ->type_name("ROLE=COUNT")
       ->needs(gang);
   command->add_option("--queue", log->queue, "if it were in that queue")->needs(gang);
-  command->add_option("--priority", log->priority, "if it had that priority")->needs(gang);
+  command->add_option("--priority", log->priority, "if it had that priority")
+      ->check(CLI::Range(kPriorityMin, kPriorityMax))
+      ->needs(gang);
   command->add_option("--drain", log->drained, "if that node were drained")
       ->type_name("NODE")
       ->needs(gang);
@@ -120,6 +127,32 @@ CLI::App* AddLog(CLI::App* app, LogArguments* log, ReplayTexts* texts) {
       ->type_name("NODE=COUNT")
       ->needs(gang);
   return command;
+}
+
+// Whether `text` is a DNS label as names of queues are: a letter first.
+bool IsQueueName(const std::string& text) {
+  constexpr std::size_t kLengthMax = 63;
+  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+  return !text.empty() && text.size() <= kLengthMax && is_letter(text.front()) &&
+         text.back() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
+           return is_letter(c) || (c >= '0' && c <= '9') || c == '-';
+         });
+}
+
+// What is wrong with the names; empty: nothing.
+std::string CheckNames(const LogArguments& log) {
+  const std::size_t slash = log.gang.find('/');
+  const bool is_gang = slash != std::string::npos && slash > 0 && slash + 1 < log.gang.size() &&
+                       log.gang.find('/', slash + 1) == std::string::npos;
+  if (!log.gang.empty() && !is_gang) {
+    return "--what-if: \"" + log.gang + "\" found, expected NAMESPACE/JOB";
+  }
+  if (log.queue.has_value() && !IsQueueName(*log.queue)) {
+    return "--queue: \"" + *log.queue +
+           "\" found, expected the name of a queue: lower-case letters, digits and '-', a letter "
+           "first, no '-' last, at most 63 characters";
+  }
+  return "";
 }
 
 // "worker=4", each name once. Returns what is wrong; empty: nothing.
@@ -191,7 +224,8 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
     return shape;
   }
   if (log_command->parsed()) {
-    std::string problem = ReadCounts("--replicas", texts.replicas, &log.replicas);
+    std::string problem = CheckNames(log);
+    problem = problem.empty() ? ReadCounts("--replicas", texts.replicas, &log.replicas) : problem;
     problem =
         problem.empty() ? ReadCounts("--nodes-like", texts.nodes_like, &log.nodes_like) : problem;
     return problem.empty() ? ReplayArguments(log) : ReplayHelp{problem + "\n", 2};

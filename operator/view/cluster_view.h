@@ -198,6 +198,9 @@ class ClusterView {
   // All TrainingQueues, by name.
   std::vector<StoredQueue> Queues() const;
 
+  // Whose turn it is in the queue of that name; of one that is nobody's object by age.
+  QueueOrder QueueOrderOf(const std::string& queue) const;
+
   bool has_jobs() const { return !jobs_.entries().empty(); }
 
   bool has_queues() const { return !queues_.entries().empty(); }

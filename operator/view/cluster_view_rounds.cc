@@ -198,6 +198,12 @@ std::vector<StoredQueue> ClusterView::Queues() const {
   return queues;
 }
 
+QueueOrder ClusterView::QueueOrderOf(const std::string& queue) const {
+  const auto found = queues_.entries().find({"", queue});
+  return found == queues_.entries().end() ? QueueOrder::kFifo
+                                          : found->second.item.object->queue.order;
+}
+
 std::map<std::string, QueueStatus> ClusterView::MeasuredQueues() const {
   std::map<std::string, QueueStatus> standings = QueueStandings();
   if (std::optional<QueueStatus> standing = DefaultStanding(Queues(), feed_.state())) {

@@ -145,6 +145,11 @@ class ReplayCommand(unittest.TestCase):
                 (("--what-if", "default/b", "--nodes-like", "n9=1"), "node n9 does not exist"),
                 (("--what-if", "default/b", "--replicas", "w"), '--replicas: "w" found, expected'),
                 (("--what-if", "default/b", "--replicas", "w=1", "--replicas", "w=2"), "once"),
+                (("--what-if", "nope"), '--what-if: "nope" found, expected NAMESPACE/JOB'),
+                (("--what-if", "a/b/c"), "expected NAMESPACE/JOB"),
+                (("--what-if", "default/b", "--priority", 1000000001), "1000000001 not in range"),
+                (("--what-if", "default/b", "--queue", "Foo"),
+                 '--queue: "Foo" found, expected the name of a queue'),
                 (("--queue", "a"), "--what-if")):
             self.assert_refused(("log", log, *words), complaint)
 

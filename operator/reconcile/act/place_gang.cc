@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/act/ask_capacity.h"
@@ -85,6 +86,19 @@ std::string ReasonOf(Constraint constraint) {
   }
 }
 
+// Who comes first in the job's queue.
+std::string_view FirstComers(QueueOrder order) {
+  switch (order) {
+    case QueueOrder::kPriority:
+      return "jobs of higher priority come first, and of the same priority older ones";
+    case QueueOrder::kFairShare:
+      return "jobs of namespaces that hold less come first, and of the same namespace older ones";
+    case QueueOrder::kFifo:
+      break;
+  }
+  return "older jobs come first";
+}
+
 // Sets the condition, which always says how things stand, and tells people in events what they are
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
 // another need is not met; of a queue it is not told who is ahead, as that changes too, and of
@@ -103,7 +117,8 @@ void SayWhyItWaits(const Unschedulable& refusal, const std::string& why, Decisio
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,
                  reason,
-                 "older jobs come first; the condition Scheduled names the one that it waits for");
+                 std::string(FirstComers(builder->observed().queue_order)) +
+                     "; the condition Scheduled names the one that it waits for");
   } else if (refusal.constraint == Constraint::kPreemption) {
     if (!was_so) {
       builder->Say(EventType::kNormal, reason, refusal.shortfall);

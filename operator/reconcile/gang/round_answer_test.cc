@@ -121,5 +121,21 @@ TEST(DecideRound, JobThatWaitsItsTurnIsToldOfOnceInWordsThatStayTrue) {
             "waits behind default/second, which needs 8 GPUs");
 }
 
+TEST(DecideRound, WhoComesFirstIsToldByTheOrderingOfTheQueue) {
+  const auto told = [](QueueOrder order) {
+    TestWorld world(MakeTrainingJob(3));
+    world.observed.round = BehindJob("default/first");
+    world.observed.queue_order = order;
+    const std::string text = world.Step().events.back().message;
+    return text.substr(0, text.find(';'));
+  };
+
+  EXPECT_EQ(told(QueueOrder::kFifo), "older jobs come first");
+  EXPECT_EQ(told(QueueOrder::kPriority),
+            "jobs of higher priority come first, and of the same priority older ones");
+  EXPECT_EQ(told(QueueOrder::kFairShare),
+            "jobs of namespaces that hold less come first, and of the same namespace older ones");
+}
+
 }  // namespace
 }  // namespace lockstep::control
