@@ -18,6 +18,19 @@ std::string NamedQueueOf(const Json& job) {
   return queue.empty() ? "default" : queue;
 }
 
+// What the largest node has for pods that come; without nodes 0.
+int64_t GpusOfLargestNode(const ApiServer& server) {
+  int64_t largest = 0;
+  for (const auto& [key, node] : server.store().Of(kube::kNodes).objects) {
+    const Json allocatable = node->at("status").at("allocatable");
+    if (!node->at("spec").value("unschedulable", false) && allocatable.contains("nvidia.com/gpu")) {
+      largest = std::max<int64_t>(largest,
+                                  std::stoll(allocatable.at("nvidia.com/gpu").get<std::string>()));
+    }
+  }
+  return largest;
+}
+
 }  // namespace
 
 // Only who waits for places stands in a queue, and in its own.
@@ -33,17 +46,25 @@ void Checks::CheckQueue(const Json& job) {
           name + ": stands in queue " + TextAt(job, "status.queue.name") + ", and is in another");
 }
 
-// Whether all that wait stand in line, from 1 on; where nothing but their age counts, the oldest
-// first.
+// Whether all that wait and could start on empty nodes stand in line, from 1 on, and nobody else
+// does, but for those that an autoscaler may add nodes for; where nothing but their age counts, the
+// oldest first.
 bool Checks::ArePositionsRight() const {
   using Row = std::tuple<std::string, std::string, int64_t>;  // created, name, position
   std::map<std::string, std::vector<Row>> lines;              // by queue
+  const int64_t gpus_max = GpusOfLargestNode(*server_);
   for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
-    if (WantsPlaces(*job)) {
-      const Json queue = job->at("status").value("queue", Json::object());
-      lines[NamedQueueOf(*job)].emplace_back(TextAt(*job, "metadata.creationTimestamp"),
-                                             key.name,
-                                             queue.value("position", int64_t{0}));
+    if (!WantsPlaces(*job)) {
+      continue;
+    }
+    const Json queue = job->at("status").value("queue", Json::object());
+    const int64_t position = queue.value("position", int64_t{0});
+    const bool can_start = jobs_.Of(job).spec.roles[0].gpus <= gpus_max;
+    if (can_start || (context_->has_autoscaler && position > 0)) {
+      lines[NamedQueueOf(*job)].emplace_back(
+          TextAt(*job, "metadata.creationTimestamp"), key.name, position);
+    } else if (position > 0) {
+      return false;
     }
   }
   for (auto& [queue, line] : lines) {

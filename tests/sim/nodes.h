@@ -48,6 +48,8 @@ class Nodes {
     nodes_.at(name).refuses_all = is_refusing;
   }
 
+  bool Refuses(const std::string& name) const { return nodes_.at(name).refuses_all; }
+
   // The kubelet goes on, but ends no pod that is to be deleted; with `ends_processes` the process
   // goes and nobody tells of it.
   void SetNeverEnds(const std::string& name, bool never_ends, bool ends_processes) {

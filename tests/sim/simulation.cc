@@ -103,6 +103,7 @@ std::string Simulation::Run(Tally* tally) {
   Settle("the operator does not come to rest", minutes(30), [this] { return IsQuiet(); });
   const std::string out_of_place = checks_.capacity()->OutOfPlace();
   checks_.Require(out_of_place.empty(), "in quiet: " + out_of_place);
+  MakeAQueue();
   Settle("positions in queues are not right", minutes(5), [this] {
     return checks_.ArePositionsRight();
   });

@@ -74,6 +74,7 @@ class Simulation {
   std::string Submit(TrainingJob job, const std::string& recipe);
   void ForgetOldest();
   void LetUsersGoOn();
+  void MakeAQueue();
   void Tick();
   void Interlude();
   void Adversary();

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "operator/api/encode.h"
 #include "operator/reconcile/testing/fake_world.h"
@@ -28,6 +29,12 @@ constexpr int kGoOnTicks = 600;
 constexpr int kGoOnJobs = 12;
 constexpr int64_t kGoOnWaiting = 3;
 constexpr int64_t kGoOnEnded = 6;  // that users leave
+
+// Who waits at the end, behind others that hold all GPUs. Choice: of the ticks, that watches tell
+// of what is there.
+constexpr int kQueuedJobs = 3;
+constexpr int kSettleTicks = 60;
+constexpr int64_t kStepsForever = 1'000'000;
 
 // More than waiting gangs are looked at one by one.
 constexpr int kGiantsMany = 66;
@@ -239,6 +246,37 @@ void Simulation::LetUsersGoOn() {
       ++made;
     }
   }
+}
+
+// In quiet jobs come that hold all GPUs for as long as they are let, and others behind them. An
+// autoscaler would add nodes for them, and a node that refuses all have them try again and again.
+void Simulation::MakeAQueue() {
+  const std::vector<std::string> nodes = nodes_.names();
+  if (context_.has_autoscaler || std::any_of(nodes.begin(), nodes.end(), [this](const auto& name) {
+        return nodes_.Refuses(name);
+      })) {
+    return;
+  }
+  const auto submit = [this](int64_t gpus, int64_t steps) {
+    const std::string name = "job" + std::to_string(next_name_++);
+    CreateJob(name, 1, gpus);
+    if (const ObjectPtr job = server_.store().Get(kube::kTrainingJobs, {kNamespace, name})) {
+      processes_.steps_by_job[UidOf(*job)] = steps;
+    }
+  };
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    submit(kGpusOfNode, kStepsForever);
+  }
+  for (int i = 0; i < kSettleTicks && checks_.problem().empty(); ++i) {
+    Tick();
+  }
+  for (int i = 0; i < kQueuedJobs; ++i) {
+    submit(1, kStepsForever);
+  }
+  for (int i = 0; i < kSettleTicks && checks_.problem().empty(); ++i) {
+    Tick();
+  }
+  context_.Count("in quiet: jobs behind others that hold all GPUs");
 }
 
 }  // namespace lockstep::control::sim
