@@ -8,6 +8,7 @@
 
 #include "common/contract/problems.h"
 #include "common/contract/text.h"
+#include "common/contract/topology.h"
 #include "common/json/json.h"
 
 namespace lockstep {
@@ -37,6 +38,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   }
   if (message.culprit_rank.has_value()) {
     json["culpritRank"] = *message.culprit_rank;
+  }
+  if (!message.left_ranks.empty()) {
+    json["leftRanks"] = message.left_ranks;
   }
   if (message.tail.has_value()) {
     json["tail"] = *message.tail;
@@ -70,6 +74,24 @@ std::optional<std::string> WithoutFirstHalf(const std::string& text) {
 std::optional<Step> ReadStep(ObjectReader* reader, std::string_view key) {
   const std::optional<int64_t> step = reader->Int(key, 0);
   return step.has_value() ? std::optional(Step(*step)) : std::nullopt;
+}
+
+std::vector<int> ReadLeftRanks(ObjectReader* reader) {
+  const std::vector<const Json*> items = reader->List("leftRanks");
+  std::vector<int> ranks;
+  for (const Json* const item : items) {
+    if (item->is_number_unsigned() && *item <= std::numeric_limits<int>::max() &&
+        items.size() <= static_cast<std::size_t>(kProcessesMax)) {
+      ranks.push_back(item->get<int>());
+      continue;
+    }
+    reader->Fail("leftRanks",
+                 DescribeJson(*item) + " among " + std::to_string(items.size()) +
+                     " elements found, expected at most " + std::to_string(kProcessesMax) +
+                     " ranks");
+    break;
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -120,6 +142,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
   if (const auto rank = reader.Int("culpritRank", 0, std::numeric_limits<int>::max())) {
     message.culprit_rank = static_cast<int>(*rank);
   }
+  message.left_ranks = ReadLeftRanks(&reader);
   message.tail = reader.String("tail");
   if (const Json* samples = reader.Find("samples")) {
     message.samples = DecodeSampleCounts(*samples, "samples", &errors);

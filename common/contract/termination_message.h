@@ -27,7 +27,9 @@ struct TerminationMessage {
   std::string reason;  // one sentence for people
   std::optional<Step> last_step;
   std::optional<Step> last_checkpoint_step;
-  std::optional<int> culprit_rank;      // the peer at fault, where one is known
+  std::optional<int> culprit_rank;  // the peer at fault, where one is known
+  // Of a command's pod that failed, those whose processes had exited 0 of themselves before.
+  std::vector<int> left_ranks = {};
   std::optional<SampleCounts> samples;  // of who holds the state, up to the last step
   std::optional<TestResult> result;     // of a finished training that was tested
   // The mean over the last data epoch, up to the last step; of a program that reports, what it told

@@ -23,6 +23,7 @@ TEST(TerminationMessage, RoundTrips) {
     message.last_step = Step(120);
     message.last_checkpoint_step = Step(100);
     message.culprit_rank = 2;
+    message.left_ranks = {0, 3};
     message.samples = SampleCounts{960, 960, 0, 0};
     message.training_loss = 0.3125;
     message.result = TestResult{0.25, 0.96875};

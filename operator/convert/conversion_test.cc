@@ -359,7 +359,7 @@ TEST(ConvertPyTorchJob, ShellThatStartsALauncherIsWarnedOf) {
                 .find("seems to start torchrun"),
             std::string::npos);
   const std::string notes = ProcessNotes("[sh, -c, 'torchrun t.py']", "4");
-  EXPECT_NE(notes.find("with the program in torchrun's place, set the role's processes"),
+  EXPECT_NE(notes.find("with the program in the launcher's place, set the role's processes"),
             std::string::npos)
       << notes;
   EXPECT_EQ(notes.find("does not start that command"), std::string::npos) << notes;

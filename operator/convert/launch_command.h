@@ -3,30 +3,41 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace lockstep::control {
 
-enum class Launcher { kNone, kTorchrun, kMpirun, kHorovodrun };
+enum class Launcher { kNone, kTorchrun, kMpirun, kHorovodrun, kAccelerate, kDeepspeed };
+
+// "torchrun", "accelerate launch", ...; empty of none.
+std::string_view NameOf(Launcher launcher);
+
+// Whether it starts programs of PyTorch: a pod's processes, which find their peers by variables.
+bool IsTorchLauncher(Launcher launcher);
 
 // A command that starts a program on many ranks, taken apart. Lockstep starts every rank itself, so
 // what is wanted is the program.
 struct LaunchCommand {
   Launcher launcher = Launcher::kNone;
-  std::vector<std::string> program;      // without a launcher: the command as it is
-  std::string processes_per_pod;         // of torchrun: "4", "gpu", ...; empty: not said
-  std::optional<int64_t> process_count;  // of the others: in all
+  std::vector<std::string> program;  // without a launcher: the command as it is
+  std::string processes_per_pod;     // of PyTorch's: "4", "gpu" of torchrun, ...; empty: not said
+  std::optional<int64_t> process_count;  // in all; of torchrun and deepspeed none
   std::vector<std::pair<std::string, std::string>> environment{};  // variables given on its line
   std::vector<std::string> handed_on{};  // names of variables whose values the launcher's pod has
   std::vector<std::string> dropped{};    // its other options, as written
-  bool may_launch = false;               // it is a shell's script, say, that seems to start one
-  std::string problem{};                 // why the program cannot be told; empty: it can
+  // What the launcher called the local rank that it gave the program as an argument,
+  // "--local_rank"; empty: it gave it none.
+  std::string local_rank_argument{};
+  bool may_launch = false;  // it is a shell's script, say, that seems to start one
+  std::string problem{};    // why the program cannot be told; empty: it can
 };
 
 // Reads torchrun (also as `python -m torch.distributed.run`), mpirun and mpiexec of OpenMPI, MPICH
-// and Intel, and horovodrun. An option that it does not know makes it unsure where the program
-// begins: that is its problem.
+// and Intel, horovodrun, accelerate launch and deepspeed. An option that it does not know makes it
+// unsure where the program begins, and one that reaches the program by the launcher alone cannot be
+// kept: that is its problem.
 LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words);
 
 // Whether a text, such as a shell's script, seems to start one of them.

@@ -18,8 +18,8 @@ std::string Told(const std::string& line) {
   if (!command.problem.empty()) {
     return command.problem;
   }
-  constexpr const char* kNames[] = {"none", "torchrun", "mpirun", "horovodrun"};
-  std::string text = kNames[static_cast<int>(command.launcher)];
+  std::string text(NameOf(command.launcher));
+  text = text.empty() ? "none" : text;
   if (!command.processes_per_pod.empty()) {
     text += " per=" + command.processes_per_pod;
   }
@@ -38,6 +38,9 @@ std::string Told(const std::string& line) {
   }
   for (const std::string& option : command.dropped) {
     text += " | " + option;
+  }
+  if (!command.local_rank_argument.empty()) {
+    text += " || " + command.local_rank_argument;
   }
   return text;
 }
@@ -76,6 +79,57 @@ TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {
             "horovodrun count=2: python t.py | --min-np 1 | --host-discovery-script /d.sh");
 }
 
+TEST(ReadLaunchCommand, LocalRankThatWasAnArgumentIsNamedUnlessItWasRefused) {
+  EXPECT_EQ(Told("python -m torch.distributed.launch --nproc_per_node 2 t.py --lr 1"),
+            "torchrun per=2: python t.py --lr 1 || --local-rank (before torch 2: --local_rank)");
+  EXPECT_EQ(Told("python -m torch.distributed.launch --use-env t.py"),
+            "torchrun: python t.py | --use-env");
+  EXPECT_EQ(Told("python -m torch.distributed.run t.py"), "torchrun: python t.py");
+  EXPECT_EQ(Told("deepspeed t.py"), "deepspeed: python3 t.py || --local_rank");
+  EXPECT_EQ(Told("deepspeed --no_local_rank t.py"), "deepspeed: python3 t.py | --no_local_rank");
+}
+
+TEST(ReadLaunchCommand, AccelerateIsToldOfAllProcessesAndSetsVariables) {
+  EXPECT_EQ(Told("accelerate launch t.py --num_processes 3"),
+            "accelerate launch: python3 t.py --num_processes 3");
+  EXPECT_EQ(
+      Told("accelerate launch --num_processes 4 --num-machines=2 --machine_rank 0 "
+           "--main_process_ip h --mixed_precision bf16 --cpu --dynamo-use-dynamic -m pkg.t --lr 1"),
+      "accelerate launch per=2 count=4 ACCELERATE_MIXED_PRECISION=bf16 ACCELERATE_USE_CPU=True "
+      "ACCELERATE_DYNAMO_USE_DYNAMIC=True: python3 -m pkg.t --lr 1 | --num-machines 2 | "
+      "--machine_rank 0 | --main_process_ip h");
+  EXPECT_EQ(Told("accelerate-launch --num_processes 2 t.py"),
+            "accelerate launch per=2 count=2: python3 t.py");
+  EXPECT_EQ(Told("python -m accelerate.commands.launch --no_python ./t.sh"),
+            "accelerate launch: ./t.sh");
+  EXPECT_EQ(Told("accelerate launch --num_processes 3 --num_machines 2 t.py"),
+            "--num_processes 3 on --num_machines 2 is not the same number on each, as a "
+            "TrainingJob's pods have");
+  EXPECT_EQ(Told("accelerate config"), "none: accelerate config");
+}
+
+TEST(ReadLaunchCommand, DeepspeedSaysHowManyAPodRuns) {
+  EXPECT_EQ(
+      Told("deepspeed --num_gpus 2 --num_nodes 2 --hostfile /h --no_local_rank --module t --x"),
+      "deepspeed per=2: python3 -m t --x | --num_nodes 2 | --hostfile /h | --no_local_rank");
+  EXPECT_EQ(Told("python3.11 -m deepspeed.launcher.runner --no_local_rank --master_port=1 t.py"),
+            "deepspeed: python3.11 t.py | --no_local_rank | --master_port 1");
+}
+
+TEST(ReadLaunchCommand, WhatReachesTheProgramByItsLauncherAloneIsRefused) {
+  const std::string why = " cannot be kept: what it says reaches the program by ";
+  const std::string what =
+      " alone; give the program itself as the command, and say it there or in env";
+  EXPECT_EQ(Told("accelerate launch --config_file a.yaml t.py"),
+            "--config_file a.yaml of accelerate launch" + why + "accelerate launch" + what);
+  EXPECT_EQ(Told("accelerate launch --use_fsdp --fsdp_version 2 t.py"),
+            "--use_fsdp of accelerate launch" + why + "accelerate launch" + what);
+  EXPECT_EQ(Told("accelerate launch --fsdp-version 2 --use_fsdp t.py"),
+            "--fsdp-version 2 of accelerate launch" + why + "accelerate launch" + what);
+  EXPECT_EQ(Told("deepspeed --include localhost:0,1 t.py"),
+            "--include localhost:0,1 of deepspeed" + why + "deepspeed" + what);
+}
+
 TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {
   EXPECT_EQ(Told("torchrun --bogus 3 train.py"),
             "the option --bogus of torchrun is not known, so it cannot be told where the program "
@@ -91,7 +145,13 @@ TEST(ReadLaunchCommand, MissingProgramOrValueIsSaid) {
 
 TEST(MentionsLauncher, IsAskedOfScripts) {
   EXPECT_TRUE(MentionsLauncher("cd /app && torchrun train.py"));
+  EXPECT_TRUE(MentionsLauncher("accelerate launch train.py"));
+  EXPECT_TRUE(MentionsLauncher("cd /app &&  deepspeed train.py"));
+  EXPECT_TRUE(MentionsLauncher("set -e\ndeepspeed train.py"));
   EXPECT_FALSE(MentionsLauncher("python train.py --torch"));
+  EXPECT_FALSE(MentionsLauncher("python train.py --deepspeed ds.json"));
+  EXPECT_FALSE(MentionsLauncher("python train.py --strategy deepspeed --lr 1"));
+  EXPECT_FALSE(MentionsLauncher("deepspeed"));
 }
 
 }  // namespace

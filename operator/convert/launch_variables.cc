@@ -42,6 +42,7 @@ std::string ForeignPath(const ConvertedPod& pod, std::size_t index) {
 }
 
 void Put(const Json& variable,
+         Launcher launcher,
          const std::string& foreign,
          ConvertedPod* pod,
          Conversion* conversion) {
@@ -51,9 +52,9 @@ void Put(const Json& variable,
   if (index == variables.size()) {
     variables.push_back(variable);
   } else if (variables[index] != variable) {
-    conversion->notes.push_back(
-        {ForeignPath(*pod, index),
-         "not kept: mpirun gave every rank its own " + name + ", and so does the job"});
+    conversion->notes.push_back({ForeignPath(*pod, index),
+                                 "not kept: " + std::string(NameOf(launcher)) +
+                                     " gave every rank its own " + name + ", and so does the job"});
     variables[index] = variable;
   }
   pod->container()["env"] = std::move(variables);
@@ -177,6 +178,7 @@ void SetVariables(const LaunchCommand& command,
             ? variable
             : ForWorker(
                   variable, WrittenValues(variables, variables.size()), command_path, conversion),
+        command.launcher,
         command_path,
         pod,
         conversion);
@@ -195,6 +197,7 @@ void SetVariables(const LaunchCommand& command,
     }
     const std::string foreign = ForeignPath(launcher, index);
     Put(ForWorker(variables[index], WrittenValues(variables, index), foreign, conversion),
+        command.launcher,
         foreign,
         pod,
         conversion);

@@ -4,6 +4,7 @@
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
+#include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
 namespace {
@@ -50,9 +51,10 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   }
   // The program's end was the launcher's.
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
-  worker["processes"] = slots;
+  const int64_t in_command = ProcessCountOf(command.processes_per_pod);
+  worker["processes"] = in_command > 0 ? in_command : slots;
   NoteMpiLaunch(command,
-                slots * worker.at("replicas").get<int64_t>(),
+                worker.at("processes").get<int64_t>() * worker.at("replicas").get<int64_t>(),
                 launcher.container_path + ".command",
                 conversion);
   Json& container = pod.container();
@@ -68,9 +70,10 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   pod.origins.push_back({"processes", spec->PathOf("slotsPerWorker")});
   NoteOriginsOfRole(0, replicas.PathOf("Worker"), pod, conversion);
   worker["template"] = pod.ToTemplate();
-  Json job_spec = {{"strategy", "Horovod"},
-                   {"successPolicy", "AllWorkers"},
-                   {"roles", Json::array({std::move(worker)})}};
+  Json job_spec = {
+      {"strategy", IsTorchLauncher(command.launcher) ? "MultiWorkerMirrored" : "Horovod"},
+      {"successPolicy", "AllWorkers"},
+      {"roles", Json::array({std::move(worker)})}};
   ConvertRunPolicy(spec, std::nullopt, &job_spec, restarts_unsaid);
   return job_spec;
 }

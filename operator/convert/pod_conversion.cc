@@ -133,12 +133,6 @@ std::size_t MainIndex(const Json& containers, const std::vector<std::string>& na
   return 0;
 }
 
-const char* NameOf(Launcher launcher) {
-  return launcher == Launcher::kTorchrun ? "torchrun"
-         : launcher == Launcher::kMpirun ? "mpirun"
-                                         : "horovodrun";
-}
-
 std::string Joined(const std::vector<std::string>& words, const char* between) {
   std::string text;
   for (const std::string& word : words) {
@@ -153,7 +147,17 @@ void NoteLauncher(const LaunchCommand& command, const std::string& path, Convers
   if (!command.dropped.empty()) {
     text += "; so are its options " + Joined(command.dropped, ", ");
   }
+  if (command.launcher == Launcher::kAccelerate) {
+    text += "; what a configuration file in the image says (accelerate config) is not in this file";
+  }
   Note(path, std::move(text), conversion);
+  if (!command.local_rank_argument.empty()) {
+    Note(path,
+         "the program is not given " + command.local_rank_argument +
+             " any more, which the launcher put first of its arguments: it has the number in the "
+             "variable LOCAL_RANK, and must read it there",
+         conversion);
+  }
 }
 
 }  // namespace
@@ -297,11 +301,12 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
     Fail(path + ".command", command.problem, conversion);
   } else if (command.launcher != Launcher::kNone) {
     NoteLauncher(command, path + ".command", conversion);
-  } else if (std::any_of(words.begin(), words.end(), MentionsLauncher)) {
+  } else if (std::any_of(words.begin(), words.end(), MentionsLauncher) ||
+             MentionsLauncher(Joined(words, " "))) {
     Note(path + ".command",
-         "seems to start torchrun, mpirun or horovodrun: Lockstep starts every rank itself and "
-         "gives "
-         "each its RANK, so put the program in the launcher's place",
+         "seems to start torchrun, accelerate launch, deepspeed, mpirun or horovodrun: Lockstep "
+         "starts every rank itself and gives each its RANK, so put the program in the launcher's "
+         "place",
          conversion);
     command.may_launch = true;
   }

@@ -1,4 +1,5 @@
 #include <utility>
+#include <vector>
 
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/pod_conversion.h"
@@ -33,6 +34,7 @@ struct PerPod {
 struct Replica {
   Json role;
   ConvertedPod pod;
+  LaunchCommand command;
 };
 
 Replica ConvertReplica(const std::string& role,
@@ -46,7 +48,18 @@ Replica ConvertReplica(const std::string& role,
   SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
   result["template"] = pod.ToTemplate();
   replica.Finish();
-  return {std::move(result), std::move(pod)};
+  return {std::move(result), std::move(pod), command};
+}
+
+// Whether those who start together were told of as many as there are.
+void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
+  int64_t ranks = 0;
+  for (const Replica& one : all) {
+    ranks += RanksOf(one.role, one.pod);
+  }
+  for (const Replica& one : all) {
+    NoteRankCount(one.command, ranks, one.pod, conversion);
+  }
 }
 
 }  // namespace
@@ -68,7 +81,7 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   if (per_pod.text.empty() && !of_elastic.empty()) {
     per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode")};
   }
-  Json roles = Json::array();
+  std::vector<Replica> kept;
   bool has_chief = false;
   ForeignObject replicas = spec->TakeObject("pytorchReplicaSpecs");
   if (!replicas) {
@@ -86,13 +99,17 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
       continue;
     }
     has_chief = has_chief || role == "chief";
-    NoteOriginsOfRole(roles.size(), replicas.PathOf(type), converted.pod, spec->conversion());
-    roles.push_back(std::move(converted.role));
+    NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, spec->conversion());
+    kept.push_back(std::move(converted));
   }
+  NoteRankCounts(kept, spec->conversion());
   if (!has_chief) {
     job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has
   }
-  job_spec["roles"] = std::move(roles);
+  job_spec["roles"] = Json::array();
+  for (Replica& one : kept) {
+    job_spec["roles"].push_back(std::move(one.role));
+  }
   for (auto& [key, value] : from_elastic.items()) {
     job_spec[key] = value;
   }

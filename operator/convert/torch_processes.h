@@ -11,14 +11,24 @@ namespace lockstep::control {
 // The number that `text` is, from 1 to 9999; 0: none.
 int64_t ProcessCountOf(const std::string& text);
 
-// How many processes a pod of PyTorch runs, written into `role`: as torchrun says, where it was the
-// launcher, else `per_pod` ("", a number, "auto", "gpu", "cpu"), which stands at `field`. A pod
-// without a launcher runs one.
+// How many processes a pod of PyTorch runs, written into `role`: as the launcher on its command
+// line was told, else, where that is torchrun, `per_pod` ("", a number, "auto", "gpu", "cpu"),
+// which stands at `field`. accelerate and deepspeed that are told nothing run one for each GPU, and
+// a pod without a launcher runs one.
 void SetTorchProcesses(const LaunchCommand& command,
                        const std::string& per_pod,
                        const std::string& field,
                        ConvertedPod* pod,
                        Json* role,
                        Conversion* conversion);
+
+// How many ranks the pods of `role` are, if it is as SetTorchProcesses left it.
+int64_t RanksOf(const Json& role, const ConvertedPod& pod);
+
+// Says so where the launcher was told of another number in all than the job's `ranks`.
+void NoteRankCount(const LaunchCommand& command,
+                   int64_t ranks,
+                   const ConvertedPod& pod,
+                   Conversion* conversion);
 
 }  // namespace lockstep::control

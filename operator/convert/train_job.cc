@@ -120,6 +120,7 @@ void SetProcesses(const LaunchCommand& command,
                                                    : DumpJson(*value);
   if (!IsMpiLaunch(command)) {
     SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
+    NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
     return;
   }
   const int64_t slots = ProcessCountOf(per_pod);

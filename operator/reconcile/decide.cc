@@ -38,6 +38,7 @@
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
 #include "operator/reconcile/detect/failure.h"
+#include "operator/reconcile/detect/left_rank.h"
 #include "operator/reconcile/detect/own_end.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/detect/vain_meeting.h"
@@ -197,7 +198,7 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
         view.members.size() == 1 ? "the pod runs"
                                  : "all " + std::to_string(view.members.size()) + " pods run"};
     if (const auto vain = DescribeVainMeeting(view, builder)) {
-      builder->Set({ConditionType::kRunning, true, "RankLeft", *vain}, EventType::kWarning);
+      builder->Set({ConditionType::kRunning, true, kReasonRankLeft, *vain}, EventType::kWarning);
     } else {
       builder->Set(change);
     }
@@ -374,7 +375,8 @@ void Run(DecisionBuilder* builder) {
     view = View(builder);
   }
   std::vector<StartProblem> problems = FindStartProblems(*builder, view);
-  const std::vector<Failure> failures = FindFailures(*builder, view, problems);
+  const std::vector<Failure> failures =
+      BlameLeavers(*builder, view, FindFailures(*builder, view, problems));
   const bool is_over = !failures.empty() && OriginOf(failures, builder->is_training()).response ==
                                                 FailureResponse::kFailJob;
   const bool needs_pods = !failures.empty() || !problems.empty() || LacksPods(view) ||

@@ -57,6 +57,17 @@ class Calls(LocalTest):
     def test_exit_codes(self):
         self.run_part("ends", workers=1)
 
+    def test_a_rank_that_leaves_early_fails_the_job_and_no_other_try_is_made(self):
+        for workers, processes, who in ((3, 1, r"pod command-worker-1 \(rank 1\)"),
+                                        (1, 2, "rank 1 of pod command-worker-0")):
+            manifest = command_manifest(python_words(RANK, "leave_early"), workers=workers,
+                                        backoff_limit=6)
+            run = self.run_job(manifest.replace(
+                f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}"))
+            self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+            self.assertRegex(run.output,
+                             who + " left with exit code 0 while others still used it: ")
+
     def test_says_what_is_missing_outside_a_job(self):
         code = "import lockstep.numpy; lockstep.numpy.open()"
         ran = subprocess.run([*python_words("-c", code)], env={}, capture_output=True, text=True,

@@ -177,6 +177,16 @@ class Rank(unittest.TestCase):
         self.leave(self.met(lockstep.numpy.open()))
 
 
+def leave_early():
+    """Rank 1 has a step less than the others."""
+    session = lockstep.numpy.open()
+    session.meet(has_state=False, step=0, timeout=PATIENCE)
+    for _ in range(3 if session.rank == 1 else 4):
+        session.all_reduce(np.ones(4, "float32"))
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "leave_early":
+        lockstep.run(leave_early)
     result = unittest.TextTestRunner(stream=sys.stderr).run(Rank(sys.argv[1]))
     sys.exit(0 if result.wasSuccessful() else 1)

@@ -54,6 +54,7 @@ TerminationMessage LastWordsOfPod(const std::optional<PodFailure>& failure, bool
     message.outcome = VerdictUnasked(verdict, "").outcome;
     message.reason = failure->reason;
     message.culprit_rank = failure->culprit_rank;
+    message.left_ranks = failure->left_ranks;
     message.tail = failure->tail;
   }
   if (was_asked_to_end) {  // whatever the codes are: programs end with 0, 1 or 143 then

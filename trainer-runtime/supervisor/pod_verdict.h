@@ -30,6 +30,7 @@ struct PodFailure {
   std::optional<int> culprit_rank;
   std::string tail;  // of what the culprit wrote to its standard error
   std::optional<TimePoint> ended_at = std::nullopt;  // null: it was never started
+  std::vector<int> left_ranks = {};  // of those that had exited 0 before, of themselves
   // That process, where it was killed, and all that were killed with it.
   std::vector<KilledProcess> killed = {};
 };

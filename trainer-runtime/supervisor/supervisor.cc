@@ -108,6 +108,7 @@ class Supervisor {
   bool asked_for_loss_ = false;        // SIGTERM was sent, so that one from outside is no news
   bool is_told_to_end_ = false;        // from outside
   bool was_asked_to_end_ = false;      // from outside, before anything had failed
+  std::vector<int> left_ranks_;        // that exited 0 before anybody was asked to end
   std::optional<PodFailure> failure_;  // the first
 };
 
@@ -200,6 +201,7 @@ bool Supervisor::IsRelaunched() {
     return false;
   }
   failure_.reset();
+  left_ranks_.clear();
   kill_at_.reset();
   is_killed_ = asked_for_loss_ = is_halting_ = false;
   ForgetWords(options_.termination_message_file);
@@ -355,6 +357,10 @@ void Supervisor::HandleEnded(pid_t pid) {
   const SupervisorEvent event = EndOf(local_rank, ended);
   Report(event);
   if (ended.exit_code == kExitSuccess || StartAgain(event)) {
+    const bool has_left = ended.exit_code == kExitSuccess && !IsEnding();
+    if (const auto rank = options_.processes[local_rank].rank; rank && has_left) {
+      left_ranks_.push_back(*rank);
+    }
     return;
   }
   NoteFailure(event);
@@ -414,7 +420,8 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
                         needs_name ? NameOf(local_rank) + ": " + words : words,
                         rank,
                         output_.words(local_rank).Tail(),
-                        ended.at};
+                        ended.at,
+                        left_ranks_};
   if (was_killed && !is_hung) {
     failure_->killed = {killed};
   }

@@ -44,6 +44,21 @@ TEST_F(SupervisorTest, ExitCodesArePassedOn) {
   }
 }
 
+// A peer that is lost in the pod may have left: the operator cannot see that of one process.
+TEST_F(SupervisorTest, RanksThatHadExitedWithSuccessBeforeAFailureAreToldOf) {
+  UseProcesses(3);
+  UseScript(
+      "case $RANK in 1) : >$DIR/left; exit 0;; 2) trap 'exit 0' TERM; : >$DIR/trapped; "
+      "while :; do sleep 0.01; done;; esac; "
+      "until test -e $DIR/left -a -e $DIR/trapped; do sleep 0.01; done; sleep 0.3; exit 75");
+  for (SupervisedProcess& process : options_.processes) {
+    process.environment["DIR"] = directory_;
+  }
+  EXPECT_EQ(Run(), 75);
+  EXPECT_EQ(Message().culprit_rank, 0);
+  EXPECT_EQ(Message().left_ranks, std::vector<int>{1});
+}
+
 TEST_F(SupervisorTest, LinesOfAllProcessesArePrefixedByRank) {
   UseProcesses(3);
   UseScript("echo out $RANK; echo err $RANK >&2; printf 'no newline'");

@@ -196,15 +196,6 @@ TEST(Echo, WhoSaysOfNobodyThatItIsLostIsTriedAgainAtOnce) {
   EXPECT_EQ(TrueConditions(world.Step().status), "Created Restarting");
 }
 
-// It left with success: no end of its own is to come that could say more.
-TEST(Echo, LostPeerHasSucceededThenTheGangStartsAnewAtOnce) {
-  TestWorld world(MakeCommandJob(2));
-  world.Launch();
-  world.Exit("mnist-worker-1", 0);
-  LosePeer(&world, "mnist-worker-0", 1);
-  EXPECT_EQ(DescribeRestarts(world.Step().status), "unreachable=1");
-}
-
 TEST(Echo, RestartIsCountedForTheLostPeersEndAndNotForItsEcho) {
   TrainingJob job = MakeCommandJob(2);
   job.spec.roles[0].restart_policy = RestartPolicy::kOnFailure;

@@ -35,6 +35,7 @@ struct LastWords {
   std::string reason;
   std::optional<int> rank;  // of the process of a command's pod that failed
   std::vector<int> lost_ranks;
+  std::vector<int> left_ranks;
   std::string tail;
 };
 
@@ -47,6 +48,7 @@ LastWords ReadLastWords(const std::string& message, bool was_killed) {
   if (const auto decoded = DecodeTerminationMessage(message); decoded.ok()) {
     words.reason = CutText(decoded->reason, kLastWordsBytesMax);
     words.lost_ranks = ParseLostPeers(decoded->reason);
+    words.left_ranks = decoded->left_ranks;
     words.rank = decoded->culprit_rank;
     words.tail = EndOf(decoded->tail.value_or(""));
     return words;
@@ -387,6 +389,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   }
   if (!builder.is_training() && verdict.cause == ExitCause::kUnreachable) {
     failure.lost_ranks = words.lost_ranks;
+    failure.left_ranks = words.left_ranks;
   }
   const bool is_repeated =
       how.starts_with(words.reason) || words.reason == DescribeExit(end.exit_code, end.signal, "");

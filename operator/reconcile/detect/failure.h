@@ -26,6 +26,7 @@ struct Failure {
   std::optional<WallTime> ended_at;  // by its node's clock, where that said so
   std::string tail;                  // the last lines of its output, where they are known
   std::vector<int> lost_ranks = {};  // the peers whose loss the program says it ended for
+  std::vector<int> left_ranks = {};  // of the pod, that had exited 0 of themselves before
   int64_t process_count = 1;         // of the pod: that many ranks, from `rank` on
   std::string sentence;  // "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137)"
 };

@@ -16,10 +16,14 @@ namespace lockstep::control {
 // and clocks that differ take; far below what a meeting may take.
 inline constexpr std::chrono::seconds kFarewellSeen{5};
 
+// Reason of Running while it is so.
+inline constexpr const char* kReasonRankLeft = "RankLeft";
+
 // What is to be said of a command's gang in which somebody meets kFarewellSeen after a rank left,
-// by the clock of its node, or later: "pod mnist-worker-1 (rank 1) ended with exit code 0, and 1
-// other waits for it in a meeting". Null: it is not so, or nobody has told since. Asks `builder` to
-// look again when there is one who left more recently.
+// by the clock of its node, or later: "pod mnist-worker-1 (rank 1) ended with exit code 0, and 2
+// others wait for it in a meeting". These are ranks: all of a pod that says that it meets. Null: it
+// is not so, or nobody has told since. Asks `builder` to look again when there is one who left more
+// recently.
 std::optional<std::string> DescribeVainMeeting(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

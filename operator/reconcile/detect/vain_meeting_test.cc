@@ -37,6 +37,37 @@ TEST(VainMeeting, IsSaidOnceOfARankThatLeftWhileAnotherMeets) {
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
 
+// Pods are asked one after the other, so not all have told in the same instant; and the warning is
+// sent once.
+TEST(VainMeeting, AllThatWaitAreCounted) {
+  TrainingJob job = MakeCommandJob(3);
+  job.spec.roles[0].processes = 2;
+  TestWorld world = WorldOf(job, Phase::kRendezvous);
+  world.Step();
+  world.now += kFarewellSeen;
+  RuntimeReport& other = world.observed.reports.at("mnist-worker-2");
+  other.document.phase = Phase::kRendezvous;
+  other.age = std::chrono::milliseconds(90);
+
+  EXPECT_EQ(EventReasons(world.Step()), "RankLeft");
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kRunning),
+            "pod mnist-worker-1 (rank 2) ended with exit code 0, and 4 others wait for it in a "
+            "meeting");
+}
+
+// What one said before the other left proves nothing.
+TEST(VainMeeting, WhoMetBeforeItLeftIsNotCounted) {
+  TestWorld world = WorldOf(MakeCommandJob(3), Phase::kRendezvous);
+  world.Step();
+  world.now += kFarewellSeen;
+  RuntimeReport& other = world.observed.reports.at("mnist-worker-2");
+  other.document.phase = Phase::kRendezvous;
+  other.age = kFarewellSeen + std::chrono::milliseconds(1);
+  world.Step();
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kRunning).find("and 1 other waits"),
+            std::string::npos);
+}
+
 // A parameter server, and programs of which one has less to do, wait in no meeting.
 TEST(VainMeeting, IsNotSaidWhereNobodyMeets) {
   for (const Phase phase : {Phase::kStarting, Phase::kTraining}) {

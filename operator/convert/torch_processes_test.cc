@@ -1,0 +1,158 @@
+#include "operator/convert/torch_processes.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/manifest.h"
+#include "operator/convert/conversion.h"
+#include "operator/yaml/yaml.h"
+#include "operator/yaml/yaml_writer.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kCommand =
+    "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: ";
+
+// What is made of the manifest `text`, which has to be a good TrainingJob.
+Conversion Convert(const std::string& text) {
+  const YamlStream stream = ReadYaml(text);
+  EXPECT_TRUE(stream.problems.empty());
+  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, {});
+  if (conversion.errors.empty()) {
+    EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "");
+  }
+  return conversion;
+}
+
+// A PyTorchJob of two workers that run `command`.
+Conversion ConvertPyTorch(const std::string& command, int gpus = 0, const std::string& more = "") {
+  return Convert(
+      "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
+      "  runPolicy: {backoffLimit: 1}\n" +
+      more +
+      "  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template: {spec: "
+      "{containers: [{name: pytorch, image: i, command: " +
+      command + ", resources: {limits: {nvidia.com/gpu: " + std::to_string(gpus) + "}}}]}}\n");
+}
+
+Json RoleOf(const Conversion& conversion) {
+  return conversion.job["spec"]["roles"][0];
+}
+
+Json ContainerOf(const Conversion& conversion) {
+  return RoleOf(conversion)["template"]["spec"]["containers"][0];
+}
+
+std::string NotesOf(const Conversion& conversion) {
+  std::string notes;
+  for (const ConversionNote& note : conversion.notes) {
+    notes += note.field + ": " + note.text + "\n";
+  }
+  return notes;
+}
+
+constexpr const char* kAccelerateIsOut =
+    "accelerate launch is left out: Lockstep starts every rank itself, and tells it who it is";
+constexpr const char* kNoConfiguration =
+    "; what a configuration file in the image says (accelerate config) is not in this file\n";
+
+TEST(ConvertPyTorchJob, AccelerateGivesWayToProcessesAndVariables) {
+  const Conversion conversion = ConvertPyTorch(
+      "[accelerate, launch, --num_processes=4, --num_machines, '2', --mixed_precision, bf16, t.py, "
+      "--lr, '1']");
+
+  EXPECT_EQ(RoleOf(conversion)["processes"], 2);
+  EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py", "--lr", "1"}));
+  EXPECT_EQ(ContainerOf(conversion)["env"],
+            Json::array({{{"name", "ACCELERATE_MIXED_PRECISION"}, {"value", "bf16"}}}));
+  EXPECT_EQ(NotesOf(conversion),
+            std::string(kCommand) + kAccelerateIsOut + "; so are its options --num_machines 2" +
+                kNoConfiguration);
+}
+
+TEST(ConvertPyTorchJob, AccelerateThatIsToldNothingRunsAProcessForEachGpu) {
+  EXPECT_FALSE(RoleOf(ConvertPyTorch("[accelerate, launch, t.py]", 2)).contains("processes"));
+  EXPECT_EQ(RoleOf(ConvertPyTorch("[accelerate, launch, t.py]"))["processes"], 1);
+}
+
+// Each pod starts as many without --num_machines, for itself alone.
+TEST(ConvertPyTorchJob, OtherNumberOfProcessesThanWasAskedForIsSaid) {
+  const Conversion conversion = ConvertPyTorch("[accelerate, launch, --num_processes, '2', t.py]");
+  EXPECT_EQ(NotesOf(conversion),
+            std::string(kCommand) + kAccelerateIsOut + kNoConfiguration + kCommand +
+                "2 processes were asked for in all; the job has 4, 2 in each of its pods: set the "
+                "role's processes for another number\n");
+}
+
+TEST(ConvertPyTorchJob, SettingsOfAccelerateThatCannotBeKeptAreRefused) {
+  const Conversion conversion = ConvertPyTorch("[accelerate, launch, --config_file, a.yaml, t.py]");
+  ASSERT_EQ(conversion.errors.size(), 1U);
+  EXPECT_EQ(conversion.errors[0].field() + ": ", kCommand);
+  EXPECT_TRUE(conversion.errors[0].message().starts_with(
+      "--config_file a.yaml of accelerate launch cannot be kept: "));
+}
+
+TEST(ConvertPyTorchJob, DeepspeedGivesWayToProcesses) {
+  const Conversion conversion =
+      ConvertPyTorch("[deepspeed, --num_gpus, '2', --no_ssh, t.py, --deepspeed, ds.json]",
+                     2,
+                     "  nprocPerNode: \"4\"\n");
+
+  EXPECT_EQ(RoleOf(conversion)["processes"], 2);
+  EXPECT_EQ(ContainerOf(conversion)["command"],
+            Json({"python3", "t.py", "--deepspeed", "ds.json"}));
+  const std::string notes = NotesOf(conversion);
+  EXPECT_NE(notes.find("deepspeed is left out: Lockstep starts every rank itself, and tells it who "
+                       "it is; so are its options --no_ssh\n"),
+            std::string::npos)
+      << notes;
+  EXPECT_NE(notes.find("spec.nprocPerNode: not kept"), std::string::npos) << notes;
+}
+
+TEST(ConvertPyTorchJob, ProgramThatReadItsLocalRankFromItsArgumentsIsToldWhereItIs) {
+  const auto notes = [](const std::string& command) { return NotesOf(ConvertPyTorch(command)); };
+  EXPECT_NE(
+      notes("[python, -m, torch.distributed.launch, --nproc_per_node=1, t.py]")
+          .find(std::string(kCommand) +
+                "the program is not given --local-rank (before torch 2: --local_rank) any more, "
+                "which the launcher put first of its arguments: it has the number in the variable "
+                "LOCAL_RANK, and must read it there\n"),
+      std::string::npos);
+  EXPECT_EQ(notes("[python, -m, torch.distributed.launch, --nproc_per_node=1, --use_env, t.py]")
+                .find("LOCAL_RANK"),
+            std::string::npos);
+  EXPECT_EQ(notes("[torchrun, --nproc_per_node=1, t.py]").find("LOCAL_RANK"), std::string::npos);
+  EXPECT_NE(notes("[deepspeed, t.py]").find("not given --local_rank any more"), std::string::npos);
+}
+
+TEST(ConvertPyTorchJob, ShellThatStartsAccelerateOrDeepspeedIsWarnedOf) {
+  for (const char* const command : {"[sh, -c, 'exec accelerate launch t.py']",
+                                    "[env, A=1, accelerate, launch, t.py]",
+                                    "[bash, -c, 'cd /a; deepspeed t.py']"}) {
+    EXPECT_NE(NotesOf(ConvertPyTorch(command)).find("seems to start"), std::string::npos)
+        << command;
+  }
+  EXPECT_EQ(NotesOf(ConvertPyTorch("[python, t.py, --deepspeed, ds.json]")), "");
+}
+
+TEST(ConvertMpiJob, DeepspeedsProgramRunsInTheWorkersAsOneOfPyTorch) {
+  const Conversion conversion = Convert(R"(
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: h}
+spec:
+  slotsPerWorker: 2
+  runPolicy: {backoffLimit: 2}
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: l, image: i,
+      command: [deepspeed, --hostfile, /etc/mpi/hostfile, t.py]}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}
+)");
+
+  EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
+  EXPECT_EQ(RoleOf(conversion)["processes"], 2);
+  EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py"}));
+}
+
+}  // namespace
+}  // namespace lockstep::control
