@@ -3,8 +3,8 @@
 #include <array>
 #include <charconv>
 #include <limits>
-#include <optional>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -47,36 +47,43 @@ constexpr std::array<Suffix, 16> kSuffixes = {{
     {"Ei", 0, 60},
 }};
 
-Error NotAQuantity() {
-  return Error(ErrorCode::kInvalidArgument, "a quantity such as 2, 500m, 1.5 or 2Gi");
+Error Expected(std::string words) {
+  return Error(ErrorCode::kInvalidArgument, std::move(words));
 }
 
-// Reads the suffix into `parts`; false if it is none.
-bool ReadSuffix(std::string_view text, Parts* parts) {
+Error NotAQuantity() {
+  return Expected("a quantity such as 2, 500m, 1.5 or 2Gi");
+}
+
+// Reads the suffix into `parts`.
+Status ReadSuffix(std::string_view text, Parts* parts) {
   for (const Suffix& suffix : kSuffixes) {
     if (suffix.text == text) {
       parts->exponent += suffix.exponent;
       parts->shift = suffix.shift;
-      return true;
+      return OkStatus();
     }
   }
   const bool is_exponent = text.starts_with('e') || text.starts_with('E');
   if (!is_exponent || text.substr(1).starts_with("+-")) {
-    return false;
+    return NotAQuantity();
   }
   text.remove_prefix(text.substr(1).starts_with('+') ? 2 : 1);
   int exponent = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (!is_number || exponent > kExponentMax || exponent < -kExponentMax) {
-    return false;
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return NotAQuantity();
+  }
+  if (error != std::errc() || exponent > kExponentMax || exponent < -kExponentMax) {
+    const std::string most = std::to_string(kExponentMax);
+    return Expected("a quantity with an exponent from -" + most + " to " + most);
   }
   parts->exponent += exponent;
-  return true;
+  return OkStatus();
 }
 
 // digits, an optional point among them, and a suffix.
-std::optional<Parts> Split(std::string_view text) {
+Result<Parts> Split(std::string_view text) {
   Parts parts;
   bool has_point = false;
   int digit_count = 0;
@@ -92,24 +99,22 @@ std::optional<Parts> Split(std::string_view text) {
     parts.digits = parts.digits * 10 + (text[at] - '0');
     parts.exponent -= has_point ? 1 : 0;
     if (++digit_count > kDigitsMax) {
-      return std::nullopt;
+      return Expected("a quantity of at most " + std::to_string(kDigitsMax) + " digits");
     }
   }
-  if (digit_count == 0 || !ReadSuffix(text.substr(at), &parts)) {
-    return std::nullopt;
+  if (digit_count == 0) {
+    return NotAQuantity();
   }
+  LOCKSTEP_RETURN_IF_ERROR(ReadSuffix(text.substr(at), &parts));
   return parts;
 }
 
 }  // namespace
 
 Result<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) {
-  const std::optional<Parts> parts = Split(text);
-  if (!parts) {
-    return NotAQuantity();
-  }
-  Wide value = parts->digits << parts->shift;
-  int exponent = parts->exponent + (unit == QuantityUnit::kThousandths ? 3 : 0);
+  LOCKSTEP_ASSIGN_OR_RETURN(const Parts parts, Split(text));
+  Wide value = parts.digits << parts.shift;
+  int exponent = parts.exponent + (unit == QuantityUnit::kThousandths ? 3 : 0);
   constexpr Wide kMax = std::numeric_limits<int64_t>::max();
   for (; exponent > 0 && value <= kMax; --exponent) {
     value *= 10;
@@ -121,7 +126,8 @@ Result<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) {
   }
   value += has_rest ? 1 : 0;
   if (value > kMax) {
-    return Error(ErrorCode::kInvalidArgument, "a quantity below 8Ei");
+    return Expected(unit == QuantityUnit::kOnes ? "a quantity below 8Ei"
+                                                : "a quantity of at most 9223372036854775.807");
   }
   return static_cast<int64_t>(value);
 }

@@ -75,5 +75,34 @@ TEST(ParseQuantity, LargestAmountsFitAndLargerOnesAreRefused) {
   EXPECT_FALSE(ParseQuantity("9E", QuantityUnit::kThousandths).ok());
 }
 
+TEST(ParseQuantity, LimitThatIsPassedIsNamed) {
+  struct {
+    const char* text;
+    QuantityUnit unit;
+    const char* expected;
+  } const rows[] = {
+      {"1234567890123456789", QuantityUnit::kOnes, "a quantity of at most 18 digits"},
+      {"9223372036854775807", QuantityUnit::kOnes, "a quantity of at most 18 digits"},
+      {"0.1000000000000000055", QuantityUnit::kThousandths, "a quantity of at most 18 digits"},
+      {"8Ei", QuantityUnit::kOnes, "a quantity below 8Ei"},
+      {"9E", QuantityUnit::kThousandths, "a quantity of at most 9223372036854775.807"},
+      {"9223372036854775.808", QuantityUnit::kThousandths, "a quantity of at most 18 digits"},
+      {"9223372036854775.81",
+       QuantityUnit::kThousandths,
+       "a quantity of at most 9223372036854775.807"},
+      {"1e19", QuantityUnit::kOnes, "a quantity with an exponent from -18 to 18"},
+      {"1e-19", QuantityUnit::kOnes, "a quantity with an exponent from -18 to 18"},
+      {"1e99999999999", QuantityUnit::kOnes, "a quantity with an exponent from -18 to 18"},
+      {"1e", QuantityUnit::kOnes, "a quantity such as 2, 500m, 1.5 or 2Gi"},
+      {"1e5x", QuantityUnit::kOnes, "a quantity such as 2, 500m, 1.5 or 2Gi"},
+  };
+
+  for (const auto& row : rows) {
+    const auto quantity = ParseQuantity(row.text, row.unit);
+    ASSERT_FALSE(quantity.ok()) << row.text;
+    EXPECT_EQ(quantity.error().message(), row.expected) << row.text;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -41,11 +41,64 @@ bool MayBePart(const std::string& resource, const std::string& text) {
 }
 
 constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
+constexpr std::size_t kResourcesMax = 32;    // choice: as many as a container may ask for
+constexpr std::size_t kQuantityMax = 40;     // choice: characters; digits, point and suffix fit
+
+constexpr std::string_view kHugePages = "hugepages-";
+
+// What quotas of Kubernetes put before the name of a resource with a domain; together with it a
+// domain is as long as the rule for DNS names lets it be.
+constexpr std::string_view kOfQuotas = "requests.";
+constexpr std::size_t kDomainMax = kLabelPrefixMax - kOfQuotas.size();
+
+constexpr std::string_view kResourceWords =
+    "what containers can ask for: cpu, memory, ephemeral-storage, hugepages-2Mi, or a name with a "
+    "domain such as nvidia.com/gpu";
+
+// Whether `text` is the size of pages as nodes write it: 2Mi.
+bool IsPageSize(std::string_view text) {
+  constexpr std::size_t kFiguresMax = 4;
+  const std::size_t figures = text.find_first_not_of("0123456789");
+  if (figures == 0 || figures > kFiguresMax || text.front() == '0') {
+    return false;
+  }
+  const std::string_view unit = text.substr(figures);
+  return unit == "Ki" || unit == "Mi" || unit == "Gi";
+}
+
+// Whether a container can ask for a resource of that name. A limit of what none can, as only quotas
+// know it ("pods", "requests.nvidia.com/gpu") or nobody ("gpu"), would bind nobody.
+// Source: Kubernetes' validateContainerResourceName and IsExtendedResourceName. Some schedulers
+// have names of kubernetes.io, which it takes, too.
+bool CanBeAskedFor(std::string_view name) {
+  const std::size_t slash = name.find('/');
+  if (slash == std::string_view::npos) {
+    return name == kCpuResource || name == kMemoryResource || name == kEphemeralStorageResource ||
+           (name.starts_with(kHugePages) && IsPageSize(name.substr(kHugePages.size())));
+  }
+  return IsLabelKey(name) && slash <= kDomainMax && !name.starts_with(kOfQuotas);
+}
+
+// "nvidia.com/gpu" for "requests.nvidia.com/gpu"; empty where the rest is no better.
+std::string SuggestionFor(std::string_view name) {
+  const std::string rest(name.starts_with(kOfQuotas) ? name.substr(kOfQuotas.size()) : "");
+  return CanBeAskedFor(rest) ? "; did you mean " + Quoted(rest) + "?" : "";
+}
 
 // By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
 bool IsNamespaceName(const std::string& text) {
   const bool begins_with_digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
   return IsDnsLabel(begins_with_digit ? "a" + text.substr(1) : text);
+}
+
+std::string ReadParent(ObjectReader& reader) {
+  std::string parent = ReadText(reader, "parent");
+  if (!parent.empty() && !IsDnsLabel(parent)) {
+    reader.Fail(
+        "parent",
+        Quoted(parent) + " found, expected the name of a queue, " + std::string(kDnsLabelWords));
+  }
+  return parent;
 }
 
 std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* errors) {
@@ -98,6 +151,21 @@ std::string TextOf(const Json& value) {
   return DumpJson(value);
 }
 
+// Errors: what was expected.
+Result<int64_t> ReadAmount(const std::string& resource, const std::string& text) {
+  if (text.size() > kQuantityMax) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "a quantity of at most " + std::to_string(kQuantityMax) + " characters");
+  }
+  const QuantityUnit unit =
+      resource == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes;
+  Result<int64_t> amount = ParseQuantity(text, unit);
+  if (amount.ok() && MayBePart(resource, text)) {
+    return Error(ErrorCode::kInvalidArgument, std::string(kWholeWords));
+  }
+  return amount;
+}
+
 QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
   QueueAmounts amounts;
   const Json* const object = reader.Find(key);
@@ -110,25 +178,25 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
                     " found, expected amounts by resource, such as {nvidia.com/gpu: 16}");
     return amounts;
   }
+  if (object->size() > kResourcesMax) {
+    reader.Fail(key, TooMany(object->size(), "entries", kResourcesMax));
+    return amounts;
+  }
   for (const auto& [name, value] : object->items()) {
     const std::string field = reader.PathOf(key) + (name.empty() ? "" : "." + name);
-    if (!IsLabelKey(name)) {
+    if (!CanBeAskedFor(name)) {
       AddError(
           errors,
           field,
-          Quoted(name) + " found, expected the name of a resource, such as cpu or nvidia.com/gpu");
+          Quoted(name) + " found, expected " + std::string(kResourceWords) + SuggestionFor(name));
       continue;
     }
     const std::string text = TextOf(value);
-    const Result<int64_t> amount = ParseQuantity(
-        text, name == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes);
-    const std::string expected = !amount.ok()            ? amount.error().message()
-                                 : MayBePart(name, text) ? std::string(kWholeWords)
-                                                         : "";
-    if (expected.empty()) {
+    const Result<int64_t> amount = ReadAmount(name, text);
+    if (amount.ok()) {
       amounts[name] = *amount;
     } else {
-      AddError(errors, field, Quoted(text) + " found, expected " + expected);
+      AddError(errors, field, Quoted(text) + " found, expected " + amount.error().message());
     }
   }
   return amounts;
@@ -150,7 +218,7 @@ DecodedQueue DecodeTrainingQueue(const Json& document) {
     return decoded;
   }
   ObjectReader reader(*spec, "spec", &decoded.errors);
-  queue.parent = ReadText(reader, "parent");
+  queue.parent = ReadParent(reader);
   queue.nominal = ReadAmounts(reader, "nominal", &decoded.errors);
   queue.borrowing_limit = ReadAmounts(reader, "borrowingLimit", &decoded.errors);
   queue.lending_limit = ReadAmounts(reader, "lendingLimit", &decoded.errors);

@@ -1,5 +1,6 @@
 #include "operator/api/training_queue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::control {
@@ -55,16 +56,98 @@ TEST(TrainingQueue, WholeNumbersMayBeWrittenWithAnExponent) {
           .errors.empty());
 }
 
-TEST(TrainingQueue, WhatIsNoNameOfAResourceIsRefused) {
-  const DecodedQueue decoded =
-      Decode(R"({"metadata": {"name": "q"}, "spec": {"nominal": {"": 1, "my gpu": "x"}}})");
-  ASSERT_EQ(decoded.errors.size(), 2U) << "of a name that is none, the amount does not matter";
-  EXPECT_EQ(decoded.errors[0].ToString(),
-            R"(spec.nominal: "" found, expected the name of a resource, such as cpu or )"
-            "nvidia.com/gpu");
-  EXPECT_EQ(decoded.errors[1].ToString(),
-            R"(spec.nominal.my gpu: "my gpu" found, expected the name of a resource, such as )"
-            "cpu or nvidia.com/gpu");
+// A limit of what no container can ask for would limit nothing, and nobody would hear of it.
+TEST(TrainingQueue, OnlyWhatContainersCanAskForIsLimited) {
+  const auto problem = [](const std::string& name) {
+    const DecodedQueue decoded = DecodeTrainingQueue({{"spec", {{"nominal", {{name, 1}}}}}});
+    return decoded.errors.empty() ? "" : decoded.errors.front().ToString();
+  };
+  for (const std::string& name : {std::string("cpu"),
+                                  std::string("memory"),
+                                  std::string("ephemeral-storage"),
+                                  std::string("hugepages-2Mi"),
+                                  std::string("hugepages-64Ki"),
+                                  std::string("hugepages-1Gi"),
+                                  std::string("nvidia.com/gpu"),
+                                  std::string("nvidia.com/mig-1g.5gb"),
+                                  std::string("rdma/hca"),
+                                  std::string("kubernetes.io/batch-cpu"),
+                                  std::string(244, 'a') + "/gpu"}) {
+    EXPECT_EQ(problem(name), "");
+  }
+  for (const std::string& name : {std::string("gpu"),
+                                  std::string("pods"),
+                                  std::string("storage"),
+                                  std::string("requests.cpu"),
+                                  std::string("limits.memory"),
+                                  std::string("my_pages.v2"),
+                                  std::string("my gpu"),
+                                  std::string("hugepages-"),
+                                  std::string("hugepages-2MB"),
+                                  std::string("hugepages-02Mi"),
+                                  std::string("hugepages-10000Mi"),
+                                  std::string("/gpu"),
+                                  std::string("nvidia.com/"),
+                                  std::string("NVIDIA.com/gpu"),
+                                  std::string("a/b/c"),
+                                  std::string(245, 'a') + "/gpu"}) {
+    EXPECT_THAT(problem(name),
+                ::testing::AllOf(::testing::StartsWith("spec.nominal." + name + ": \""),
+                                 ::testing::HasSubstr("domain such as nvidia.com/gpu")));
+  }
+  EXPECT_EQ(problem(""),
+            "spec.nominal: \"\" found, expected what containers can ask for: cpu, memory, "
+            "ephemeral-storage, hugepages-2Mi, or a name with a domain such as nvidia.com/gpu");
+  EXPECT_EQ(problem("requests.nvidia.com/gpu"),
+            "spec.nominal.requests.nvidia.com/gpu: \"requests.nvidia.com/gpu\" found, expected "
+            "what containers can ask for: cpu, memory, ephemeral-storage, hugepages-2Mi, or a "
+            "name with a domain such as nvidia.com/gpu; did you mean \"nvidia.com/gpu\"?");
+}
+
+TEST(TrainingQueue, OfANameThatIsNoneTheAmountDoesNotMatter) {
+  EXPECT_EQ(Decode(R"({"spec": {"nominal": {"": 1, "my gpu": "x"}}})").errors.size(), 2U);
+}
+
+TEST(TrainingQueue, NoMoreResourcesAreLimitedThanTheServerTakes) {
+  Json amounts = Json::object();
+  for (int i = 0; i < 32; ++i) {
+    amounts["example.com/r" + std::to_string(i)] = 1;
+  }
+  EXPECT_TRUE(DecodeTrainingQueue({{"spec", {{"nominal", amounts}}}}).errors.empty());
+  amounts["cpu"] = 1;
+  const DecodedQueue decoded = DecodeTrainingQueue({{"spec", {{"nominal", amounts}}}});
+  ASSERT_EQ(decoded.errors.size(), 1U);
+  EXPECT_EQ(decoded.errors.front().ToString(),
+            "spec.nominal: 33 entries found, expected at most 32");
+}
+
+TEST(TrainingQueue, ParentIsANameThatAQueueMayHave) {
+  for (const std::string& name : {std::string(), std::string("research"), std::string(63, 'a')}) {
+    EXPECT_TRUE(DecodeTrainingQueue({{"spec", {{"parent", name}}}}).errors.empty()) << name;
+  }
+  for (const std::string& name :
+       {std::string(64, 'a'), std::string("9th"), std::string("a.b"), std::string("a-")}) {
+    const DecodedQueue decoded = DecodeTrainingQueue({{"spec", {{"parent", name}}}});
+    ASSERT_EQ(decoded.errors.size(), 1U) << name;
+    EXPECT_THAT(decoded.errors.front().ToString(),
+                ::testing::AllOf(::testing::StartsWith("spec.parent: \"" + name.substr(0, 40)),
+                                 ::testing::HasSubstr("found, expected the name of a queue, a DNS "
+                                                      "label: lower-case letters")));
+  }
+}
+
+TEST(TrainingQueue, AmountsThatAreTooLongAreRefusedWithTheLimit) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"9223372036854775807", "a quantity of at most 18 digits"},
+      {"9Ei", "a quantity below 8Ei"},
+      {"1e-00000000000000000000000000000000000000", "a quantity of at most 40 characters"},
+  };
+  for (const auto& [text, expected] : cases) {
+    const DecodedQueue decoded = DecodeTrainingQueue({{"spec", {{"nominal", {{"memory", text}}}}}});
+    ASSERT_EQ(decoded.errors.size(), 1U) << text;
+    EXPECT_EQ(decoded.errors.front().message(),
+              "\"" + std::string(text) + "\" found, expected " + expected);
+  }
 }
 
 TEST(TrainingQueue, ItIsForTheNamespacesThatItNames) {

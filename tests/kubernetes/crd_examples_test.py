@@ -8,6 +8,7 @@ import tempfile
 import unittest
 
 from client import ApiError, path_of
+from hollow_nodes import GPU
 from kubernetes_case import KubernetesCase, main
 from processes import wait_for
 from tools import BIN, REPOSITORY
@@ -140,6 +141,47 @@ class ApiServerTest(KubernetesCase):
                 said = header(path)
                 self.assertEqual(code, 0 if "only-operator" in said else 1, output)
                 self.assertIn(said.get("server", ""), output)
+
+    def test_a_queue_limits_what_containers_can_ask_for_and_nothing_else(self):
+        namespace = self.make_namespace()
+        names = {
+            "cpu": 1, "memory": 1, "ephemeral-storage": 1, "hugepages-2Mi": "2Gi",
+            "hugepages-64Ki": "2Gi", GPU: 1, "nvidia.com/mig-1g.5gb": 1, "rdma/hca": 1,
+            "kubernetes.io/batch-cpu": 1, "limits.example.com/a": 1, "example.com/A_b.c": 1,
+            "a" * 244 + "/gpu": 1,
+            "gpu": 1, "pods": 1, "storage": 1, "requests.cpu": 1, "limits.memory": 1,
+            "requests.nvidia.com/gpu": 1, "my_pages.v2": 1, "my gpu": 1, "/gpu": 1,
+            "nvidia.com/": 1, "NVIDIA.com/gpu": 1, "a/b/c": 1, "hugepages-": "2Gi",
+            "hugepages-2MB": "2Gi", "a" * 254 + "/gpu": 1, "": 1,
+        }
+        for name, amount in names.items():
+            limits = {"memory": "2Gi", name: amount}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asks"},
+                   "spec": {"containers": [{"name": "main", "image": "localhost/other:1",
+                                            "resources": {"limits": limits}}]}}
+            queue = {"apiVersion": "lockstep.dev/v1", "kind": "TrainingQueue",
+                     "metadata": {"name": "vision"}, "spec": {"nominal": {name: amount}}}
+            with self.subTest(name):
+                self.assertEqual(self.refusal_of(queue) is None,
+                                 self.refusal_of(pod, namespace) is None,
+                                 f"{self.refusal_of(queue)} {self.refusal_of(pod, namespace)}")
+
+    def refusal_of(self, document, namespace=None):
+        """What the server says to it; None where it would take it."""
+        try:
+            self.admin.request("POST", path_of(document["kind"], namespace), document,
+                               query={"dryRun": "All"})
+        except ApiError as refused:
+            return str(refused)
+        return None
+
+    def make_namespace(self):
+        """With what pods need of it, as no controller makes that here."""
+        name = "pods"
+        self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.admin.create({"apiVersion": "v1", "kind": "ServiceAccount",
+                           "metadata": {"name": "default"}}, name)
+        return name
 
     def test_fills_in_the_defaults(self):
         self.admin.create(job("defaults"))

@@ -138,6 +138,8 @@ class QueueTest(ShareCase):
             "half": {"nominal": {"rdma/hca": "1500m"}},
             "lent": {"lendingLimit": {GPU: "0.5"}},
             "blank": {"nominal": {"my gpu": 1}},
+            "gpu": {"nominal": {"gpu": 1}},
+            "pages": {"borrowingLimit": {"my_pages.v2": 1}},
             "slash": {"borrowingLimit": {"nvidia.com/": 1}},
             "vendor": {"lendingLimit": {"NVIDIA.com/gpu": 1}},
             "long": {"nominal": {"a" * 254 + "/gpu": 1}},
@@ -154,10 +156,10 @@ class QueueTest(ShareCase):
             self.assertIn(words, str(refused.exception))
         with self.assertRaises(ApiError) as refused:
             self.admin.create(queue("odd", 1, nominal={"my gpu": 1}))
-        for words in ("spec.nominal", "expected names of resources, such as cpu"):
+        for words in ("spec.nominal", '"my gpu" found, expected what containers can ask for: cpu'):
             self.assertIn(words, str(refused.exception))
         self.make_queue("names", 1, nominal={"cpu": 1, "nvidia.com/mig-1g.5gb": 1,
-                                             "hugepages-2Mi": "1Gi", "my_pages.v2": 1})
+                                             "hugepages-2Mi": "1Gi"})
         shown = self.plane.kubectl("get", "tq")
         self.assertNotIn("loop", shown)
 
