@@ -59,10 +59,11 @@ struct QueueStatus {
   std::string reason;    // one CamelCase word
   std::string message;   // for people
   QueueAmounts nominal;
-  QueueAmounts used;      // by gangs with places, of those below it too
+  QueueAmounts used;  // by gangs with places, of those below it too, and by pods that others left
   QueueAmounts borrowed;  // the part of that which is above the nominal amounts
   QueueAmounts claimed;   // kept for gangs that wait until others have gone; not used yet
   int64_t waiting = 0;    // jobs
+  QueueAmounts left{};    // the part of `used` that pods of gangs without places hold; not stored
 
   friend bool operator==(const QueueStatus&, const QueueStatus&) = default;
 };

@@ -34,12 +34,19 @@ bool SaySame(const Json& a, const Json& b) {
   });
 }
 
-std::map<std::string, QueueAmounts> UsedIn(const std::map<std::string, QueueStatus>& standings) {
-  std::map<std::string, QueueAmounts> used;
+// What counts over time: what gangs with places hold. What is left of others would count for as
+// long as a lost node is not given up, for which no queue can do anything, and be news each minute.
+std::map<std::string, QueueAmounts> HeldIn(const std::map<std::string, QueueStatus>& standings) {
+  std::map<std::string, QueueAmounts> held;
   for (const auto& [queue, standing] : standings) {
-    used[queue] = standing.used;
+    held[queue] = standing.used;
+    for (const auto& [resource, amount] : standing.left) {
+      if ((held[queue][resource] -= amount) <= 0) {
+        held[queue].erase(resource);
+      }
+    }
   }
-  return used;
+  return held;
 }
 
 }  // namespace
@@ -145,9 +152,9 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
   has_failed_ = false;
   reported_news_ = view_->Scheduling(wall_now).state().news();
   const std::map<std::string, QueueStatus> standings = view_->QueueStandings();
-  hours_.Note(now, UsedIn(standings));
+  hours_.Note(now, HeldIn(standings));
   if (past_.is_kept()) {
-    past_.Note(now, UsedIn(standings));
+    past_.Note(now, HeldIn(standings));
     view_->Scheduling(wall_now).SetPastUse(past_.Means());
   }
   const bool are_hours_due = now >= hours_at_.value_or(now) + kHoursInterval;

@@ -99,5 +99,24 @@ TEST_F(QueueReportTest, AmountThatIsNoLongerUsedIsTakenOut) {
       ParseJson(patches.front().second).value()["status"]["used"]["nvidia.com/gpu"].is_null());
 }
 
+// A node that is lost for good has its pods for ever: nobody is to write for that each minute.
+TEST_F(QueueReportTest, WhatIsStuckIsUsedAndCountsForNoHours) {
+  AddNode("node-a", 2);
+  StoredQueue vision = QueueOf("vision", 2, 0);
+  Tell(vision);
+  JobStand suspended;
+  suspended.request.name = GangNameOf(KeyOf("went"));
+  suspended.request.queue = "vision";
+  suspended.stuck = {{"node-a", {{0, 0, 1}, 1}}};
+  view_.Scheduling(now_).SetJob(KeyOf("went"), suspended);
+
+  const auto patches = reporter_.Take(At(0), now_);
+  ASSERT_EQ(patches.size(), 1U);
+  vision.status = ParseJson(patches.front().second).value()["status"];
+  EXPECT_EQ(vision.status["used"]["nvidia.com/gpu"], "1");
+  Tell(vision);
+  EXPECT_FALSE(reporter_.NextReport().has_value());
+}
+
 }  // namespace
 }  // namespace lockstep::control

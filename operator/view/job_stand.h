@@ -41,11 +41,10 @@ struct JobStand {
 std::string GangNameOf(const JobId& key);
 JobId JobOfGang(const std::string& gang);
 
-// Behind the name of a gang: under that is held what pods of its job hold that go by themselves.
-inline constexpr const char* kGoingPodsSuffix = " (going)";
-
-// The same of those that stay though it has no place for them, as they are stuck.
-inline constexpr const char* kLeftPodsSuffix = " (left)";
+// Before the name of a queue, as no queue's name begins: what a gang of rounds holds there, pods
+// hold that are to go. It is used in that queue, and on no queue's bill. No name behind it: of a
+// job that is gone, and nobody knows where it was.
+inline constexpr const char* kOffTheBill = " ";
 
 // By which the job has its places, or is about to have them; null: it has none. `reserved` is the
 // status on its way; null: none is.

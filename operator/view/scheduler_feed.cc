@@ -9,8 +9,11 @@
 namespace lockstep::control {
 namespace {
 
-// A queue that does not exist: nobody's quota pays for pods that are about to go.
-constexpr const char* kNobodysQueue = " ";
+// Behind the name of a gang: under that is held what pods of its job hold that go by themselves.
+constexpr const char* kGoingPodsSuffix = " (going)";
+
+// The same of those that stay though it has no place for them, as they are stuck.
+constexpr const char* kLeftPodsSuffix = " (left)";
 
 // Whether both are the same to others, once the gang runs.
 bool AreAlike(const GangRequest& a, const GangRequest& b) {
@@ -94,10 +97,23 @@ void SchedulerFeed::SetWaiting(const GangRequest& request) {
   }
 }
 
+// Nobody's quota pays for pods that are about to go. They are used where their job is, has ended or
+// is suspended, or where it last was if it is gone.
+std::string SchedulerFeed::QueueOfPodsWithoutPlaces(const JobStand& stand) const {
+  const std::string& name = stand.request.name;
+  std::string queue = stand.request.queue;
+  for (const std::string& gang : {name, GoingPodsOf(name), LeftPodsOf(name)}) {
+    const GangRecord* const known = queue.empty() ? state_.Find(gang) : nullptr;
+    queue = known != nullptr ? known->request.queue : queue;
+  }
+  return queue.starts_with(kOffTheBill) ? queue : kOffTheBill + queue;
+}
+
 // They go before anything else does, the job's own next gang too.
 void SchedulerFeed::SetPodsWithoutPlaces(const JobStand& stand) {
   const std::string nobody;
   const RunTerms none;
+  const std::string queue = QueueOfPodsWithoutPlaces(stand);
   const auto set = [&](const std::string& name, const UsageByNode& usage, const std::string* goes) {
     if (usage.empty()) {
       state_.Remove(name);
@@ -105,7 +121,7 @@ void SchedulerFeed::SetPodsWithoutPlaces(const JobStand& stand) {
     }
     GangRequest request;
     request.name = name;
-    request.queue = kNobodysQueue;
+    request.queue = queue;
     request.is_preemptible = false;
     request.since = stand.request.since - std::chrono::milliseconds(1);
     SetHolding(request, {usage, none, goes});

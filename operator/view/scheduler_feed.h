@@ -99,6 +99,7 @@ class SchedulerFeed {
   static std::string LeftPodsOf(const std::string& gang);
   static std::string GoingPodsOf(const std::string& gang);
   static PlacedPods PodsOf(const RoomClaim& claim);
+  std::string QueueOfPodsWithoutPlaces(const JobStand& stand) const;
   UsageByNode HeldBy(const GangRecord& gang) const;
   bool HoldsJust(const UsageByNode& held, const GangRecord& gang) const;
 

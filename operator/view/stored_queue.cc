@@ -133,6 +133,7 @@ struct QueueCounts {
   int64_t waiting = 0;     // jobs
   ResourceVector claimed;  // kept for those of them that wait until others have gone
   ResourceVector leaving;  // held by pods of those who went for others: on no queue's bill any more
+  ResourceVector left;     // the part of that which is held for gangs without places
 };
 
 using CountsByQueue = std::map<QueueIndex, QueueCounts>;
@@ -150,21 +151,23 @@ void CountUpwards(const QueueTree& queues,
   }
 }
 
-// Of a gang that has given its places up, pods go on in nobody's queue, so that its next start is
-// not refused for them, nor others' for one that is stuck. They hold what they held in its own.
+bool IsOffTheBill(const GangRecord& gang) {
+  return gang.request.queue.starts_with(kOffTheBill);
+}
+
+// The queue in which the gang's room is used. Of a gang that has given its places up, pods go on
+// off the bill, so that its next start is not refused for them, nor others' for one that is stuck.
+// They hold what they held in its own. Empty: nobody knows.
+std::string UsedIn(const GangRecord& gang) {
+  const std::string& queue = gang.request.queue;
+  return IsOffTheBill(gang) ? queue.substr(std::string_view(kOffTheBill).size())
+         : queue.empty()    ? kDefaultQueue
+                            : queue;
+}
+
 QueueIndex QueueOfLeaving(const ClusterState& state, const GangRecord& gang) {
-  const std::string_view name = gang.request.name;
-  const std::string_view suffix = name.ends_with(kLeftPodsSuffix)    ? kLeftPodsSuffix
-                                  : name.ends_with(kGoingPodsSuffix) ? kGoingPodsSuffix
-                                                                     : "";
-  if (suffix.empty()) {
-    return gang.queue.value_or(kTopQueue);
-  }
-  const GangRecord* const owner =
-      state.Find(std::string(name.substr(0, name.size() - suffix.size())));
-  const bool waits = owner != nullptr &&
-                     (owner->state == GangState::kWaiting || owner->state == GangState::kClaiming);
-  return waits ? owner->queue.value_or(kTopQueue) : kTopQueue;
+  const std::string queue = UsedIn(gang);
+  return queue.empty() ? kTopQueue : state.queues().Find(queue).value_or(kTopQueue);
 }
 
 CountsByQueue CountsOf(const ClusterState& state) {
@@ -183,13 +186,16 @@ CountsByQueue CountsOf(const ClusterState& state) {
   const auto count_leaving = [&](const GangRecord& gang) {
     CountUpwards(state.queues(), QueueOfLeaving(state, gang), &counts, [&](QueueCounts* one) {
       one->leaving = Sum(one->leaving, gang.total);
+      if (IsOffTheBill(gang)) {
+        one->left = Sum(one->left, gang.total);
+      }
     });
   };
   for (const GangRecord* const gang : state.leaving()) {
     count_leaving(*gang);
   }
   for (const GangRecord* const gang : state.RunningIn(kTopQueue)) {  // in nobody's queue
-    if (gang->request.name.ends_with(kLeftPodsSuffix)) {
+    if (IsOffTheBill(*gang)) {
       count_leaving(*gang);
     }
   }
@@ -271,6 +277,7 @@ void SetCounts(const QueueTree& tree,
                const QueueCounts& count,
                QueueStatus* status) {
   status->used = AmountsOf(Sum(Sum(tree.HeldBy(index), count.leaving), Times(count.claimed, -1)));
+  status->left = AmountsOf(count.left);
   status->borrowed = BorrowedOf(*status);
   status->claimed = AmountsOf(count.claimed);
   status->waiting = count.waiting;
@@ -279,6 +286,7 @@ void SetCounts(const QueueTree& tree,
 struct UnservedCounts {
   int64_t waiting = 0;  // jobs
   ResourceVector used;
+  ResourceVector left;  // as of QueueCounts
 };
 
 // What is counted of gangs that name a queue which is not served, by its name: they wait, and those
@@ -289,7 +297,7 @@ std::map<std::string, UnservedCounts> CountsOfUnserved(const QueuesByName& by_na
   std::map<std::string, UnservedCounts> counts;
   const auto count_upwards = [&](const GangRecord& gang, const auto& change) {
     std::set<std::string> seen;
-    for (auto at = by_name.find(gang.request.queue);
+    for (auto at = by_name.find(UsedIn(gang));
          at != by_name.end() && !state.queues().Find(at->first) && seen.insert(at->first).second;
          at = by_name.find(at->second->queue.parent)) {
       change(&counts[at->first]);
@@ -298,8 +306,19 @@ std::map<std::string, UnservedCounts> CountsOfUnserved(const QueuesByName& by_na
   for (const GangRecord* const gang : state.waiting()[kTopQueue]) {
     count_upwards(*gang, [](UnservedCounts* one) { ++one->waiting; });
   }
+  const auto count_used = [&](const GangRecord& gang) {
+    count_upwards(gang, [&](UnservedCounts* one) {
+      one->used = Sum(one->used, gang.total);
+      if (IsOffTheBill(gang)) {
+        one->left = Sum(one->left, gang.total);
+      }
+    });
+  };
   for (const GangRecord* const gang : state.RunningIn(kTopQueue)) {
-    count_upwards(*gang, [&](UnservedCounts* one) { one->used = Sum(one->used, gang->total); });
+    count_used(*gang);
+  }
+  for (const GangRecord* const gang : state.leaving()) {
+    count_used(*gang);
   }
   return counts;
 }
@@ -324,6 +343,7 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
     if (!index) {
       if (const auto count = unserved.find(name); count != unserved.end()) {
         status.used = AmountsOf(count->second.used);
+        status.left = AmountsOf(count->second.left);
         status.waiting = count->second.waiting;
       }
       continue;

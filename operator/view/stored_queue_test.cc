@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/view/job_stand.h"
+#include "operator/view/scheduler_feed.h"
 
 namespace lockstep::control {
 namespace {
@@ -145,8 +146,8 @@ TEST(StoredQueue, PodsThatGoForOthersCountAsUsedUntilTheyAreGone) {
   waits.queue = "vision";
   state.Submit(waits);
   GangRequest going;
-  going.name = std::string("team/goes") + kGoingPodsSuffix;
-  going.queue = " ";
+  going.name = "team/goes (going)";
+  going.queue = std::string(kOffTheBill) + "vision";
   state.SetHolding(going, {{"node-a", {{0, 0, 2}, 1}}}, {});
   state.Apply({OperationKind::kEvict, going.name, ""}, WallTime{});
   for (const char* const name : {"vision", "research"}) {
@@ -166,8 +167,8 @@ TEST(StoredQueue, PodThatIsStuckCountsAsUsedBesideThoseThatTookTheQuota) {
   ASSERT_TRUE(state.SetQueues(UsableQueues(queues)).ok());
   state.Submit(RequestOf("team/went"));
   GangRequest stuck;
-  stuck.name = std::string("team/went") + kLeftPodsSuffix;
-  stuck.queue = " ";
+  stuck.name = "team/went (left)";
+  stuck.queue = std::string(kOffTheBill) + "vision";
   state.SetHolding(stuck, {{"node-a", {{0, 0, 1}, 1}}}, {});
   for (const char* const name : {"vision", "research"}) {
     EXPECT_EQ(QueueStatuses(queues, state).at(name).used, (QueueAmounts{{"nvidia.com/gpu", 1}}))
@@ -176,8 +177,60 @@ TEST(StoredQueue, PodThatIsStuckCountsAsUsedBesideThoseThatTookTheQuota) {
   EXPECT_TRUE(state.queues().Allows(*state.queues().Find("vision"), {0, 0, 2, {}}));
   state.SetHolding(RequestOf("team/next"), {{"node-b", {{0, 0, 2}, 1}}}, {});
   EXPECT_EQ(QueueStatuses(queues, state).at("vision").used, (QueueAmounts{{"nvidia.com/gpu", 3}}));
+  EXPECT_EQ(QueueStatuses(queues, state).at("vision").left, (QueueAmounts{{"nvidia.com/gpu", 1}}));
   state.Remove(stuck.name);
   EXPECT_EQ(QueueStatuses(queues, state).at("vision").used, (QueueAmounts{{"nvidia.com/gpu", 2}}));
+}
+
+// The job was suspended, has ended, runs again elsewhere, or is gone: the GPU is held all the same.
+TEST(StoredQueue, PodThatIsStuckCountsWhateverBecomesOfItsJob) {
+  const std::vector<StoredQueue> queues = VisionBelowResearch();
+  SchedulerFeed feed;
+  feed.SetQueues(UsableQueues(queues), {});
+  const JobId key{"team", "went"};
+  const auto used = [&] {
+    const QueueAmounts amounts = QueueStatuses(queues, feed.state()).at("vision").used;
+    return amounts.contains("nvidia.com/gpu") ? amounts.at("nvidia.com/gpu") : 0;
+  };
+  const UsageByNode one = {{"node-a", {{0, 0, 1}, 1}}};
+  JobStand runs;
+  runs.request.name = GangNameOf(key);
+  runs.request.queue = "vision";
+  runs.is_placed = true;
+  runs.held = {{"node-b", {{0, 0, 2}, 1}}};
+  feed.SetJob(key, runs);
+  EXPECT_EQ(used(), 2);
+
+  JobStand suspended;
+  suspended.request = runs.request;
+  suspended.stuck = one;
+  feed.SetJob(key, suspended);
+  EXPECT_EQ(used(), 1) << "suspended, or ended";
+  runs.stuck = one;
+  feed.SetJob(key, runs);
+  EXPECT_EQ(used(), 3) << "it runs again";
+  JobStand gone;
+  gone.request.name = GangNameOf(key);
+  gone.going = one;
+  feed.SetJob(key, gone);
+  EXPECT_EQ(used(), 1) << "deleted, with a pod that is asked to go";
+  std::swap(gone.going, gone.stuck);
+  feed.SetJob(key, gone);
+  EXPECT_EQ(used(), 1) << "and stays";
+  gone.stuck.clear();
+  feed.SetJob(key, gone);
+  EXPECT_EQ(used(), 0);
+}
+
+// An operator that comes later was not there when the job was.
+TEST(StoredQueue, PodsOfAJobThatNobodyRemembersAreUsedInNoQueue) {
+  SchedulerFeed feed;
+  feed.SetQueues({}, {});
+  JobStand gone;
+  gone.request.name = "team/went";
+  gone.stuck = {{"node-a", {{0, 0, 1}, 1}}};
+  feed.SetJob({"team", "went"}, gone);
+  EXPECT_TRUE(DefaultStanding({}, feed.state())->used.empty());
 }
 
 TEST(StoredQueue, QueueWithOthersBelowItSaysThatJobsNameThose) {
@@ -303,12 +356,16 @@ TEST(StoredQueue, JobsOfOneThatIsNotServedAreCounted) {
   GangRequest waits_below_itself = RequestOf("team/waits-too");
   waits_below_itself.queue = "snake";
   state.Submit(waits_below_itself);
+  GangRequest stuck = RequestOf("team/went (left)");
+  stuck.queue = std::string(kOffTheBill) + "vision";
+  state.SetHolding(stuck, {{"node-b", {{0, 0, 1}, 1}}}, {});
 
   const auto statuses = QueueStatuses(queues, state);
   for (const char* const name : {"vision", "orphan"}) {
     EXPECT_EQ(statuses.at(name).reason, "NotServed");
     EXPECT_EQ(statuses.at(name).waiting, 1) << name;
-    EXPECT_EQ(statuses.at(name).used, (QueueAmounts{{"nvidia.com/gpu", 2}})) << name;
+    EXPECT_EQ(statuses.at(name).used, (QueueAmounts{{"nvidia.com/gpu", 3}})) << name;
+    EXPECT_EQ(statuses.at(name).left, (QueueAmounts{{"nvidia.com/gpu", 1}})) << name;
   }
   EXPECT_EQ(statuses.at("snake").waiting, 1);
 }
