@@ -1,6 +1,8 @@
 #include "operator/cli/checkpoint_watch.h"
 
 #include <algorithm>
+#include <iterator>
+#include <set>
 #include <utility>
 
 namespace lockstep::control {
@@ -33,6 +35,7 @@ void CheckpointWatch::Report(const std::string& pod,
   const bool goes_on = !are_last_words && !is_over_;
   if (now.restored_step && !before.restored_step) {
     NoteRestored(pod, *now.restored_step);
+    TellBeginners();
     TellRestored(pod, *now.restored_step);
   }
   if (newest) {
@@ -78,6 +81,34 @@ void CheckpointWatch::NoteNewest(const std::string& pod, Step step) {
       Step& known = newest_steps_.try_emplace(model, step).first->second;
       known = std::max(known, step);
     }
+  }
+}
+
+// Beside models that go on with what lay there before, those of which nothing did.
+void CheckpointWatch::TellBeginners() {
+  if (models_.empty() || begun_with_.empty() || std::exchange(has_told_beginners_, true)) {
+    return;
+  }
+  std::set<int64_t> beginners;
+  for (const auto& [task, ranks] : models_) {
+    beginners.insert(ranks.begin(), ranks.end());
+  }
+  for (const auto& [model, step] : begun_with_) {
+    beginners.erase(model.value_or(-1));
+  }
+  std::string names;
+  for (auto rank = beginners.begin(); rank != beginners.end(); ++rank) {
+    names += (rank == beginners.begin()            ? ""
+              : std::next(rank) == beginners.end() ? " and "
+                                                   : ", ") +
+             std::to_string(*rank);
+  }
+  if (!beginners.empty()) {
+    const bool is_one = beginners.size() == 1;
+    remarks_.push_back({true,
+                        (is_one ? "model " : "models ") + names +
+                            (is_one ? " begins at step 0: there is no checkpoint of it"
+                                    : " begin at step 0: there is no checkpoint of theirs")});
   }
 }
 

@@ -67,6 +67,7 @@ class CheckpointWatch {
 
   std::vector<Model> ModelsOf(const std::string& pod) const;
   void NoteNewest(const std::string& pod, Step step);
+  void TellBeginners();
   void NoteRestored(const std::string& pod, Step step);
   void TellRestored(const std::string& pod, Step step);
 
@@ -77,6 +78,7 @@ class CheckpointWatch {
   std::map<Model, Step> first_restored_;  // of a pod with several models by its first one
   std::string last_error_;                // of the newest that failed; empty when one came after it
   std::string last_error_pod_;
+  bool has_told_beginners_ = false;
   bool has_told_skip_ = false;
   bool is_over_ = false;
   std::vector<CheckpointRemark> remarks_;

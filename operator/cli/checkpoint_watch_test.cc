@@ -70,6 +70,28 @@ TEST(CheckpointWatch, ModelThatGoesOnFromItsOwnNewestIsNoWarning) {
   EXPECT_EQ(watch.Tally().restored_step, Step(672));
 }
 
+TEST(CheckpointWatch, ModelsThatBeginAtTheBeginningAreNamedOnceBesideThoseThatGoOn) {
+  CheckpointWatch watch({{Step(672), "", 1}}, ThreeModels());
+  watch.Report("job-worker-1", {0, 0, 0, "", Step(672)}, std::nullopt);
+  watch.Report("job-worker-1-r1", {0, 0, 0, "", Step(672)}, std::nullopt);
+  const std::vector<CheckpointRemark> remarks = watch.TakeRemarks();
+  ASSERT_EQ(remarks.size(), 3U);
+  EXPECT_EQ(
+      remarks[0],
+      (CheckpointRemark{true, "models 0 and 2 begin at step 0: there is no checkpoint of theirs"}));
+}
+
+TEST(CheckpointWatch, ModelThatBeginsAtTheBeginningIsNamedAlsoWhereItsPodHasSeveral) {
+  CheckpointWatch watch({{Step(60), "", 0}, {Step(60), "", 2}, {Step(80), "", 3}},
+                        {{{Role::kWorker, 0}, {0, 1}}, {{Role::kWorker, 1}, {2, 3}}});
+  watch.Report("job-worker-0", {0, 0, 0, "", Step(60)}, std::nullopt);
+  EXPECT_THAT(
+      watch.TakeRemarks(),
+      ElementsAre(
+          CheckpointRemark{true, "model 1 begins at step 0: there is no checkpoint of it"},
+          CheckpointRemark{false, "a model of worker-0 resumed from the checkpoint of step 60"}));
+}
+
 TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
   CheckpointWatch watch({{Step(672), "", 0}, {Step(782), "", 1}}, ThreeModels());
   watch.Report("job-worker-0", {0, 0, 0, "", Step(672)}, Step(1200));
@@ -77,7 +99,8 @@ TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
   watch.Report("job-worker-0-r1", {0, 0, 0, "", Step(1000)}, std::nullopt);
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
+      ElementsAre(CheckpointRemark{true, "model 2 begins at step 0: there is no checkpoint of it"},
+                  CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
                   CheckpointRemark{true,
                                    "model 1 resumed from the checkpoint of step 600: that "
                                    "of step 782 cannot be used; the log of worker-1 says "

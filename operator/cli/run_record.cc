@@ -32,7 +32,8 @@ bool SaysSuccess(const std::string& message) {
 RunRecord::RunRecord(RunRecordOptions options)
     : options_(std::move(options)),
       recoveries_(options_.batch_size.has_value(), options_.gang_size, !options_.models.empty()),
-      checkpoints_(options_.newest_checkpoints, options_.models) {}
+      checkpoints_(options_.newest_checkpoints, options_.models),
+      models_(options_.models) {}
 
 void RunRecord::OnPodEvent(const PodEvent& event) {
   switch (event.change) {
@@ -127,33 +128,6 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   }
 }
 
-void RunRecord::NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final) {
-  // A successor that does not hold the state yet has counted none.
-  if (options_.models.contains(task) && samples.consumed > 0) {
-    samples_of_models_[task] = {samples, are_final};
-  }
-}
-
-// Of models that have not met at their end each has counted its own; a pod tells of one of its.
-void RunRecord::SumSamples(RunSummary* summary) const {
-  SampleCounts sum;
-  bool are_final = true;
-  for (const auto& [task, counted] : samples_of_models_) {
-    const SampleCounts& more = counted.first;
-    sum.consumed += more.consumed;
-    sum.expected += more.expected;
-    sum.lost += more.lost;
-    sum.repeated += more.repeated;
-    are_final = are_final && counted.second;
-  }
-  if (!samples_of_models_.empty()) {
-    summary->samples = sum;
-    summary->has_final_samples = are_final;
-    summary->models_uncounted =
-        ModelCount(options_.models) - static_cast<int64_t>(samples_of_models_.size());
-  }
-}
-
 // Of several models the first: theirs are no parts of one history.
 bool RunRecord::TellsHistory(const TaskId& task) const {
   const auto own = options_.models.find(task);
@@ -170,16 +144,10 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   if (name && TellsHistory(name->task)) {
     history_.Add(message.history);
   }
-  if (name && message.samples) {
-    NoteSamples(name->task, *message.samples, true);
-  }
-  // Who came back too late to hear of the other models knows its own figures alone.
-  const bool knows_all_models = final_result_ && !final_result_->models.empty();
-  if (!knows_all_models || (message.result && !message.result->models.empty())) {
-    final_samples_ = message.samples ? message.samples : final_samples_;
-    final_result_ = message.result ? message.result : final_result_;
-    final_loss_ = message.training_loss ? message.training_loss : final_loss_;
-  }
+  models_.NoteLastWords(pod, message);
+  final_samples_ = message.samples ? message.samples : final_samples_;
+  final_result_ = message.result ? message.result : final_result_;
+  final_loss_ = message.training_loss ? message.training_loss : final_loss_;
   if (message.last_step >= final_step_ && message.steps_skipped) {
     final_steps_skipped_ = message.steps_skipped;
   }
@@ -220,7 +188,7 @@ void RunRecord::OnReport(const StatusArrival& arrival) {
   recoveries_.Report(document);
   recoveries_.NotePrograms(document, arrival.received);
   checkpoints_.Report(document.pod, document.checkpoints, document.last_checkpoint_step);
-  NoteSamples(document.task, document.samples, false);
+  models_.Report(document);
   if (TellsHistory(document.task)) {
     history_.Add(document.history);
   }
@@ -357,6 +325,31 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
   summary->last_checkpoint_step = last_checkpoint_step_;
   summary->checkpoints = checkpoints_.Tally();
   summary->history = history_.All();
+  options_.models.empty() ? FillOneModel(summary) : FillModels(summary);
+  if (options_.batch_size) {
+    summary->samples_per_second = Pace(summary->history);
+  }
+}
+
+// The figures of each, and what they come to together: none is of several models' at once.
+void RunRecord::FillModels(RunSummary* summary) const {
+  ModelsOfRun all = models_.Sum();
+  summary->loss = all.training_loss;
+  summary->test_loss = all.test_loss;
+  summary->test_accuracy = all.test_accuracy;
+  summary->samples = all.samples;
+  summary->models_uncounted = all.uncounted;
+  summary->has_final_samples = all.has_final_samples;
+  if (const ModelRecord* const furthest = Furthest(all.by_rank)) {
+    summary->steps = furthest->step->value();
+    summary->steps_total = furthest->steps_total;
+    summary->steps_skipped = furthest->steps_skipped;
+    summary->data_epoch = furthest->data_epoch;
+  }
+  summary->models = std::move(all.by_rank);
+}
+
+void RunRecord::FillOneModel(RunSummary* summary) const {
   if (const StatusDocument* leading = Leading()) {
     summary->steps = leading->step.value();
     summary->steps_total = leading->steps_total;
@@ -371,14 +364,12 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     if (leading->result) {
       summary->test_loss = leading->result->test_loss;
       summary->test_accuracy = leading->result->test_accuracy;
-      summary->models = leading->result->models;
     }
     summary->last_checkpoint_step = std::max(last_checkpoint_step_, leading->last_checkpoint_step);
   }
   if (final_result_) {
     summary->test_loss = final_result_->test_loss;
     summary->test_accuracy = final_result_->test_accuracy;
-    summary->models = final_result_->models;
   }
   if (final_loss_) {  // of the last step; a report is of the step that the last poll met
     summary->loss = final_loss_;
@@ -390,18 +381,12 @@ void RunRecord::FillSummary(TimePoint now, RunSummary* summary) const {
     summary->samples = final_samples_;
     summary->has_final_samples = true;
   }
-  if (!options_.models.empty() && summary->models.empty()) {
-    SumSamples(summary);
-  }
   if (final_steps_total_) {  // of a run of a moment no report was met
     summary->steps_total = final_steps_total_;
   }
   summary->steps_skipped = final_steps_skipped_.value_or(summary->steps_skipped);
   summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
   summary->data_epoch = std::max(summary->data_epoch, final_data_epoch_);
-  if (options_.batch_size) {
-    summary->samples_per_second = Pace(summary->history);
-  }
 }
 
 // By the reports; where those are too close together, by what the processes timed themselves.

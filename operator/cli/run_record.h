@@ -14,6 +14,7 @@
 #include "operator/cli/console.h"
 #include "operator/cli/epoch_history.h"
 #include "operator/cli/local_poller.h"
+#include "operator/cli/model_records.h"
 #include "operator/cli/recovery.h"
 #include "operator/cli/summary.h"
 #include "operator/local/pod_runner.h"
@@ -96,15 +97,16 @@ class RunRecord {
   void NotePace(const TaskId& task, const StepSeen& seen);
   double SamplesSeen() const;
   double Pace(const std::vector<DataEpochResult>& history) const;
-  void NoteSamples(const TaskId& task, const SampleCounts& samples, bool are_final);
-  void SumSamples(RunSummary* summary) const;
   bool TellsHistory(const TaskId& task) const;
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
+  void FillOneModel(RunSummary* summary) const;
+  void FillModels(RunSummary* summary) const;
 
   RunRecordOptions options_;
   RecoveryTracker recoveries_;
   CheckpointWatch checkpoints_;
   EpochHistory history_;
+  ModelRecords models_;  // of several: what else is kept of results here is of the only one
   bool has_unsaved_model_ = false;
   bool is_under_way_ = false;
   std::vector<PodRecord> pods_;
@@ -115,7 +117,6 @@ class RunRecord {
   std::map<TaskId, StatusDocument> reports_;      // newest of each task
   // What processes said last: it outlives their status documents.
   std::optional<SampleCounts> final_samples_;
-  std::map<TaskId, std::pair<SampleCounts, bool>> samples_of_models_;  // whether they are final
   std::optional<TestResult> final_result_;
   std::optional<double> final_loss_;
   std::optional<Step> final_step_;

@@ -106,24 +106,56 @@ TEST(RunRecordOfModels, HistoryIsThatOfTheFirstModelWhoeverIsFarther) {
   EXPECT_EQ(summary.history, first.document.history);
 }
 
-TEST(RunRecordOfModels, SamplesAreTheSumOverAllModels) {
+// The last pod to end speaks of the shorter model.
+TEST(RunRecordOfModels, FiguresOfTheJobAreOfOneModelWhoeverSpeaksLast) {
   RunRecord record({10, 2, At(1000), "/run", {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
-  const auto summary = [&record] {
-    RunSummary made;
-    record.FillSummary(At(9000), &made);
-    return made;
-  };
-  StatusArrival first = Reported(kWorker0, 94, 2000);
-  first.document.samples = {700, 700, 0, 1};
-  record.OnReport(first);
-  EXPECT_EQ(summary().models_uncounted, 1);
-  TerminationMessage words;
-  words.samples = SampleCounts{800, 801, 1, 0};
+  record.OnPodEvent(Started("job-worker-0", 100, 1000));
   record.OnPodEvent(Started("job-worker-1", 101, 1000));
-  record.OnPodEvent(Ended("job-worker-1", 143, EncodeTerminationMessage(words), 4000));
-  EXPECT_EQ(summary().samples, (SampleCounts{1500, 1501, 1, 1}));
-  EXPECT_EQ(summary().models_uncounted, 0);
-  EXPECT_FALSE(summary().has_final_samples) << "the first has not said its last";
+  TerminationMessage words;
+  words.last_step = Step(4);
+  words.steps_total = 4;
+  words.steps_skipped = 1;
+  words.training_loss = 0.5;
+  words.samples = SampleCounts{40, 40, 0, 0};
+  record.OnPodEvent(Ended("job-worker-0", 143, EncodeTerminationMessage(words), 4000));
+  words.last_step = Step(1);
+  words.steps_total = 2;
+  words.steps_skipped.reset();
+  words.training_loss = 0.25;
+  record.OnPodEvent(Ended("job-worker-1", 143, EncodeTerminationMessage(words), 4001));
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_EQ(summary.steps, 4);
+  EXPECT_EQ(summary.steps_total, 4);
+  EXPECT_EQ(summary.steps_skipped, 1);
+  EXPECT_EQ(summary.loss, 0.375);
+  ASSERT_EQ(summary.models.size(), 2U);
+  EXPECT_EQ(summary.models[1].step, Step(1));
+  EXPECT_EQ(summary.models[1].steps_total, 2);
+  EXPECT_EQ(summary.samples, (SampleCounts{80, 80, 0, 0}));
+}
+
+// A failed job: one model is at a step, of another a result is known.
+TEST(RunRecordOfModels, LossOfOneIsNotToldBesideTheTestOfAnother) {
+  RunRecord record({10, 2, At(1000), "/run", {}, {{kWorker0, {0}}, {kWorker1, {1}}}});
+  record.OnPodEvent(Started("job-worker-1", 101, 1000));
+  StatusArrival killed = Reported(kWorker0, 94, 2000);
+  killed.document.loss = 0.75;
+  record.OnReport(killed);
+  TerminationMessage words;
+  words.last_step = Step(90);
+  words.samples = SampleCounts{900, 900, 0, 0};
+  words.training_loss = 0.5;
+  words.result = TestResult{0.25, 0.9375};
+  record.OnPodEvent(Ended("job-worker-1", 1, EncodeTerminationMessage(words), 4000));
+  RunSummary summary;
+  record.FillSummary(At(9000), &summary);
+  EXPECT_EQ(summary.loss, std::nullopt);
+  EXPECT_EQ(summary.test_loss, std::nullopt);
+  EXPECT_EQ(summary.test_accuracy, std::nullopt);
+  ASSERT_EQ(summary.models.size(), 2U);
+  EXPECT_FALSE(summary.models[0].result.has_value());
+  EXPECT_EQ(summary.models[1].result, (ModelResult{0.5, 0.25, 0.9375}));
 }
 
 TEST_F(RunRecordTest, CheckpointsAreKnownThoughNoReportMetThem) {
@@ -375,24 +407,6 @@ TEST_F(RunRecordTest, StepWithoutALossHasDivergedAndAStateWithoutAStepHasNot) {
   arrival.document.step_phase_seconds.compute = 0.01;
   record_.OnReport(arrival);
   EXPECT_TRUE(has_diverged());
-}
-
-TEST_F(RunRecordTest, WhoKnowsAllModelsHasTheLastWord) {
-  TerminationMessage all;
-  all.samples = SampleCounts{1600, 1600, 0, 0};
-  all.training_loss = 0.25;
-  all.result = TestResult{0.1, 0.97, {{0.5, 0.2, 0.96}, {0.0, 0.0, 0.98}}};
-  record_.OnPodEvent(Ended("job-worker-0", 0, EncodeTerminationMessage(all), 4000));
-  TerminationMessage one;
-  one.samples = SampleCounts{800, 800, 0, 0};
-  one.training_loss = 0.5;
-  one.result = TestResult{0.2, 0.96};
-  record_.OnPodEvent(Ended("job-worker-1", 0, EncodeTerminationMessage(one), 4001));
-  const RunSummary summary = Summary();
-  EXPECT_EQ(summary.models, all.result->models);
-  EXPECT_EQ(summary.test_loss, 0.1);
-  EXPECT_EQ(summary.loss, 0.25);
-  EXPECT_EQ(summary.samples, all.samples);
 }
 
 TEST_F(RunRecordTest, PaceIsThatOfThisRunWhateverStepItResumedFrom) {

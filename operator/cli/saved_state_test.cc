@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <stdlib.h>
 
 #include <gmock/gmock.h>
@@ -109,6 +110,26 @@ TEST_F(SavedStateTest, ModelOfEachRankBelongsToOneNumberOfRanks) {
               AllOf(HasSubstr("/rank-1/step-00000040: "),
                     HasSubstr("data.part: \"1 of 2\" found, the saved state was made with "
                               "\"1 of 3\"")));
+}
+
+// And not what a rank makes of it.
+TEST_F(SavedStateTest, SeedsOfModelsAreToldAsTheJobHasThem) {
+  TrainingJob job = MakeJob(5);
+  job.spec.training->variables = VariablePlacement::kIndependent;
+  Save("rank-2/step-00000040", 9, "2 of 3");
+  EXPECT_THAT(ProblemOf(job),
+              HasSubstr("spec.training.seed: 5 found, the saved state was made with 7"));
+}
+
+TEST_F(SavedStateTest, SeedOfAModelBeyondTheLargestIsToldAsTheJobHasIt) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  TrainingJob job = MakeJob(kLargest);
+  job.spec.training->variables = VariablePlacement::kIndependent;
+  Save("rank-2/step-00000040", 1, "2 of 3");  // as SpecOfModel counts on
+  EXPECT_EQ(ProblemOf(job), "");
+  job.spec.training->seed = 7;
+  EXPECT_THAT(ProblemOf(job),
+              HasSubstr("7 found, the saved state was made with " + std::to_string(kLargest)));
 }
 
 TEST_F(SavedStateTest, ModelOfOneRankAloneIsNoneOfSeveralNorTheOtherWayRound) {

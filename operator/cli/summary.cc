@@ -11,15 +11,10 @@
 #include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
 #include "operator/cli/checkpoint_folder.h"
+#include "operator/cli/figures.h"
 
 namespace lockstep::control {
 namespace {
-
-std::string Fixed(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string Seconds(Duration duration) {
   return Fixed(ToSeconds(duration), 2);
@@ -48,9 +43,7 @@ std::string FormatSteps(const RunSummary& summary) {
   if (summary.steps_skipped > 0) {
     text += ", " + std::to_string(summary.steps_skipped) + " skipped (too large for Float16)";
   }
-  const bool has_stragglers = summary.lowest_checkpoint_step &&
-                              summary.lowest_checkpoint_step < summary.last_checkpoint_step;
-  text += has_stragglers ? ", of the model that is furthest" : "";
+  text += AreEquallyFar(summary.models) ? "" : ", of the model that is furthest";
   if (total < summary.steps) {
     text += ", and the job asks for " + std::to_string(total);
   }
@@ -58,24 +51,15 @@ std::string FormatSteps(const RunSummary& summary) {
          (had_nothing ? ": nothing was left to train" : FormatPace(summary.samples_per_second));
 }
 
-// "96.1 %, loss 0.1290"; empty where training was not tested.
-std::string FormatTest(const std::optional<double>& accuracy, const std::optional<double>& loss) {
-  const std::string in_loss = loss ? "loss " + Fixed(*loss, 4) : "";
-  if (!accuracy) {
-    return in_loss;
+std::string FormatModels(const std::vector<ModelRecord>& models) {
+  const bool is_any_known = std::ranges::any_of(
+      models, [](const ModelRecord& model) { return model.step || model.result; });
+  if (!models.empty() && !is_any_known) {
+    return Line("models", "nothing is known of any of the " + std::to_string(models.size()));
   }
-  return Fixed(100 * *accuracy, 1) + " %" + (loss ? ", " + in_loss : "");
-}
-
-std::string FormatModels(const std::vector<ModelResult>& models) {
   std::string text;
-  for (std::size_t rank = 0; rank < models.size(); ++rank) {
-    const ModelResult& model = models[rank];
-    const std::string test = FormatTest(model.test_accuracy, model.test_loss);
-    const std::string training =
-        model.training_loss ? Fixed(*model.training_loss, 4) : "not a finite number";
-    text += Line("model " + std::to_string(rank),
-                 "training loss " + training + (test.empty() ? "" : "; test " + test));
+  for (const ModelRecord& model : models) {
+    text += Line("model " + std::to_string(model.rank), FormatModel(model));
   }
   return text;
 }
@@ -381,15 +365,23 @@ std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) 
 bool LossIsNotFinite(const RunSummary& summary) {
   const bool is_one =
       summary.is_training && !summary.history.empty() && !summary.history.back().loss;
-  return is_one || std::ranges::any_of(summary.models, [](const ModelResult& model) {
-           return !model.training_loss;
+  return is_one || std::ranges::any_of(summary.models, [](const ModelRecord& model) {
+           return model.result && !model.result->training_loss;
          });
 }
 
 bool HadNothingToTrain(const RunSummary& summary) {
   // After a loss the checkpoint may be one of this run.
-  return summary.outcome == RunOutcome::kSucceeded && summary.recoveries.empty() &&
-         summary.steps_total && summary.checkpoints.restored_step &&
+  if (summary.outcome != RunOutcome::kSucceeded || !summary.recoveries.empty()) {
+    return false;
+  }
+  if (!summary.models.empty()) {
+    return std::ranges::all_of(summary.models, [](const ModelRecord& model) {
+      return IsTrained(model) && model.first_step &&
+             model.first_step->value() >= *model.steps_total;
+    });
+  }
+  return summary.steps_total && summary.checkpoints.restored_step &&
          summary.checkpoints.restored_step->value() >= *summary.steps_total;
 }
 

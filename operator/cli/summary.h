@@ -11,6 +11,7 @@
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
 #include "operator/cli/checkpoint_watch.h"
+#include "operator/cli/model_records.h"
 #include "operator/cli/recovery.h"
 
 namespace lockstep::control {
@@ -58,8 +59,9 @@ struct RunSummary {
   std::optional<double> test_loss;
   std::optional<double> test_accuracy;
   std::optional<double> loss;  // over the last data epoch, up to the last step
-  // By rank, where each has trained a model of its own; then the above are the means over them.
-  std::vector<ModelResult> models;
+  // By rank, where each trains a model of its own; then the above are the means over all of them,
+  // and steps, their total, those skipped and the data epoch are of the model that is furthest.
+  std::vector<ModelRecord> models;
   std::vector<DataEpochResult> history;
   int64_t steps = 0;
   std::optional<int64_t> steps_total;

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -81,11 +80,16 @@ Json EncodePod(const PodRecord& pod) {
   return json;
 }
 
-Json EncodeModel(std::size_t rank, const ModelResult& model) {
-  return {{"rank", rank},
-          {"trainingLoss", NumberOrNull(model.training_loss)},
-          {"testLoss", NumberOrNull(model.test_loss)},
-          {"testAccuracy", NumberOrNull(model.test_accuracy)}};
+Json EncodeModel(const ModelRecord& model) {
+  const ModelResult result = model.result.value_or(ModelResult());
+  return {{"rank", model.rank},
+          {"steps", model.step ? Json(model.step->value()) : Json(nullptr)},
+          {"stepsTotal", model.steps_total ? Json(*model.steps_total) : Json(nullptr)},
+          {"firstStep", model.first_step ? Json(model.first_step->value()) : Json(nullptr)},
+          {"hasResult", model.result.has_value()},
+          {"trainingLoss", NumberOrNull(result.training_loss)},
+          {"testLoss", NumberOrNull(result.test_loss)},
+          {"testAccuracy", NumberOrNull(result.test_accuracy)}};
 }
 
 }  // namespace
@@ -99,8 +103,8 @@ Json EncodeSummary(const RunSummary& summary) {
   json["testLoss"] = NumberOrNull(summary.test_loss);
   json["loss"] = NumberOrNull(summary.loss);
   json["models"] = Json::array();
-  for (std::size_t rank = 0; rank < summary.models.size(); ++rank) {
-    json["models"].push_back(EncodeModel(rank, summary.models[rank]));
+  for (const ModelRecord& model : summary.models) {
+    json["models"].push_back(EncodeModel(model));
   }
   json["history"] = Json::array();
   for (const DataEpochResult& result : summary.history) {

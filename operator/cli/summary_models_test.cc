@@ -11,6 +11,21 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+ModelRecord ModelAt(int64_t rank, int64_t step, std::optional<ModelResult> result) {
+  ModelRecord model;
+  model.rank = rank;
+  model.step = Step(step);
+  model.steps_total = 15;
+  model.result = result;
+  return model;
+}
+
+ModelRecord Unknown(int64_t rank) {
+  ModelRecord model;
+  model.rank = rank;
+  return model;
+}
+
 RunSummary OfTwoModels() {
   RunSummary summary;
   summary.is_training = true;
@@ -18,7 +33,10 @@ RunSummary OfTwoModels() {
   summary.loss = 0.25;
   summary.test_loss = 0.125;
   summary.test_accuracy = 0.9625;
-  summary.models = {{0.5, 0.1875, 0.95}, {0.0, 0.0625, 0.975}};
+  summary.steps = 15;
+  summary.steps_total = 15;
+  summary.models = {ModelAt(0, 15, ModelResult{0.5, 0.1875, 0.95}),
+                    ModelAt(1, 15, ModelResult{0.0, 0.0625, 0.975})};
   return summary;
 }
 
@@ -26,17 +44,77 @@ TEST(FormatSummary, SeveralModelsAreToldOneByOneBelowTheirMeans) {
   EXPECT_THAT(FormatSummary(OfTwoModels()),
               HasSubstr("  training loss 0.2500, mean of 2 models\n"
                         "  test accuracy 96.2 %, loss 0.1250, mean of 2 models\n"
-                        "  model 0       training loss 0.5000; test 95.0 %, loss 0.1875\n"
-                        "  model 1       training loss 0.0000; test 97.5 %, loss 0.0625\n"));
+                        "  model 0       15 of 15 steps; training loss 0.5000; test 95.0 %, loss "
+                        "0.1875\n"
+                        "  model 1       15 of 15 steps; training loss 0.0000; test 97.5 %, loss "
+                        "0.0625\n"));
+  EXPECT_THAT(FormatSummary(OfTwoModels()), HasSubstr("  steps         15 of 15\n"));
+}
+
+// With epochs, and samples that do not divide evenly among the ranks.
+TEST(FormatSummary, ModelsOfUnequalLengthAreEachToldOfTheirOwn) {
+  RunSummary summary = OfTwoModels();
+  summary.models[1].step = Step(12);
+  summary.models[1].steps_total = 12;
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text, HasSubstr("  steps         15 of 15, of the model that is furthest\n"));
+  EXPECT_THAT(text, HasSubstr("  model 1       12 of 12 steps; "));
+}
+
+TEST(FormatSummary, WhatIsNotKnownOfAModelIsSaidToBeThat) {
+  RunSummary summary = OfTwoModels();
+  summary.outcome = RunOutcome::kFailed;
+  summary.loss.reset();
+  summary.test_loss.reset();
+  summary.test_accuracy.reset();
+  summary.models = {ModelAt(0, 7, std::nullopt),
+                    ModelAt(1, 15, std::nullopt),
+                    ModelAt(2, 0, std::nullopt),
+                    ModelAt(3, 9, ModelResult{0.5, {}, {}}),
+                    Unknown(4),
+                    Unknown(5)};
+  summary.models.back().result = ModelResult{0.5, 0.25, {}};
+  const std::string text = FormatSummary(summary);
+  EXPECT_THAT(text, HasSubstr("  model 0       7 of 15 steps; training loss unknown\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  model 1       15 of 15 steps; training loss unknown; test unknown\n"));
+  EXPECT_THAT(text, HasSubstr("  model 2       0 of 15 steps\n"));
+  EXPECT_THAT(text, HasSubstr("  model 3       9 of 15 steps; training loss 0.5000\n"));
+  EXPECT_THAT(text, HasSubstr("  model 4       nothing is known of it\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  model 5       all steps; training loss 0.5000; test loss 0.2500\n"));
+  EXPECT_THAT(text, Not(HasSubstr("mean of")));
+}
+
+TEST(FormatSummary, ModelsOfWhichNothingIsKnownAreOneLine) {
+  RunSummary summary = OfTwoModels();
+  summary.models = {Unknown(0), Unknown(1)};
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("  models        nothing is known of any of the 2"));
+}
+
+// The run began with models that were done, each after as many steps as it has.
+TEST(FormatSummary, ModelsThatWereAllDoneHadNothingToTrain) {
+  RunSummary summary = OfTwoModels();
+  summary.models[1].step = Step(12);
+  summary.models[1].steps_total = 12;
+  summary.models[0].first_step = Step(12);
+  summary.models[1].first_step = Step(12);
+  EXPECT_FALSE(HadNothingToTrain(summary));
+  summary.models[0].first_step = Step(15);
+  EXPECT_TRUE(HadNothingToTrain(summary));
 }
 
 TEST(FormatSummary, ModelsThatWereNotTestedHaveTheirTrainingLossAlone) {
   RunSummary summary = OfTwoModels();
-  summary.models = {{0.5, {}, {}}, {{}, 0.25, {}}};
+  summary.models = {ModelAt(0, 15, ModelResult{0.5, {}, {}}),
+                    ModelAt(1, 15, ModelResult{{}, 0.25, {}})};
   const std::string text = FormatSummary(summary);
-  EXPECT_THAT(text, HasSubstr("  model 0       training loss 0.5000\n"));
-  EXPECT_THAT(text,
-              HasSubstr("  model 1       training loss not a finite number; test loss 0.2500\n"));
+  EXPECT_THAT(text, HasSubstr("  model 0       15 of 15 steps; training loss 0.5000\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("  model 1       15 of 15 steps; training loss not a finite number; test loss "
+                "0.2500\n"));
 }
 
 TEST(FormatSummary, CheckpointsOfModelsThatAreNotEquallyFarAreToldFromTheLowest) {
@@ -44,10 +122,8 @@ TEST(FormatSummary, CheckpointsOfModelsThatAreNotEquallyFarAreToldFromTheLowest)
   summary.checkpoint_directory = "/c";
   summary.last_checkpoint_step = Step(1031);
   summary.lowest_checkpoint_step = Step(672);
-  summary.steps = 1031;
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text, HasSubstr("/c, newest of steps 672 to 1031\n"));
-  EXPECT_THAT(text, HasSubstr("  steps         1031, of the model that is furthest\n"));
 }
 
 TEST(FormatSummary, SamplesOfModelsThatDidNotTellAreMissed) {
@@ -66,10 +142,15 @@ TEST(FormatSummary, OneModelIsNoModelAmongOthers) {
 
 TEST(EncodeSummary, ModelsCarryTheirRanks) {
   RunSummary summary = OfTwoModels();
-  summary.models[1].test_loss = std::numeric_limits<double>::infinity();
+  summary.models[1].result->test_loss = std::numeric_limits<double>::infinity();
+  summary.models.push_back(Unknown(2));
   EXPECT_EQ(DumpJson(EncodeSummary(summary)["models"]),
-            R"([{"rank":0,"trainingLoss":0.5,"testLoss":0.1875,"testAccuracy":0.95},)"
-            R"({"rank":1,"trainingLoss":0.0,"testLoss":null,"testAccuracy":0.975}])");
+            R"([{"rank":0,"steps":15,"stepsTotal":15,"firstStep":null,"hasResult":true,)"
+            R"("trainingLoss":0.5,"testLoss":0.1875,"testAccuracy":0.95},)"
+            R"({"rank":1,"steps":15,"stepsTotal":15,"firstStep":null,"hasResult":true,)"
+            R"("trainingLoss":0.0,"testLoss":null,"testAccuracy":0.975},)"
+            R"({"rank":2,"steps":null,"stepsTotal":null,"firstStep":null,"hasResult":false,)"
+            R"("trainingLoss":null,"testLoss":null,"testAccuracy":null}])");
 }
 
 }  // namespace

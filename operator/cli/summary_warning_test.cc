@@ -47,9 +47,11 @@ TEST(FormatSummary, TrainingThatSkippedAllStepsLearntNothingAndItsModelIsFinite)
 
 TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
   RunSummary summary = Trained();
-  summary.models = {{0.5, 0.5, 0.5}, {0.25, 0.5, 0.5}};
+  summary.models.resize(2);
+  summary.models[0].result = ModelResult{0.5, 0.5, 0.5};
+  summary.models[1].result = ModelResult{0.25, 0.5, 0.5};
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("warning")));
-  summary.models[1].training_loss.reset();
+  summary.models[1].result->training_loss.reset();
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  warning       the loss is not a finite"));
 }
 

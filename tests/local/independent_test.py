@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import unittest
 
@@ -44,6 +45,18 @@ class Independent(LocalTest):
         losses = {epoch["dataEpoch"]: epoch["loss"] for epoch in summary["history"]}
         for epoch in run.summary["history"]:  # of a resumed run those since
             self.assertEqual(epoch["loss"], losses[epoch["dataEpoch"]], "of model 0")
+
+    def assert_losses_are_of_each(self, stopped, count):
+        """Of a job that was stopped: every model has said what it came to, and none was tested."""
+        summary = stopped.summary
+        models = summary["models"]
+        self.assertEqual([model["hasResult"] for model in models], count * [True], stopped.output)
+        self.assertEqual(len({model["trainingLoss"] for model in models}), count, "all differ")
+        mean = sum(model["trainingLoss"] for model in models) / count
+        self.assertAlmostEqual(summary["loss"], mean, places=5)
+        self.assertEqual([model["testLoss"] for model in models], count * [None])
+        self.assertIsNone(summary["testLoss"])
+        self.assertEqual(summary["steps"], max(model["steps"] for model in models))
 
     def pods(self, run):
         return sorted(pod["name"] for pod in run.summary["pods"])
@@ -98,7 +111,47 @@ class Independent(LocalTest):
         stopped = self.stop(started)
         self.assertEqual(stopped.exit_code, 130, stopped.output)
         self.assertEqual(sorted(self.weights(stopped)), [0, 1, 2])
+        self.assert_losses_are_of_each(stopped, 3)
         self.assert_like_undisturbed(self.finish(self.start_resumed(stopped.directory)))
+
+    def test_models_of_unequal_length_are_each_told_of_their_own(self):
+        # Of 9,001 samples the first rank has one more: a batch of its own in every data epoch.
+        text = manifest().replace(f"steps: {STEPS}\n", "epochs: 2\n", 1)
+        text = text.replace("globalBatchSize: 96", "globalBatchSize: 1000")
+        run = self.run_job(text.replace("testSamples: 1000", "testSamples: 999"))
+        self.assert_trained(run)
+        self.assertEqual((run.summary["steps"], run.summary["stepsTotal"]), (8, 8))
+        self.assertEqual([(model["steps"], model["stepsTotal"]) for model in run.summary["models"]],
+                         [(8, 8), (6, 6), (6, 6)])
+        self.assertIn("8 of 8, of the model that is furthest", run.output)
+        self.assertIn("  model 2       6 of 6 steps; ", run.output)
+
+    def test_failed_job_tells_of_each_model_what_is_known_of_it(self):
+        run = self.run_job(manifest(backoff_limit=0, steps=1000000), "--chaos",
+                           "kill=worker-1@step=1000")
+        self.assertEqual(run.exit_code, 1, run.output)
+        models = run.summary["models"]
+        self.assertEqual([model["rank"] for model in models], [0, 1, 2])
+        self.assertEqual([model["hasResult"] for model in models], [True, False, True], run.output)
+        self.assertIsNone(models[1]["trainingLoss"])
+        self.assertGreater(models[1]["steps"], 0)
+        for name in ("loss", "testLoss", "testAccuracy"):
+            self.assertIsNone(run.summary[name], "it would be another model's")
+        self.assertIn(f"  model 1       {models[1]['steps']} of 1000000 steps; "
+                      "training loss unknown\n", run.output)
+
+    def test_stopped_processes_of_a_pod_are_told_apart(self):
+        text = manifest(workers=2, steps=1000000).replace(
+            "  - name: worker\n", "  - name: worker\n    processes: 2\n")
+        started = self.start(text)
+        self.wait_for(lambda: len(list((started[1] / "checkpoints").glob("rank-*/step-*"))) >= 4)
+        stopped = self.stop(started)
+        self.assertEqual(stopped.exit_code, 130, stopped.output)
+        models = stopped.summary["models"]
+        self.assertEqual([model["rank"] for model in models], [0, 1, 2, 3])
+        self.assertTrue(all(model["steps"] > 0 for model in models), models)
+        self.assertIsNone(stopped.summary["loss"], "it would be of one of them")
+        self.assertIn("training loss unknown", stopped.output)
 
     def test_killed_process_of_a_pod_has_a_successor_and_the_others_keep_theirs(self):
         text = manifest(workers=2).replace("  - name: worker\n",
@@ -139,7 +192,7 @@ class Independent(LocalTest):
         return found
 
 
-class Refused(LocalTest):
+class Resumed(LocalTest):
     def trained(self, text):
         run = self.run_job(text, "--set", "training.steps=20")
         self.assert_trained(run)
@@ -150,6 +203,20 @@ class Refused(LocalTest):
         run = self.finish(self.start_resumed(directory, *options))
         self.assertEqual(run.exit_code, exit_code, run.output)
         return run.output
+
+    def test_models_without_a_checkpoint_are_named(self):
+        directory = self.trained(manifest())
+        shutil.rmtree(directory / "checkpoints" / "rank-2")
+        run = self.finish(self.start_resumed(directory, "--set", "training.steps=40"))
+        self.assert_trained(run)
+        self.assertIn("warning: model 2 begins at step 0: there is no checkpoint of it", run.output)
+        self.assertEqual([model["firstStep"] for model in run.summary["models"]], [20, 20, 0])
+        self.assertIsNone(run.summary["restoredStep"])
+
+    def test_seed_is_told_as_the_job_has_it(self):
+        output = self.resume(self.trained(manifest()), "training.seed=5", exit_code=2)
+        self.assertIn("spec.training.seed: 5 found, the saved state was made with 1", output)
+        self.assertNotIn("6 found", output)
 
     def test_one_model_is_not_gone_on_with_by_several_nor_several_by_one(self):
         several = self.resume(self.trained(training_manifest()), "strategy=Independent",

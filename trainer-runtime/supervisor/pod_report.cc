@@ -35,13 +35,14 @@ void AddLosses(const StatusDocument& pod,
   });
 }
 
-// Of each process that holds one.
+// Of each process that holds one: it stands at a step, also while it waits for the others, or ends.
 std::vector<ModelStatus> ModelsOf(const StatusDocument& pod,
                                   const std::vector<ProcessReport>& reports) {
   std::vector<ModelStatus> models;
   for (std::size_t i = 0; i < reports.size(); ++i) {
-    if (reports[i].newest.has_value() && HoldsState(*reports[i].newest)) {
-      models.push_back(ModelStatusOf(*reports[i].newest));
+    const std::optional<StatusDocument>& newest = reports[i].newest;
+    if (newest.has_value() && (HoldsState(*newest) || newest->step > Step())) {
+      models.push_back(ModelStatusOf(*newest));
       models.back().rank = pod.rank.value_or(0) + static_cast<int>(i);
     }
   }

@@ -95,6 +95,18 @@ TEST(PodReport, EachProcessThatHoldsAModelOfItsOwnIsToldOf) {
                                       {4, process, Step(9), Step(9), std::nullopt}}));
 }
 
+// A rank that waits for the others is done, and stands at its last step.
+TEST(PodReport, ModelOfAProcessThatWaitsForTheOthersStandsWhereItIs) {
+  std::vector<ProcessReport> reports(2);
+  reports[0].newest = OfProcess(2, 9);
+  reports[0].newest->phase = Phase::kRendezvous;
+  reports[1].newest = OfProcess(3, 0);
+  reports[1].newest->phase = Phase::kRendezvous;
+  const std::vector<ModelStatus> models = PodStatus(OfPod(), reports, true).models;
+  ASSERT_EQ(models.size(), 1U);
+  EXPECT_EQ(models[0].step, Step(9));
+}
+
 TEST(PodReport, OfEqualStepsTheFirstProcessLeads) {
   std::vector<ProcessReport> reports(3);
   reports[1].newest = OfProcess(3, 6);
