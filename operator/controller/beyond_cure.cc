@@ -14,8 +14,10 @@ bool IsRefusal(const Error& error) {
 }
 
 bool HasServerFailed(const kube::CallResult& result) {
-  const auto* const reply = std::get_if<kube::Reply>(&result);
-  return reply != nullptr && reply->status >= 500;
+  if (const auto* const fault = std::get_if<kube::Fault>(&result)) {
+    return fault->kind == kube::FaultKind::kTimeout && fault->request_sent;
+  }
+  return std::get<kube::Reply>(result).status >= 500;
 }
 
 bool IsBeyondCure(const kube::Reply& reply) {

@@ -9,7 +9,7 @@ namespace lockstep::control {
 bool IsRefusal(const Error& error);
 
 // Whether the server could not say: 5xx, as where an admission webhook is down that has to be
-// asked.
+// asked, or no answer, as where one takes as long as we wait.
 bool HasServerFailed(const kube::CallResult& result);
 
 // Whether no later try can cure it: the server's own validation finds fault with fields of the pod

@@ -156,6 +156,16 @@ TEST_F(EffectBatchTest, ServerThatFailsOverAPodForAWhileIsToldInItsWordsUntilThe
   EXPECT_TRUE(Observe(kMnist)->refused_pods.empty());
 }
 
+TEST_F(EffectBatchTest, ServerThatDoesNotAnswerOverAPodForAWhileIsToldOfAsWell) {
+  for (const int at : {100, 160}) {
+    cluster_.SetTime(TimePoint(std::chrono::seconds(at)), WallTime(std::chrono::seconds(at)));
+    api_.ExpectSilence(kPostPod);
+    EXPECT_FALSE(Create().ok());
+  }
+  EXPECT_NE(Observe(kMnist)->refused_pods.at("mnist-worker-0").message.find("no answer"),
+            std::string::npos);
+}
+
 TEST_F(EffectBatchTest, ServerThatFailsOverWhatPodsNeedIsToldOfThem) {
   const auto pod = BuildPod(job_, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, PodSettings{});
   for (const int at : {100, 110}) {

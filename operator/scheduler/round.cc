@@ -205,14 +205,15 @@ class RoundRun {
       return false;
     }
     TurnKeeper& turn = TurnsOf(*gang.queue);
+    // What asks for nodes may run one day.
+    const bool may_fit = Asks(gang.request) || MayFitEmpty(state_.nodes(), gang);
     if (gang.request.standing == Standing::kPausing) {
       turn.Wait(gang);
-      return true;
+      return may_fit;
     }
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
-    // What could never run at all is told so, whatever its queue may hold. What asks for nodes may
-    // run one day, and its quota decides first.
-    const bool may_fit = Asks(gang.request) || MayFitEmpty(state_.nodes(), gang);
+    // What could never run at all is told so, whatever its queue may hold. Of what may run one day
+    // its quota decides first.
     const bool is_for_room = has_quota || !may_fit;
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     if (wait.obstacle == Obstacle::kQuota &&

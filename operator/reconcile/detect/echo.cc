@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
+#include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/restart_policy.h"
 
 namespace lockstep::control {
@@ -31,11 +32,14 @@ bool MayExplain(const DecisionBuilder& builder, const Member& member) {
 }
 
 // Whether the member may be one that others have lost. A successor has joined its peers once its
-// program says what they sum with; before, whoever has lost its rank has lost its predecessor.
+// program says what they sum with; before, whoever has lost its rank has lost its predecessor. One
+// that runs and was not asked yet may have joined them under an earlier leader.
 bool MayBeLost(const Member& member) {
-  const bool is_first = member.number.incarnation == Incarnation();
-  return !HasGone(member) &&
-         (is_first || (member.report != nullptr && !member.report->document.backend.empty()));
+  if (HasGone(member) || IsStarting(member)) {
+    return false;
+  }
+  return member.number.incarnation == Incarnation() || member.report == nullptr ||
+         !member.report->document.backend.empty();
 }
 
 // Pods by their ranks: a lost one is looked for among thousands, once for each that names it.

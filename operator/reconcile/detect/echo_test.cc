@@ -176,6 +176,19 @@ TEST(Echo, LostPeerIsItsSuccessorOnlyOnceThatHasJoinedTheOthers) {
   }
 }
 
+// A leader that has just begun has not asked it yet.
+TEST(Echo, SuccessorThatWasNotAskedYetMayBeTheLostPeer) {
+  TestWorld world(MakeCommandJob(3));
+  world.Launch();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.RunAll();
+  world.Step();
+  world.observed.reports.clear();
+  LosePeer(&world, "mnist-worker-0", 1);
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "killed=1");
+}
+
 // The lost peer's node may be gone: nobody tells of its end, and the gang starts anew.
 TEST(Echo, LostPeersEndIsNotToldThenTheGangStartsAnewAfterTheWait) {
   TestWorld world(MakeCommandJob(3));

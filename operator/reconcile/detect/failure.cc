@@ -274,7 +274,9 @@ std::optional<Failure> StuckFailure(const DecisionBuilder& builder, const Member
 
 bool IsLate(const DecisionBuilder& builder, const Member& member, const PodPlacement& placement) {
   // One that the API server refuses is asked for again for as long as it takes.
-  return IsStarting(member) && builder.observed().refused_pods.count(member.pod_name) == 0 &&
+  const bool is_refused = member.state == MemberState::kNotSeen &&
+                          builder.observed().refused_pods.count(member.pod_name) > 0;
+  return IsStarting(member) && !is_refused &&
          StartDeadline(builder.job(), placement, member, builder.now()) <= builder.now();
 }
 

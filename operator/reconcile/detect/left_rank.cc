@@ -10,6 +10,7 @@
 #include "common/contract/exit_code.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/detect/vain_meeting.h"
+#include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/policy/restart_policy.h"
 
 namespace lockstep::control {
@@ -38,7 +39,8 @@ Fates FatesOf(const DecisionBuilder& builder,
   Fates fates;
   for (const Member& member : view.members) {
     const RoleSpec* const role = builder.job().FindRole(member.task.role);
-    if (role == nullptr || member.state != MemberState::kSucceeded || !WasMet(member)) {
+    if (role == nullptr || member.state != MemberState::kSucceeded || !WasMet(member) ||
+        (member.pod != nullptr && SaysItObeyed(*member.pod))) {
       continue;
     }
     for (int i = 0; member.rank.has_value() && i < role->processes; ++i) {

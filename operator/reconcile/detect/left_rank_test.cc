@@ -66,6 +66,18 @@ TEST(LeftRank, WhoLosesOneThatLeftFailsTheJobAsAnErrorOfTheProgram) {
   EXPECT_EQ(DescribeRestarts(decision.status), "");
 }
 
+// Somebody on the node told it to, say, and it saved its work: nobody's error.
+TEST(LeftRank, WhoWasToldToGoHasNotLeft) {
+  TestWorld world = Launched(MakeCommandJob(2));
+  world.Exit("mnist-worker-1", 0);
+  TerminationMessage message;
+  message.outcome = Outcome::kPreempted;
+  message.reason = "all processes ended when asked to";
+  world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(message);
+  Lose(&world, "mnist-worker-0", {1});
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "unreachable=1");
+}
+
 // The kubelet of the lost one tells later.
 TEST(LeftRank, ExitThatIsToldAfterTheLossIsWaitedFor) {
   TestWorld world = Launched(MakeCommandJob(2));

@@ -28,6 +28,10 @@ bool SaysItIsDone(const kube::Pod& pod) {
   return pod.status.phase == kube::PodPhase::kSucceeded && Says(pod, Outcome::kSuccess);
 }
 
+bool SaysItObeyed(const kube::Pod& pod) {
+  return Says(pod, Outcome::kPreempted);
+}
+
 bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last) {
   return pod.status.phase == kube::PodPhase::kSucceeded && !Says(pod, Outcome::kSuccess) &&
          last.phase != Phase::kSucceeded && last.steps_total.has_value() &&

@@ -26,6 +26,10 @@ bool HasDoneItsWork(const kube::Pod& pod);
 // Whether the pod's process has said so, in its last words.
 bool SaysItIsDone(const kube::Pod& pod);
 
+// Whether the pod ended since it was told to from outside, as its last words say: perhaps by
+// somebody that the API server knows nothing of.
+bool SaysItObeyed(const kube::Pod& pod);
+
 // Whether the pod exited 0 in the middle of a built-in training: it has not said that it was done,
 // and `last`, its newest report, is of an earlier step than the last. A command reports no steps.
 bool HasEndedEarly(const kube::Pod& pod, const StatusDocument& last);
