@@ -28,6 +28,7 @@ std::string DescribeLostPeers(const std::vector<int>& ranks, std::string_view wh
 
 std::vector<int> ParseLostPeers(std::string_view text) {
   std::vector<int> ranks;
+  std::vector<int> list;  // that has not come to its end
   for (std::size_t at = text.find(kBefore); at != std::string_view::npos;
        at = text.find(kBefore, at + 1)) {
     std::string_view rest = text.substr(at + kBefore.size());
@@ -35,11 +36,16 @@ std::vector<int> ParseLostPeers(std::string_view text) {
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), rank);
     rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
     if (error != std::errc() || rank < 0 || !rest.starts_with(kAfter)) {
+      list.clear();
       continue;
     }
     rest.remove_prefix(kAfter.size());
-    if (rest.starts_with(kWhy) || rest.starts_with(kNext)) {
-      ranks.push_back(rank);
+    list.push_back(rank);
+    if (rest.starts_with(kWhy)) {
+      ranks.insert(ranks.end(), list.begin(), list.end());
+    }
+    if (!rest.starts_with(kNext)) {
+      list.clear();
     }
   }
   return ranks;

@@ -13,7 +13,8 @@ namespace lockstep {
 std::string DescribeLostPeers(const std::vector<int>& ranks, std::string_view why);
 
 // The ranks that `text`, such as a last line, says are lost, wherever in it that is said; as they
-// come, perhaps twice. Empty: it says so of none. Total: any text is one of others.
+// come, perhaps twice. Empty: it says so of none. A list that was cut says it of none: the one that
+// is missing may be the one that matters. Total: any text is one of others.
 std::vector<int> ParseLostPeers(std::string_view text);
 
 }  // namespace lockstep

@@ -36,6 +36,8 @@ TEST(LostPeer, OtherTextSaysItOfNone) {
                            "rank ",
                            "rank 1",
                            "rank 1 is lost",
+                           "rank 1 is lost, rank 2 is lost",
+                           "rank 1 is lost, rank 2 is lost, ra",
                            "rank -1 is lost: closed",
                            "rank 99999999999 is lost: closed",
                            "rank one is lost: closed",

@@ -12,6 +12,10 @@ bool HoldsState(const StatusDocument& document) {
          document.phase == Phase::kEvaluating || document.phase == Phase::kSucceeded;
 }
 
+bool HoldsModel(const StatusDocument& document) {
+  return HoldsState(document) || document.step > Step();
+}
+
 ModelStatus ModelStatusOf(const StatusDocument& document) {
   ModelStatus model;
   model.rank = document.rank.value_or(0);
@@ -20,20 +24,27 @@ ModelStatus ModelStatusOf(const StatusDocument& document) {
       document.timeline.begin(), document.timeline.end(), [](const TimelineEvent& event) {
         return event.event == TimelineEventKind::kStateReady;
       });
-  model.first_step = ready == document.timeline.end() ? document.step : ready->step;
+  model.first_step = ready == document.timeline.end()
+                         ? document.checkpoints.restored_step.value_or(Step())
+                         : ready->step;
   model.step = document.step;
   model.last_checkpoint_step = document.last_checkpoint_step;
+  model.steps_total = document.steps_total;
   return model;
 }
 
 Json EncodeModelStatus(const ModelStatus& model) {
-  return {{"rank", model.rank},
-          {"incarnation", model.incarnation.value()},
-          {"firstStep", model.first_step.value()},
-          {"step", model.step.value()},
-          {"lastCheckpointStep",
-           model.last_checkpoint_step.has_value() ? Json(model.last_checkpoint_step->value())
-                                                  : Json(nullptr)}};
+  Json json = {{"rank", model.rank},
+               {"incarnation", model.incarnation.value()},
+               {"firstStep", model.first_step.value()},
+               {"step", model.step.value()},
+               {"lastCheckpointStep",
+                model.last_checkpoint_step.has_value() ? Json(model.last_checkpoint_step->value())
+                                                       : Json(nullptr)}};
+  if (model.steps_total.has_value()) {
+    json["stepsTotal"] = *model.steps_total;
+  }
+  return json;
 }
 
 ModelStatus DecodeModelStatus(const Json& value,
@@ -48,6 +59,7 @@ ModelStatus DecodeModelStatus(const Json& value,
   if (const std::optional<int64_t> step = reader.Int("lastCheckpointStep", 0)) {
     model.last_checkpoint_step = Step(*step);
   }
+  model.steps_total = reader.Int("stepsTotal", 0);
   return model;
 }
 

@@ -21,6 +21,7 @@ struct ModelStatus {
   Step first_step;          // of the state that it began with
   Step step;
   std::optional<Step> last_checkpoint_step;  // of those that it has written
+  std::optional<int64_t> steps_total = {};   // that it is to come to; absent until known
 
   friend bool operator==(const ModelStatus&, const ModelStatus&) = default;
 };
@@ -29,8 +30,12 @@ struct ModelStatus {
 // one; one that has come to its end stands at the last step.
 bool HoldsState(const StatusDocument& document);
 
+// Whether the process has a model of its own that stands at a step: one that waits for the others,
+// or ends, has as well.
+bool HoldsModel(const StatusDocument& document);
+
 // Of the process that `document` is of, by its first meeting: later ones change nothing of a model
-// of its own. Where that is forgotten it began with the step it has come to.
+// of its own. Where that is forgotten it began with what it read back, as from peers comes nothing.
 ModelStatus ModelStatusOf(const StatusDocument& document);
 
 // A list of the status document, and back. Unknown fields are ignored; problems go to `errors`,

@@ -5,6 +5,8 @@
 #include <limits>
 #include <string_view>
 
+#include "common/contract/topology.h"
+
 namespace lockstep {
 namespace {
 
@@ -44,6 +46,9 @@ void TellSeedOfJob(Json* fingerprint) {
   int64_t rank = 0;
   std::from_chars(part.data(), part.data() + part.size(), rank);
   const auto model_seed = seed->get<int64_t>();
+  if (rank < 0 || rank >= kModelsMax || model_seed < 0) {
+    return;  // we did not write it
+  }
   // Above the largest integer SpecOfModel goes on from 0.
   *seed = model_seed >= rank ? model_seed - rank
                              : std::numeric_limits<int64_t>::max() - (rank - model_seed - 1);

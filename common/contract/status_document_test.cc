@@ -54,7 +54,7 @@ StatusDocument Sample() {
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
       {TimelineEventKind::kPeerLost, Epoch(3), Step(59), 2, 9'000'000'000'000'000'000}};
-  document.models = {{1, Incarnation(2001), Step(40), Step(60), Step(50)},
+  document.models = {{1, Incarnation(2001), Step(40), Step(60), Step(50), 80},
                      {2, Incarnation(2000), Step(0), Step(55), std::nullopt}};
   return document;
 }

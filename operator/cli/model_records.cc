@@ -77,7 +77,7 @@ void ModelRecords::Report(const StatusDocument& document) {
   }
   std::vector<ModelStatus> models = document.models;
   // Who waits for the others, or ends, stands at a step; a successor that has no state yet at none.
-  if (pod->second.size() == 1 && (HoldsState(document) || document.step > Step())) {
+  if (pod->second.size() == 1 && HoldsModel(document)) {
     models = {ModelStatusOf(document)};
     models.front().rank = static_cast<int>(pod->second.front());
   }
@@ -93,8 +93,8 @@ void ModelRecords::Report(const StatusDocument& document) {
     }
     record.step = told.step;
     record.first_step = record.first_step.value_or(told.first_step);
+    record.steps_total = told.steps_total ? told.steps_total : record.steps_total;
     if (told.step == document.step && !std::exchange(has_furthest, true)) {
-      record.steps_total = document.steps_total ? document.steps_total : record.steps_total;
       record.steps_skipped = document.steps_skipped;
       record.data_epoch = document.data_epoch;
       // Counted once a second: who has just taken up a state has counted none of it.

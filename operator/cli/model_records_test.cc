@@ -52,6 +52,18 @@ TEST(ModelRecords, StepsAndTheirTotalAreOfOneModel) {
   EXPECT_FALSE(AreEquallyFar(all.by_rank));
 }
 
+// Each has its own number of steps, whichever is the furthest.
+TEST(ModelRecords, ProcessesOfAPodAreDoneAtStepsOfTheirOwn) {
+  ModelRecords records(TwoProcessesEach());
+  StatusDocument pod = Reported("job-worker-0", 4, 4);
+  pod.models = {{0, Incarnation(), Step(), Step(4), std::nullopt, 4},
+                {1, Incarnation(), Step(), Step(2), std::nullopt, 2}};
+  records.Report(pod);
+  const ModelsOfRun all = records.Sum();
+  EXPECT_EQ(all.by_rank[0].steps_total, 4);
+  EXPECT_EQ(all.by_rank[1].steps_total, 2);
+}
+
 ModelRecord ModelAt(int64_t rank, std::optional<Step> step, int64_t steps_total) {
   ModelRecord model;
   model.rank = rank;
@@ -181,7 +193,7 @@ TEST(ModelRecords, ProcessesOfAPodAreToldApart) {
   pod.steps_skipped = 3;
   pod.samples = {700, 700, 0, 0};
   pod.models = {{2, Incarnation(0), Step(40), Step(60), {}},
-                {3, Incarnation(0), Step(), Step(70), {}}};
+                {3, Incarnation(0), Step(), Step(70), {}, 100}};
   records.Report(pod);
   records.NoteLastWords("job-worker-1", Words(72, 100, 0.5));
   const ModelsOfRun all = records.Sum();

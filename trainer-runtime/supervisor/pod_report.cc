@@ -41,7 +41,7 @@ std::vector<ModelStatus> ModelsOf(const StatusDocument& pod,
   std::vector<ModelStatus> models;
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const std::optional<StatusDocument>& newest = reports[i].newest;
-    if (newest.has_value() && (HoldsState(*newest) || newest->step > Step())) {
+    if (newest.has_value() && HoldsModel(*newest)) {
       models.push_back(ModelStatusOf(*newest));
       models.back().rank = pod.rank.value_or(0) + static_cast<int>(i);
     }

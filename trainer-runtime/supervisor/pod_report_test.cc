@@ -86,13 +86,15 @@ TEST(PodReport, EachProcessThatHoldsAModelOfItsOwnIsToldOf) {
   reports[0].newest->last_checkpoint_step = Step(4);
   reports[1].newest = OfProcess(3, 0);
   reports[1].newest->phase = Phase::kRestoring;
-  reports[2].newest = OfProcess(4, 9);
+  reports[2].newest = OfProcess(4, 9);  // its timeline has forgotten how it began
+  reports[2].newest->checkpoints.restored_step = Step(6);
+  reports[2].newest->steps_total = 20;
   EXPECT_TRUE(PodStatus(OfPod(), reports).models.empty()) << "they train one model together";
 
   const Incarnation process = IncarnationOfProcess(Incarnation(2), 1);
   EXPECT_EQ(PodStatus(OfPod(), reports, true).models,
             (std::vector<ModelStatus>{{2, process, Step(3), Step(5), Step(4)},
-                                      {4, process, Step(9), Step(9), std::nullopt}}));
+                                      {4, process, Step(6), Step(9), std::nullopt, 20}}));
 }
 
 // A rank that waits for the others is done, and stands at its last step.

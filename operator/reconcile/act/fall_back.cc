@@ -29,7 +29,7 @@ std::vector<ModelStatus> ModelsOf(const Member& member) {
     return {};
   }
   const StatusDocument& document = member.report->document;
-  if (!document.models.empty() || !HoldsState(document)) {
+  if (!document.models.empty() || !HoldsModel(document)) {
     return document.models;
   }
   ModelStatus only = ModelStatusOf(document);

@@ -195,6 +195,17 @@ TEST_F(OwnModelsTest, StepsOfEveryModelThatGoesBackAddUpAndAreTold) {
   EXPECT_EQ(StepsRepeated(), 14);
 }
 
+// It may wait for hours, and nothing more is heard of it then.
+TEST_F(OwnModelsTest, ModelThatIsDoneAndWaitsForTheOthersIsToldOfToo) {
+  TrainAt(0, 70);
+  TrainAt(1, 64);
+  world_.Step();
+  TrainAt(1, 100);
+  DocumentOf(1).phase = Phase::kRendezvous;
+  world_.Step();
+  EXPECT_EQ(world_.job.status.progress->models.at(1).step, 100);
+}
+
 // While it is away, the other model's step stands for the job's.
 TEST_F(OwnModelsTest, ModelOfTheFirstRankIsToldOfAsAnyOther) {
   TrainAt(0, 70);
