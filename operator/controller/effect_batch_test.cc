@@ -12,6 +12,7 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kPostPod = "POST /api/v1/namespaces/default/pods";
+constexpr const char* kHoldPath = "/api/v1/namespaces/default/pods/hold-0";
 
 class EffectBatchTest : public testing::Test, protected ApiClusterWorld {
  protected:
@@ -457,8 +458,6 @@ std::string PlaceholderBody(const std::string& owner_uid, const std::string& sch
                                     {"controller", true}}})}}},
                    {"spec", {{"schedulerName", scheduler}}}});
 }
-
-constexpr const char* kHoldPath = "/api/v1/namespaces/default/pods/hold-0";
 
 WriteObject PlaceholderCreation() {
   return {WriteObject::Kind::kCreate, kube::kPods, "hold-0", "", "{}"};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <sstream>
 #include <string_view>
@@ -44,6 +45,29 @@ constexpr std::array<LauncherModule, 5> kModules = {{
     {"deepspeed.launcher.runner", Launcher::kDeepspeed, "--local_rank"},
 }};
 
+// Where the name of the module stands that a command of Python's runs; 0: it runs none. What
+// stands before it ("-u") is the launcher's own, which starts its program without that.
+std::size_t ModuleIndex(const std::vector<std::string>& words) {
+  if (words.empty() || !IsPython(words[0])) {
+    return 0;
+  }
+  for (std::size_t i = 1; i + 1 < words.size() && words[i].starts_with('-'); ++i) {
+    const std::string& word = words[i];
+    if (word == "-W" || word == "-X") {
+      ++i;  // past its value
+      continue;
+    }
+    const bool is_group = word.find_first_of("-cWX", 1) == std::string::npos;  // "-um"
+    if (is_group && word.ends_with('m')) {
+      return i + 1;
+    }
+    if (word == "-c") {
+      return 0;
+    }
+  }
+  return 0;
+}
+
 LauncherName FindLauncher(const std::vector<std::string>& words) {
   const std::string_view first = words.empty() ? "" : BaseName(words[0]);
   if (first == "torchrun") {
@@ -61,15 +85,15 @@ LauncherName FindLauncher(const std::vector<std::string>& words) {
   if (first == "accelerate" && words.size() > 1 && words[1] == "launch") {
     return {Launcher::kAccelerate, 2};
   }
-  if (first == "deepspeed") {
+  if (first == "deepspeed" || first == "ds") {
     return {Launcher::kDeepspeed, 1, "python3", "--local_rank"};
   }
-  if (words.size() > 2 && IsPython(words[0]) && words[1] == "-m") {
+  if (const std::size_t at = ModuleIndex(words); at > 0) {
     const auto found = std::find_if(kModules.begin(), kModules.end(), [&](const auto& module) {
-      return module.name == words[2];
+      return module.name == words[at];
     });
     if (found != kModules.end()) {
-      return {found->launcher, 3, words[0], std::string(found->local_rank_argument)};
+      return {found->launcher, at + 1, words[0], std::string(found->local_rank_argument)};
     }
   }
   return {};
@@ -109,6 +133,9 @@ class OptionReader {
   OptionReader(const std::vector<std::string>& words, const LauncherName& name)
       : words_(words), at_(name.word_count), python_(name.python) {
     command_.launcher = name.launcher;
+    command_.pods_with_several = name.launcher == Launcher::kAccelerate
+                                     ? PodsWithSeveral::kThoseWithDevices
+                                     : PodsWithSeveral::kAll;
     command_.local_rank_argument = name.local_rank_argument;
   }
 
@@ -170,9 +197,19 @@ class OptionReader {
 
   // Of accelerate, which is told how many there are in all.
   void CountPerPod() {
-    const int64_t machines = machine_count_.value_or(1);
+    const int64_t machines = command_.machine_count.value_or(1);
     const std::optional<int64_t>& count = command_.process_count;
+    const bool has_one = command_.pods_with_several == PodsWithSeveral::kNone;
     if (!count.has_value()) {
+      if (machines > 1 && !has_one) {
+        command_.problem = "--num_machines " + std::to_string(machines) + " of " + Name() +
+                           " needs --num_processes, the number in all: without it a pod starts as "
+                           "many as it has GPUs, divided by the machines";
+      }
+      return;
+    }
+    if (has_one) {
+      command_.processes_per_pod = std::to_string(*count / std::max<int64_t>(machines, 1));
       return;
     }
     if (machines < 1 || *count < machines || *count % machines != 0) {
@@ -192,6 +229,16 @@ class OptionReader {
     return text;
   }
 
+  // accelerate divides by it.
+  void HeedMachines(const std::string& written, const std::string& value) {
+    command_.machine_count = NumberOf(value);
+    if (!command_.machine_count.has_value() && command_.launcher == Launcher::kAccelerate) {
+      command_.problem = written + " of " + Name() +
+                         " is no number, so it cannot be told how many processes a pod has; say "
+                         "the number there";
+    }
+  }
+
   void Heed(const std::string& name,
             const LauncherOption& option,
             const std::vector<std::string>& values) {
@@ -202,12 +249,24 @@ class OptionReader {
       case Meaning::kCount:
         command_.process_count = NumberOf(values[0]);
         if (!command_.process_count.has_value()) {
-          command_.dropped.push_back(values[0]);
+          break;
         }
         return;
       case Meaning::kMachines:
-        machine_count_ = NumberOf(values[0]);
+        HeedMachines(Written(name, values), values[0]);
         break;
+      case Meaning::kHostfile:
+        command_.has_hostfile = true;
+        break;
+      case Meaning::kMultiGpu:
+        if (command_.pods_with_several != PodsWithSeveral::kNone) {
+          command_.pods_with_several = PodsWithSeveral::kAll;
+        }
+        break;
+      case Meaning::kCpu:
+        command_.pods_with_several = PodsWithSeveral::kNone;
+        command_.environment.emplace_back(option.variable, option.value);
+        return;
       case Meaning::kSetting:
         command_.environment.emplace_back(option.variable,
                                           values.empty() ? option.value : values[0]);
@@ -244,18 +303,53 @@ class OptionReader {
   std::string python_;
   bool is_module_ = false;
   bool has_python_ = true;
-  std::optional<int64_t> machine_count_;
   LaunchCommand command_;
 };
 
-// Whether a shell's script seems to run `name`: it begins a command.
-bool BeginsCommand(const std::string& text, std::string_view name) {
+constexpr std::string_view kBlanks = " \t\r\n";
+
+// "NAME=value".
+bool IsAssignment(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  return equals != std::string_view::npos && equals > 0 &&
+         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+         });
+}
+
+// Whether a command of a shell may begin behind `before`, the text in front of it.
+bool MayBeginCommand(std::string_view before) {
+  constexpr std::array<std::string_view, 13> kBeforeCommands = {
+      "exec", "env", "nohup", "time", "sudo", "then", "do", "else", "if", "while", "{", "!", "--"};
+  const std::size_t line = before.find_last_not_of(" \t\r");
+  if (line == std::string_view::npos ||
+      std::string_view(";&|(\n`'\"").find(before[line]) != std::string_view::npos) {
+    return true;
+  }
+  before = before.substr(0, line + 1);
+  const std::string_view word = before.substr(before.find_last_of(" \t\r\n;&|(`'\"") + 1);
+  return IsAssignment(word) ||
+         std::find(kBeforeCommands.begin(), kBeforeCommands.end(), word) != kBeforeCommands.end();
+}
+
+// Whether a shell's script seems to run `name`: it begins a command, or is a program by its path.
+bool RunsCommand(std::string_view text, std::string_view name) {
   for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const std::size_t before = text.find_last_not_of(" \t", at == 0 ? 0 : at - 1);
-    const bool is_first = at == 0 || before == std::string::npos ||
-                          std::string_view(";&|(\n").find(text[before]) != std::string_view::npos;
-    const bool is_whole = at + name.size() < text.size() && text[at + name.size()] == ' ';
-    if (is_first && is_whole) {
+    const std::string_view rest = text.substr(at + name.size());
+    const std::size_t next = rest.find_first_not_of(kBlanks);
+    const bool is_whole =
+        rest.empty() || kBlanks.find(rest[0]) != std::string_view::npos || rest.starts_with("\\\n");
+    const bool is_variable = next != std::string_view::npos && rest[next] == '=';  // of a script
+    if (!is_whole || is_variable) {
+      continue;
+    }
+    const std::string_view before = text.substr(0, at);
+    const std::string_view path = before.substr(before.find_last_of(" \t\r\n;&|(`'\"=") + 1);
+    // A word on its own is an option's value as well.
+    const bool is_command = text.find_first_of(kBlanks) != std::string_view::npos &&
+                            (path.empty() || path.ends_with('/')) &&
+                            MayBeginCommand(before.substr(0, before.size() - path.size()));
+    if (is_command || path.ends_with("bin/")) {
       return true;
     }
   }
@@ -298,18 +392,20 @@ LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words) {
 }
 
 bool MentionsLauncher(const std::string& text) {
-  constexpr std::array<std::string_view, 8> kNames = {"torchrun",
+  constexpr std::array<std::string_view, 9> kNames = {"torchrun",
                                                       "torch.distributed.run",
                                                       "torch.distributed.launch",
                                                       "mpirun",
                                                       "horovodrun",
                                                       "accelerate launch",
                                                       "accelerate-launch",
-                                                      "accelerate.commands.launch"};
+                                                      "accelerate.commands.launch",
+                                                      "deepspeed.launcher"};
   return std::any_of(kNames.begin(),
                      kNames.end(),
                      [&](std::string_view name) { return text.find(name) != std::string::npos; }) ||
-         BeginsCommand(text, "deepspeed");  // which is a word of options and files as well
+         RunsCommand(text, "deepspeed") ||  // which is a word of options and files as well
+         RunsCommand(text, "ds");
 }
 
 }  // namespace lockstep::control

@@ -11,6 +11,9 @@ namespace lockstep::control {
 
 enum class Launcher { kNone, kTorchrun, kMpirun, kHorovodrun, kAccelerate, kDeepspeed };
 
+// Which pods a launcher starts several processes in, where it is told to.
+enum class PodsWithSeveral { kAll, kThoseWithDevices, kNone };
+
 // "torchrun", "accelerate launch", ...; empty of none.
 std::string_view NameOf(Launcher launcher);
 
@@ -23,7 +26,12 @@ struct LaunchCommand {
   Launcher launcher = Launcher::kNone;
   std::vector<std::string> program;  // without a launcher: the command as it is
   std::string processes_per_pod;     // of PyTorch's: "4", "gpu" of torchrun, ...; empty: not said
-  std::optional<int64_t> process_count;  // in all; of torchrun and deepspeed none
+  std::optional<int64_t> process_count;    // in all; of torchrun and deepspeed none
+  std::optional<int64_t> machine_count{};  // of accelerate and deepspeed
+  bool has_hostfile = false;               // of deepspeed: it is told of the other machines
+  // accelerate starts several in a pod with more than one device, with --multi_gpu in each, and
+  // with --cpu in none.
+  PodsWithSeveral pods_with_several = PodsWithSeveral::kAll;
   std::vector<std::pair<std::string, std::string>> environment{};  // variables given on its line
   std::vector<std::string> handed_on{};  // names of variables whose values the launcher's pod has
   std::vector<std::string> dropped{};    // its other options, as written

@@ -108,12 +108,37 @@ TEST(ReadLaunchCommand, AccelerateIsToldOfAllProcessesAndSetsVariables) {
   EXPECT_EQ(Told("accelerate config"), "none: accelerate config");
 }
 
+TEST(ReadLaunchCommand, AccelerateIsAskedForTheNumbersThatItDividesBy) {
+  EXPECT_EQ(Told("accelerate launch --num_processes 4 --num_machines $(NNODES) t.py"),
+            "--num_machines $(NNODES) of accelerate launch is no number, so it cannot be told how "
+            "many processes a pod has; say the number there");
+  const std::string rest =
+      "--num_machines 2 of accelerate launch needs --num_processes, the number in all: without it "
+      "a pod starts as many as it has GPUs, divided by the machines";
+  EXPECT_EQ(Told("accelerate launch --num_machines 2 t.py"), rest);
+  EXPECT_EQ(Told("accelerate launch --num_machines 2 --num_processes $(N) t.py"), rest);
+  EXPECT_EQ(Told("accelerate launch --cpu --num_machines 2 t.py"),
+            "accelerate launch ACCELERATE_USE_CPU=True: python3 t.py | --num_machines 2");
+  EXPECT_EQ(Told("accelerate launch --num_processes $(N) t.py"),
+            "accelerate launch: python3 t.py | --num_processes $(N)");
+}
+
 TEST(ReadLaunchCommand, DeepspeedSaysHowManyAPodRuns) {
   EXPECT_EQ(
       Told("deepspeed --num_gpus 2 --num_nodes 2 --hostfile /h --no_local_rank --module t --x"),
       "deepspeed per=2: python3 -m t --x | --num_nodes 2 | --hostfile /h | --no_local_rank");
   EXPECT_EQ(Told("python3.11 -m deepspeed.launcher.runner --no_local_rank --master_port=1 t.py"),
             "deepspeed: python3.11 t.py | --no_local_rank | --master_port 1");
+}
+
+TEST(ReadLaunchCommand, OtherNamesOfDeepspeedAndOptionsOfPythonAreKnown) {
+  EXPECT_EQ(Told("/opt/conda/bin/ds --num_gpus 2 t.py"),
+            "deepspeed per=2: python3 t.py || --local_rank");
+  EXPECT_EQ(Told("python -u -m deepspeed.launcher.runner t.py"),
+            "deepspeed: python t.py || --local_rank");
+  EXPECT_EQ(Told("python -W ignore -um torch.distributed.run t.py"), "torchrun: python t.py");
+  EXPECT_EQ(Told("python -u t.py -m torch.distributed.run"),
+            "none: python -u t.py -m torch.distributed.run");
 }
 
 TEST(ReadLaunchCommand, WhatReachesTheProgramByItsLauncherAloneIsRefused) {
@@ -152,6 +177,31 @@ TEST(MentionsLauncher, IsAskedOfScripts) {
   EXPECT_FALSE(MentionsLauncher("python train.py --deepspeed ds.json"));
   EXPECT_FALSE(MentionsLauncher("python train.py --strategy deepspeed --lr 1"));
   EXPECT_FALSE(MentionsLauncher("deepspeed"));
+}
+
+TEST(MentionsLauncher, DeepspeedIsFoundWhereACommandBegins) {
+  for (const char* const script : {"NCCL_DEBUG=INFO deepspeed t.py",
+                                   "exec deepspeed t.py",
+                                   "nohup  deepspeed t.py &",
+                                   "time deepspeed t.py",
+                                   "if true; then deepspeed t.py; fi",
+                                   "while true; do deepspeed t.py; done",
+                                   "cd /a; /opt/conda/bin/deepspeed t.py",
+                                   "env A=1 deepspeed t.py",
+                                   "deepspeed\\\n t.py",
+                                   "deepspeed\tt.py",
+                                   "cd /a && deepspeed\n",
+                                   "cd /a && ds t.py",
+                                   "python -u -m deepspeed.launcher.runner t.py"}) {
+    EXPECT_TRUE(MentionsLauncher(script)) << script;
+  }
+  for (const char* const script : {"python t.py --deepspeed configs/ds.json",
+                                   "python t.py --config configs/deepspeed --lr 1",
+                                   "configs/deepspeed",
+                                   "pip install deepspeed",
+                                   "ds = load()"}) {
+    EXPECT_FALSE(MentionsLauncher(script)) << script;
+  }
 }
 
 }  // namespace

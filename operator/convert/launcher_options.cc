@@ -161,7 +161,7 @@ const OptionTable& AccelerateOptions() {
       {"--rdzv_conf", {1, {}}},
       {"--max_restarts", {1, {}}},
       {"--monitor_interval", {1, {}}},
-      {"--multi_gpu", {0, {}}},
+      {"--multi_gpu", {0, Meaning::kMultiGpu}},
       {"--gpu_ids", {1, {}}},
       {"--role", {1, {}}},
       {"--log_dir", {1, {}}},
@@ -172,7 +172,7 @@ const OptionTable& AccelerateOptions() {
       {"-m", {0, Meaning::kModule}},
       {"--module", {0, Meaning::kModule}},
       {"--no_python", {0, Meaning::kNoPython}},
-      {"--cpu", {0, kSetting, "ACCELERATE_USE_CPU", "True"}},
+      {"--cpu", {0, Meaning::kCpu, "ACCELERATE_USE_CPU", "True"}},
       {"--mixed_precision", {1, kSetting, "ACCELERATE_MIXED_PRECISION"}},
       {"--num_cpu_threads_per_process", {1, kSetting, "OMP_NUM_THREADS"}},
       {"--enable_cpu_affinity", {0, kSetting, "ACCELERATE_CPU_AFFINITY", "1"}},
@@ -209,14 +209,14 @@ constexpr std::array<std::string_view, 10> kRefusedOfAccelerate = {"--fsdp_",
                                                                    "--aws_",
                                                                    "--mpirun_"};
 
-// Source: deepspeed.launcher.runner, 0.18.
+// Source: deepspeed.launcher.runner, 0.19.
 const OptionTable& DeepspeedOptions() {
   static const OptionTable table = {
       {"--num_gpus", {1, Meaning::kPerPod}},
       {"--num_accelerators", {1, Meaning::kPerPod}},
-      {"-H", {1, {}}},
-      {"--hostfile", {1, {}}},
-      {"--num_nodes", {1, {}}},
+      {"-H", {1, Meaning::kHostfile}},
+      {"--hostfile", {1, Meaning::kHostfile}},
+      {"--num_nodes", {1, Meaning::kMachines}},
       {"--min_elastic_nodes", {1, {}}},
       {"--max_elastic_nodes", {1, {}}},
       {"--elastic_training", {0, {}}},

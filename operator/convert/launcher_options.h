@@ -14,6 +14,9 @@ enum class Meaning {
   kPerPod,           // how many processes a pod runs
   kCount,            // how many there are in all
   kMachines,         // on how many machines
+  kHostfile,         // it is told of the machines by a file
+  kMultiGpu,         // it starts several processes in a pod whatever devices that has
+  kCpu,              // it starts one, whose variable is in `variable`
   kVariable,         // a variable of the program, by name
   kNames,            // names of variables that are handed on
   kSetting,          // becomes a variable of the program whose name is in `variable`
@@ -26,8 +29,8 @@ enum class Meaning {
 struct LauncherOption {
   int value_count = 0;  // words behind it
   Meaning meaning = Meaning::kDropped;
-  std::string_view variable = {};  // of a kSetting
-  std::string_view value = {};     // of a kSetting without a value of its own
+  std::string_view variable = {};  // of a kSetting and a kCpu
+  std::string_view value = {};     // of a kCpu, and of a kSetting without a value of its own
 };
 
 // The option that is called `name` on the launcher's command line, without its value; null: it has

@@ -17,9 +17,32 @@ void NoteLauncherPod(const ConvertedPod& launcher, Conversion* conversion) {
        "image, variables, volumes and resources"});
 }
 
+// As many as the launcher's command starts in each worker, else as the worker has slots. `spec` is
+// the job's.
+void SetProcesses(const LaunchCommand& command,
+                  const std::string& command_path,
+                  ForeignObject* spec,
+                  ConvertedPod* pod,
+                  Json* worker) {
+  const std::optional<int64_t> slots = spec->TakeCount("slotsPerWorker");
+  const int64_t in_command = ProcessCountOf(command.processes_per_pod);
+  (*worker)["processes"] = in_command > 0 ? in_command : slots.value_or(1);
+  pod->origins.push_back(
+      {"processes", in_command > 0 ? command_path : spec->PathOf("slotsPerWorker")});
+  if (in_command > 0 && slots.has_value() && *slots != in_command) {
+    spec->Note("slotsPerWorker",
+               "not kept: the launcher's command says " + std::to_string(in_command));
+  }
+  const int64_t pods = worker->at("replicas").get<int64_t>();
+  NoteMpiLaunch(
+      command, worker->at("processes").get<int64_t>() * pods, command_path, spec->conversion());
+  if (command.machine_count.has_value()) {  // else those of its hostfile, which are all
+    NoteMachineCount(command, pods, command_path, spec->conversion());
+  }
+}
+
 Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* restarts_unsaid) {
   Conversion* const conversion = spec->conversion();
-  const int64_t slots = spec->TakeCount("slotsPerWorker").value_or(1);
   const Json* const joins = spec->Take("runLauncherAsWorker");
   for (const char* const key :
        {"sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mainContainer"}) {
@@ -51,12 +74,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   }
   // The program's end was the launcher's.
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
-  const int64_t in_command = ProcessCountOf(command.processes_per_pod);
-  worker["processes"] = in_command > 0 ? in_command : slots;
-  NoteMpiLaunch(command,
-                worker.at("processes").get<int64_t>() * worker.at("replicas").get<int64_t>(),
-                launcher.container_path + ".command",
-                conversion);
+  SetProcesses(command, launcher.container_path + ".command", spec, &pod, &worker);
   Json& container = pod.container();
   if (!HasImage(pod)) {
     container["image"] = launcher.container()["image"];
@@ -67,7 +85,6 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   const std::string of_container = kContainerInRole;
   pod.origins.push_back({of_container + ".command", launcher.container_path + ".command"});
   pod.origins.push_back({"restartPolicy", launcher_spec.PathOf("restartPolicy")});
-  pod.origins.push_back({"processes", spec->PathOf("slotsPerWorker")});
   NoteOriginsOfRole(0, replicas.PathOf("Worker"), pod, conversion);
   worker["template"] = pod.ToTemplate();
   Json job_spec = {

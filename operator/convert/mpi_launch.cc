@@ -1,5 +1,7 @@
 #include "operator/convert/mpi_launch.h"
 
+#include "operator/convert/torch_processes.h"
+
 namespace lockstep::control {
 
 bool IsMpiLaunch(const LaunchCommand& command) {
@@ -17,10 +19,13 @@ void NoteMpiLaunch(const LaunchCommand& command,
          "with Gloo"});
   }
   if (command.process_count.has_value() && *command.process_count != ranks) {
-    conversion->notes.push_back({command_path,
-                                 std::to_string(*command.process_count) +
-                                     " ranks were asked for; the job has " + std::to_string(ranks) +
-                                     ", as many as its workers have slots"});
+    const int64_t in_command = ProcessCountOf(command.processes_per_pod);
+    conversion->notes.push_back(
+        {command_path,
+         std::to_string(*command.process_count) + " ranks were asked for; the job has " +
+             std::to_string(ranks) +
+             (in_command > 0 ? ", " + std::to_string(in_command) + " in each of its workers"
+                             : std::string(", as many as its workers have slots"))});
   }
 }
 

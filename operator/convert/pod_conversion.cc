@@ -160,20 +160,36 @@ void NoteLauncher(const LaunchCommand& command, const std::string& path, Convers
   }
 }
 
+// The limits of its resources, by name; empty where they are none.
+Json LimitsOf(const Json& container) {
+  const Json resources = container.value("resources", Json());
+  Json limits = resources.is_object() ? resources.value("limits", Json()) : Json();
+  return limits.is_object() ? limits : Json::object();
+}
+
+int64_t DeviceCountOf(const Json& limit) {
+  if (limit.is_number_integer()) {
+    return limit.get<int64_t>();
+  }
+  const Result<Json> parsed = ParseJson(limit.is_string() ? limit.get<std::string>() : "");
+  return parsed.ok() && parsed->is_number_integer() ? parsed->get<int64_t>() : 0;
+}
+
 }  // namespace
 
 int64_t ConvertedPod::gpu_count() const {
-  const Json resources = spec.at("containers").at(0).value("resources", Json());
-  const Json limits = resources.is_object() ? resources.value("limits", Json()) : Json();
-  const auto found = limits.is_object() ? limits.find(kGpu) : limits.end();
-  if (!limits.is_object() || found == limits.end()) {
-    return 0;
-  }
-  if (found->is_number_integer()) {
-    return found->get<int64_t>();
-  }
-  const Result<Json> parsed = ParseJson(found->is_string() ? found->get<std::string>() : "");
-  return parsed.ok() && parsed->is_number_integer() ? parsed->get<int64_t>() : 0;
+  const Json limits = LimitsOf(spec.at("containers").at(0));
+  const auto found = limits.find(kGpu);
+  return found == limits.end() ? 0 : DeviceCountOf(*found);
+}
+
+bool ConvertedPod::has_several_devices() const {
+  const Json limits = LimitsOf(spec.at("containers").at(0));
+  const auto& items = limits.get_ref<const Json::object_t&>();
+  return std::any_of(items.begin(), items.end(), [](const auto& item) {
+    const bool is_device = item.first.find('/') != std::string::npos;
+    return is_device && DeviceCountOf(item.second) > 1;
+  });
 }
 
 Json ConvertedPod::ToTemplate() const {

@@ -22,6 +22,9 @@ struct ConvertedPod {
   // GPUs that the container asks for.
   int64_t gpu_count() const;
 
+  // Whether it asks for more than one device of one name, whoever makes them.
+  bool has_several_devices() const;
+
   // {metadata, spec} as a role has it.
   Json ToTemplate() const;
 };

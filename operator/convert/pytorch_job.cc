@@ -54,11 +54,14 @@ Replica ConvertReplica(const std::string& role,
 // Whether those who start together were told of as many as there are.
 void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
   int64_t ranks = 0;
+  int64_t pods = 0;
   for (const Replica& one : all) {
     ranks += RanksOf(one.role, one.pod);
+    pods += one.role.at("replicas").get<int64_t>();
   }
   for (const Replica& one : all) {
     NoteRankCount(one.command, ranks, one.pod, conversion);
+    NoteMachineCount(one.command, pods, one.pod.container_path + ".command", conversion);
   }
 }
 

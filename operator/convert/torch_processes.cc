@@ -13,6 +13,46 @@ int64_t ProcessCountOf(const std::string& text) {
   return is_count ? std::stoll(text) : 0;
 }
 
+namespace {
+
+// Whether its launcher, accelerate, started one process in it whatever it was told.
+bool HasOneProcess(const LaunchCommand& command, const ConvertedPod& pod) {
+  return command.pods_with_several == PodsWithSeveral::kNone ||
+         (command.pods_with_several == PodsWithSeveral::kThoseWithDevices &&
+          !pod.has_several_devices());
+}
+
+// Why what `field` says of a pod's processes means nothing to what its command starts.
+std::string WhyNotHeeded(const LaunchCommand& command) {
+  if (command.may_launch) {
+    return ": with the program in the launcher's place, set the role's processes";
+  }
+  if (IsTorchLauncher(command.launcher)) {
+    return ": its command starts " + std::string(NameOf(command.launcher)) +
+           ", whose own options say how many, or else the GPUs; see processes";
+  }
+  return ": torchrun would heed it, and it does not start that command; see processes";
+}
+
+void SetOneProcess(const LaunchCommand& command,
+                   ConvertedPod* pod,
+                   Json* role,
+                   Conversion* conversion) {
+  const std::string path = pod->container_path + ".command";
+  (*role)["processes"] = 1;
+  pod->origins.push_back({"processes", path});
+  if (ProcessCountOf(command.processes_per_pod) > 1) {
+    conversion->notes.push_back(
+        {path,
+         "told of " + command.processes_per_pod +
+             " processes a pod, accelerate launch started one, and so does the job: it starts "
+             "several with --multi_gpu or where a pod has several GPUs, and never with --cpu; set "
+             "the role's processes for more"});
+  }
+}
+
+}  // namespace
+
 void SetTorchProcesses(const LaunchCommand& command,
                        const std::string& per_pod,
                        const std::string& field,
@@ -23,17 +63,16 @@ void SetTorchProcesses(const LaunchCommand& command,
   const bool is_torchrun = command.launcher == Launcher::kTorchrun;
   if (!is_torchrun && !per_pod.empty() && per_pod != "1") {
     conversion->notes.push_back(
-        {field,
-         "not kept for " + pod->container_path +
-             (command.may_launch
-                  ? ": with the program in the launcher's place, set the role's processes"
-                  : ": torchrun would heed it, and it does not start that command; see "
-                    "processes")});
+        {field, "not kept for " + pod->container_path + WhyNotHeeded(command)});
   }
   if (!IsTorchLauncher(command.launcher)) {
     if (gpus > 1) {
       (*role)["processes"] = 1;  // which drives them all, as before
     }
+    return;
+  }
+  if (HasOneProcess(command, *pod)) {
+    SetOneProcess(command, pod, role, conversion);
     return;
   }
   const bool is_in_command = !command.processes_per_pod.empty();
@@ -71,13 +110,37 @@ void NoteRankCount(const LaunchCommand& command,
                    int64_t ranks,
                    const ConvertedPod& pod,
                    Conversion* conversion) {
+  const bool is_noted = HasOneProcess(command, pod) && command.processes_per_pod != "1";
   if (IsTorchLauncher(command.launcher) && command.process_count.has_value() &&
-      *command.process_count != ranks) {
+      *command.process_count != ranks && !is_noted) {
     conversion->notes.push_back(
         {pod.container_path + ".command",
          std::to_string(*command.process_count) + " processes were asked for in all; the job has " +
              std::to_string(ranks) + ", " + command.processes_per_pod +
              " in each of its pods: set the role's processes for another number"});
+  }
+}
+
+void NoteMachineCount(const LaunchCommand& command,
+                      int64_t pods,
+                      const std::string& command_path,
+                      Conversion* conversion) {
+  if (command.launcher != Launcher::kDeepspeed) {
+    return;
+  }
+  const std::string count = std::to_string(pods);
+  if (command.machine_count.has_value()) {
+    if (*command.machine_count != pods) {
+      conversion->notes.push_back({command_path,
+                                   "--num_nodes " + std::to_string(*command.machine_count) +
+                                       " was asked for; the job trains on all of its pods, " +
+                                       count + ": set the role's replicas for another number"});
+    }
+  } else if (!command.has_hostfile && pods > 1) {
+    conversion->notes.push_back(
+        {command_path,
+         "deepspeed without a hostfile trained in each pod for itself: the job's " + count +
+             " pods train together, one model; for one pod that trains alone set replicas to 1"});
   }
 }
 

@@ -14,7 +14,7 @@ int64_t ProcessCountOf(const std::string& text);
 // How many processes a pod of PyTorch runs, written into `role`: as the launcher on its command
 // line was told, else, where that is torchrun, `per_pod` ("", a number, "auto", "gpu", "cpu"),
 // which stands at `field`. accelerate and deepspeed that are told nothing run one for each GPU, and
-// a pod without a launcher runs one.
+// a pod without a launcher runs one; so does one of accelerate's that LaunchCommand says has one.
 void SetTorchProcesses(const LaunchCommand& command,
                        const std::string& per_pod,
                        const std::string& field,
@@ -24,6 +24,13 @@ void SetTorchProcesses(const LaunchCommand& command,
 
 // How many ranks the pods of `role` are, if it is as SetTorchProcesses left it.
 int64_t RanksOf(const Json& role, const ConvertedPod& pod);
+
+// Says so where deepspeed, which stands at `command_path`, trained on other machines than the job's
+// `pods` together. In an MPIJob it has a hostfile.
+void NoteMachineCount(const LaunchCommand& command,
+                      int64_t pods,
+                      const std::string& command_path,
+                      Conversion* conversion);
 
 // Says so where the launcher was told of another number in all than the job's `ranks`.
 void NoteRankCount(const LaunchCommand& command,

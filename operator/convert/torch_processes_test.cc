@@ -59,7 +59,8 @@ constexpr const char* kNoConfiguration =
 TEST(ConvertPyTorchJob, AccelerateGivesWayToProcessesAndVariables) {
   const Conversion conversion = ConvertPyTorch(
       "[accelerate, launch, --num_processes=4, --num_machines, '2', --mixed_precision, bf16, t.py, "
-      "--lr, '1']");
+      "--lr, '1']",
+      2);
 
   EXPECT_EQ(RoleOf(conversion)["processes"], 2);
   EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py", "--lr", "1"}));
@@ -77,11 +78,38 @@ TEST(ConvertPyTorchJob, AccelerateThatIsToldNothingRunsAProcessForEachGpu) {
 
 // Each pod starts as many without --num_machines, for itself alone.
 TEST(ConvertPyTorchJob, OtherNumberOfProcessesThanWasAskedForIsSaid) {
-  const Conversion conversion = ConvertPyTorch("[accelerate, launch, --num_processes, '2', t.py]");
+  const Conversion conversion =
+      ConvertPyTorch("[accelerate, launch, --num_processes, '2', t.py]", 2);
   EXPECT_EQ(NotesOf(conversion),
             std::string(kCommand) + kAccelerateIsOut + kNoConfiguration + kCommand +
                 "2 processes were asked for in all; the job has 4, 2 in each of its pods: set the "
                 "role's processes for another number\n");
+}
+
+// It starts several only with --multi_gpu, which a pod of several GPUs turns on, and without --cpu.
+TEST(ConvertPyTorchJob, AccelerateRunsOneProcessWhereItWouldStartOne) {
+  const std::string note = std::string(kCommand) +
+                           "told of 4 processes a pod, accelerate launch "
+                           "started one, and so does the job: ";
+  const auto expect_one = [&](const std::string& options, int gpus) {
+    const Conversion conversion =
+        ConvertPyTorch("[accelerate, launch, " + options + ", t.py]", gpus);
+    EXPECT_EQ(RoleOf(conversion)["processes"], 1) << options;
+    const std::string notes = NotesOf(conversion);
+    EXPECT_NE(notes.find(note), std::string::npos) << options << notes;
+    EXPECT_EQ(notes.find("were asked for in all"), std::string::npos) << notes;
+  };
+  expect_one("--cpu, --num_processes, '4'", 4);
+  expect_one("--num_processes, '4'", 0);
+  expect_one("--num_processes, '4'", 1);
+  expect_one("--cpu, --num_machines, '2', --num_processes, '8'", 0);
+
+  const auto processes_of = [](const std::string& options, int gpus) {
+    return RoleOf(ConvertPyTorch("[accelerate, launch, " + options + ", t.py]", gpus))["processes"];
+  };
+  EXPECT_EQ(processes_of("--num_processes, '4'", 2), 4);
+  EXPECT_EQ(processes_of("--multi_gpu, --num_processes, '4'", 1), 4);
+  EXPECT_EQ(processes_of("--cpu", 2), 1);
 }
 
 TEST(ConvertPyTorchJob, SettingsOfAccelerateThatCannotBeKeptAreRefused) {
@@ -106,7 +134,24 @@ TEST(ConvertPyTorchJob, DeepspeedGivesWayToProcesses) {
                        "it is; so are its options --no_ssh\n"),
             std::string::npos)
       << notes;
-  EXPECT_NE(notes.find("spec.nprocPerNode: not kept"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("its command starts deepspeed, whose own options say how many"),
+            std::string::npos)
+      << notes;
+}
+
+TEST(ConvertPyTorchJob, OtherMachinesThanDeepspeedTrainedOnAreSaid) {
+  const auto notes = [](const std::string& options) {
+    return NotesOf(ConvertPyTorch("[deepspeed, " + options + "t.py]", 1));
+  };
+  EXPECT_NE(notes("").find("deepspeed without a hostfile trained in each pod for itself: the job's "
+                           "2 pods train together"),
+            std::string::npos);
+  EXPECT_EQ(notes("--hostfile, /h, ").find("for itself"), std::string::npos);
+  EXPECT_NE(notes("--num_nodes, '3', ")
+                .find("--num_nodes 3 was asked for; the job trains on all "
+                      "of its pods, 2"),
+            std::string::npos);
+  EXPECT_EQ(notes("--num_nodes, '2', ").find("was asked for"), std::string::npos);
 }
 
 TEST(ConvertPyTorchJob, ProgramThatReadItsLocalRankFromItsArgumentsIsToldWhereItIs) {
@@ -152,6 +197,33 @@ spec:
   EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
   EXPECT_EQ(RoleOf(conversion)["processes"], 2);
   EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py"}));
+  EXPECT_EQ(NotesOf(conversion).find("for itself"), std::string::npos);
+  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), "spec.slotsPerWorker");
+}
+
+TEST(ConvertMpiJob, ProcessesOfTheCommandComeFromThere) {
+  const Conversion conversion = Convert(R"(
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: h}
+spec:
+  slotsPerWorker: 2
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{name: l, image: i,
+      command: [accelerate, launch, --multi_gpu, --num_processes, '4', t.py]}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}
+)");
+
+  EXPECT_EQ(RoleOf(conversion)["processes"], 4);
+  const std::string command = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command";
+  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), command);
+  const std::string notes = NotesOf(conversion);
+  EXPECT_NE(notes.find("4 ranks were asked for; the job has 8, 4 in each of its workers\n"),
+            std::string::npos)
+      << notes;
+  EXPECT_NE(notes.find("spec.slotsPerWorker: not kept: the launcher's command says 4"),
+            std::string::npos)
+      << notes;
 }
 
 }  // namespace

@@ -121,6 +121,10 @@ void SetProcesses(const LaunchCommand& command,
   if (!IsMpiLaunch(command)) {
     SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
     NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
+    NoteMachineCount(command,
+                     role->at("replicas").get<int64_t>(),
+                     pod->container_path + ".command",
+                     trainer->conversion());
     return;
   }
   const int64_t slots = ProcessCountOf(per_pod);
