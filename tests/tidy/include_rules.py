@@ -56,7 +56,8 @@ EDGES = {
     },
     "operator/local": COMMON
     | {"common/process", "operator/resources", "operator/api", "operator/kube"},
-    "trainer-runtime/collectives": COMMON,
+    # What is said of a lost peer is part of the contract.
+    "trainer-runtime/collectives": {"common/base", "common/contract"},
     "trainer-runtime/rendezvous": COMMON,
     "trainer-runtime/session": COMMON
     | {"trainer-runtime/rendezvous", "trainer-runtime/collectives"},

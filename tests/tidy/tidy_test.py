@@ -46,7 +46,7 @@ class IncludeEdges(unittest.TestCase):
             ("operator/reconcile/detect/a.cc", '"operator/reconcile/act/replace.h"'),
             ("operator/view/a.cc", '"operator/reconcile/act/replace.h"'),
             ("trainer-runtime/collectives/a.cc", '"trainer-runtime/rendezvous/mesh.h"'),
-            ("trainer-runtime/collectives/a.cc", '"common/contract/role.h"'),
+            ("trainer-runtime/collectives/a.cc", '"common/json/json.h"'),
             ("trainer-runtime/data/a.cc", '"trainer-runtime/checkpoint/snapshot.h"'),
             ("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/torch_engine.h"'),
             ("operator/cli/a.cc", '"trainer-runtime/train/train.h"'),
