@@ -152,6 +152,7 @@ void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_o
 
 // A gang asks for nodes where it has no room, by what is there, and what is held and promised.
 void Checks::CheckAsksForRoom(const Json& asking) {
+  NoteCluster();  // a node may have joined in this very tick
   if (context_->has_shares || context_->has_faults || context_->now - cluster_since_ < kViewLag ||
       context_->now - pods_since_ < kViewLag || !departures_.empty() ||
       context_->now - context_->peace_since < 2 * kViewLag || server_->admission.raised_count > 0) {
