@@ -40,7 +40,10 @@ class Independent(LocalTest):
         summary, weights = Independent.undisturbed
         self.assert_trained(run)
         self.assertEqual(self.weights(run), weights)
-        for name in ("models", "testLoss", "testAccuracy", "loss", "steps", "samplesConsumed"):
+        told, whole = ([{**model, "firstStep": None} for model in of["models"]]
+                       for of in (run.summary, summary))
+        self.assertEqual(told, whole)
+        for name in ("testLoss", "testAccuracy", "loss", "steps", "samplesConsumed"):
             self.assertEqual(run.summary[name], summary[name], name)
         losses = {epoch["dataEpoch"]: epoch["loss"] for epoch in summary["history"]}
         for epoch in run.summary["history"]:  # of a resumed run those since
@@ -112,7 +115,10 @@ class Independent(LocalTest):
         self.assertEqual(stopped.exit_code, 130, stopped.output)
         self.assertEqual(sorted(self.weights(stopped)), [0, 1, 2])
         self.assert_losses_are_of_each(stopped, 3)
-        self.assert_like_undisturbed(self.finish(self.start_resumed(stopped.directory)))
+        resumed = self.finish(self.start_resumed(stopped.directory))
+        self.assert_like_undisturbed(resumed)
+        self.assertEqual([model["firstStep"] for model in resumed.summary["models"]],
+                         [model["steps"] for model in stopped.summary["models"]])
 
     def test_models_of_unequal_length_are_each_told_of_their_own(self):
         # Of 9,001 samples the first rank has one more: a batch of its own in every data epoch.
