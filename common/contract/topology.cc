@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/base/check.h"
+#include "common/base/dns_label.h"
 #include "common/contract/problems.h"
 
 namespace lockstep {
@@ -22,18 +23,10 @@ bool IsDigit(char c) {
   return c >= '0' && c <= '9';
 }
 
-// RFC 1123; with `starts_with_letter` RFC 1035, which Kubernetes asks of a Service's name.
-bool IsDnsLabel(std::string_view text, bool starts_with_letter) {
-  const auto is_inner = [](char c) { return IsLower(c) || IsDigit(c) || c == '-'; };
-  return !text.empty() && text.size() <= std::size_t{kDnsLabelMax} &&
-         std::all_of(text.begin(), text.end(), is_inner) && text.front() != '-' &&
-         text.back() != '-' && (!starts_with_letter || IsLower(text.front()));
-}
-
 bool IsDnsName(std::string_view text) {
   while (!text.empty()) {
     const std::size_t dot = text.find('.');
-    if (!IsDnsLabel(text.substr(0, dot), /*starts_with_letter=*/false)) {
+    if (!IsHostLabel(text.substr(0, dot))) {
       return false;
     }
     if (dot == std::string_view::npos) {
@@ -272,13 +265,13 @@ Result<HostPort> ParseHostPort(std::string_view text) {
 
 std::vector<Error> CheckTopology(const JobTopology& topology) {
   std::vector<Error> errors;
-  if (!IsDnsLabel(topology.job, /*starts_with_letter=*/true)) {
+  if (!IsDnsLabel(topology.job)) {
     errors.push_back(Problem("metadata.name",
                              Quoted(topology.job),
                              "a DNS label: at most 63 of a-z, 0-9 and '-', starting with a letter "
                              "and ending with a letter or digit"));
   }
-  if (!IsDnsLabel(topology.namespace_name, /*starts_with_letter=*/false)) {
+  if (!IsHostLabel(topology.namespace_name)) {
     errors.push_back(Problem("metadata.namespace",
                              Quoted(topology.namespace_name),
                              "a DNS label: at most 63 of a-z, 0-9 and '-', starting and ending "
@@ -379,7 +372,7 @@ std::optional<PodNameParts> ParsePodName(std::string_view name) {
       ParseRole(name.substr(role_dash + 1, index_dash - role_dash - 1));
   const std::optional<int64_t> index = ParseNumber(name.substr(index_dash + 1), kReplicasMax - 1);
   const std::string_view job = name.substr(0, role_dash);
-  if (!role.has_value() || !index.has_value() || !IsDnsLabel(job, /*starts_with_letter=*/true)) {
+  if (!role.has_value() || !index.has_value() || !IsDnsLabel(job)) {
     return std::nullopt;
   }
   return PodNameParts{std::string(job),

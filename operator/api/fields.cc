@@ -1,6 +1,5 @@
 #include "operator/api/fields.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -103,15 +102,6 @@ void PassThrough(ObjectReader& reader, std::initializer_list<std::string_view> k
   for (const std::string_view key : keys) {
     reader.Find(key);
   }
-}
-
-bool IsDnsLabel(std::string_view text) {
-  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  return !text.empty() && text.size() <= kDnsLabelMax && is_letter(text.front()) &&
-         text.back() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_letter(c) || is_digit(c) || c == '-';
-         });
 }
 
 std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/dns_label.h"
 #include "common/base/time.h"
 #include "common/json/json.h"
 
@@ -44,15 +45,6 @@ inline constexpr std::size_t kLabelKeyMax = 253 + 1 + 63;
 
 // Marks fields as known that are Kubernetes' own and pass through as written.
 void PassThrough(ObjectReader& reader, std::initializer_list<std::string_view> keys);
-
-// Whether `text` is a DNS label by RFC 1035: lower-case letters, digits and '-', a letter first, no
-// '-' last, 1 to 63 characters.
-bool IsDnsLabel(std::string_view text);
-
-// What IsDnsLabel asks for, in words.
-inline constexpr std::string_view kDnsLabelWords =
-    "a DNS label: lower-case letters, digits and '-', a letter first, no '-' last, at most 63 "
-    "characters";
 
 // A moment such as 2026-11-21T10:22:03Z; null when absent, and what is none is recorded.
 std::optional<WallTime> ReadTime(ObjectReader& reader, std::string_view key);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "common/base/dns_label.h"
 #include "common/base/quantity.h"
 #include "common/base/rfc3339.h"
 #include "common/contract/problems.h"
@@ -85,12 +86,6 @@ std::string SuggestionFor(std::string_view name) {
   return CanBeAskedFor(rest) ? "; did you mean " + Quoted(rest) + "?" : "";
 }
 
-// By RFC 1123, as Kubernetes has it: other than for DNS labels here, a digit may come first.
-bool IsNamespaceName(const std::string& text) {
-  const bool begins_with_digit = !text.empty() && text.front() >= '0' && text.front() <= '9';
-  return IsDnsLabel(begins_with_digit ? "a" + text.substr(1) : text);
-}
-
 std::string ReadParent(ObjectReader& reader) {
   std::string parent = ReadText(reader, "parent");
   if (!parent.empty() && !IsDnsLabel(parent)) {
@@ -109,7 +104,7 @@ std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* e
     return namespaces;
   }
   for (std::size_t i = 0; i < words.size(); ++i) {
-    const bool is_name = IsNamespaceName(words[i]);
+    const bool is_name = IsHostLabel(words[i]);
     if (!is_name || !namespaces.insert(words[i]).second) {
       AddError(errors,
                reader.PathOf("namespaces", i),

@@ -14,10 +14,9 @@ bool IsRefusal(const Error& error) {
 }
 
 bool HasServerFailed(const kube::CallResult& result) {
-  if (const auto* const fault = std::get_if<kube::Fault>(&result)) {
-    return fault->kind == kube::FaultKind::kTimeout && fault->request_sent;
-  }
-  return std::get<kube::Reply>(result).status >= 500;
+  const auto* const fault = std::get_if<kube::Fault>(&result);
+  return kube::MayHaveHappened(result) &&
+         (fault == nullptr || fault->kind == kube::FaultKind::kTimeout);
 }
 
 bool IsBeyondCure(const kube::Reply& reply) {

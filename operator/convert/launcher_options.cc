@@ -42,8 +42,8 @@ const OptionTable& TorchrunOptions() {
       {"--local_addr", {1, {}}},
       {"--logs_specs", {1, {}}},
       {"--numa_binding", {1, {}}},
-      {"--use_env",
-       {0, Meaning::kUsesEnvironment}},  // this and the next of torch.distributed.launch
+      // Of torch.distributed.launch:
+      {"--use_env", {0, Meaning::kUsesEnvironment}},
       {"--logdir", {1, {}}},
   };
   return table;

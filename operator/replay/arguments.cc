@@ -1,6 +1,5 @@
 #include "operator/replay/arguments.h"
 
-#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <map>
@@ -8,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/base/dns_label.h"
 #include "operator/replay/shapes.h"
 
 namespace lockstep::control {
@@ -129,16 +129,6 @@ CLI::App* AddLog(CLI::App* app, LogArguments* log, ReplayTexts* texts) {
   return command;
 }
 
-// Whether `text` is a DNS label as names of queues are: a letter first.
-bool IsQueueName(const std::string& text) {
-  constexpr std::size_t kLengthMax = 63;
-  const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
-  return !text.empty() && text.size() <= kLengthMax && is_letter(text.front()) &&
-         text.back() != '-' && std::all_of(text.begin(), text.end(), [&](char c) {
-           return is_letter(c) || (c >= '0' && c <= '9') || c == '-';
-         });
-}
-
 // What is wrong with the names; empty: nothing.
 std::string CheckNames(const LogArguments& log) {
   const std::size_t slash = log.gang.find('/');
@@ -147,10 +137,9 @@ std::string CheckNames(const LogArguments& log) {
   if (!log.gang.empty() && !is_gang) {
     return "--what-if: \"" + log.gang + "\" found, expected NAMESPACE/JOB";
   }
-  if (log.queue.has_value() && !IsQueueName(*log.queue)) {
-    return "--queue: \"" + *log.queue +
-           "\" found, expected the name of a queue: lower-case letters, digits and '-', a letter "
-           "first, no '-' last, at most 63 characters";
+  if (log.queue.has_value() && !IsDnsLabel(*log.queue)) {
+    return "--queue: \"" + *log.queue + "\" found, expected the name of a queue, " +
+           std::string(kDnsLabelWords);
   }
   return "";
 }

@@ -205,16 +205,14 @@ class RoundRun {
       return false;
     }
     TurnKeeper& turn = TurnsOf(*gang.queue);
-    // What asks for nodes may run one day.
-    const bool may_fit = Asks(gang.request) || MayFitEmpty(state_.nodes(), gang);
     if (gang.request.standing == Standing::kPausing) {
       turn.Wait(gang);
-      return may_fit;
+      return MayStartOneDay(gang);
     }
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
     // What could never run at all is told so, whatever its queue may hold. Of what may run one day
     // its quota decides first.
-    const bool is_for_room = has_quota || !may_fit;
+    const bool is_for_room = has_quota || !MayStartOneDay(gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     if (wait.obstacle == Obstacle::kQuota &&
         state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
@@ -249,7 +247,12 @@ class RoundRun {
     wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && starts_left_ > 0;
     starts_left_ -= wait.is_first ? 1 : 0;
     waits_.push_back(std::move(wait));
-    return may_fit;
+    return MayStartOneDay(gang);
+  }
+
+  // Whether the gang fits nodes without other gangs, or asks for more.
+  bool MayStartOneDay(const GangRecord& gang) const {
+    return Asks(gang.request) || MayFitEmpty(state_.nodes(), gang);
   }
 
   // Whether the gang, which may fit, starts in its turn, for which nobody ahead waits longer, or in
