@@ -8,6 +8,7 @@ import time
 import urllib.parse
 
 REQUEST_SECONDS = 30
+_STORAGE_COMES = b"storage is (re)initializing"  # 429 for a kind that is new or has changed
 _WATCH_BYTES = 1 << 20  # at a time: one read for many small chunks
 
 # Kind: (API prefix, name in the URL, whether it lives in a namespace).
@@ -101,7 +102,11 @@ class Client:
         if query:
             path += "?" + urllib.parse.urlencode(query)
         data = None if body is None else json.dumps(body)
+        deadline = time.monotonic() + REQUEST_SECONDS
         code, answer = self._exchange(method, path, data, content_type)
+        while code == 429 and _STORAGE_COMES in answer and time.monotonic() < deadline:
+            time.sleep(0.2)
+            code, answer = self._exchange(method, path, data, content_type)
         if code >= 400:
             try:
                 raise ApiError(code, json.loads(answer))
