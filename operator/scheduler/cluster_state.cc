@@ -193,8 +193,22 @@ void ClusterState::DropShapes(GangRecord* gang) {
   gang->shapes.clear();
 }
 
-// Into the lists that its state belongs to, and onto its queue's bill.
 void ClusterState::Enter(GangRecord* gang) {
+  Join(gang);
+  if (gang->state != GangState::kWaiting) {
+    holding_.insert(gang);
+  }
+}
+
+void ClusterState::Exit(GangRecord* gang) {
+  if (gang->state != GangState::kWaiting) {
+    holding_.erase(gang);
+  }
+  Leave(gang);
+}
+
+// Into the lists that its state belongs to, and onto its queue's bill.
+void ClusterState::Join(GangRecord* gang) {
   const QueueIndex queue = gang->queue.value_or(kTopQueue);
   switch (gang->state) {
     case GangState::kWaiting:
@@ -218,7 +232,6 @@ void ClusterState::Enter(GangRecord* gang) {
       }
       break;
   }
-  holding_.insert(gang);
   if (IsCharged(gang->state) && gang->queue) {
     queues_.Charge({queue, gang->space}, gang->total);
   }
@@ -227,7 +240,7 @@ void ClusterState::Enter(GangRecord* gang) {
   }
 }
 
-void ClusterState::Exit(GangRecord* gang) {
+void ClusterState::Leave(GangRecord* gang) {
   const QueueIndex queue = gang->queue.value_or(kTopQueue);
   switch (gang->state) {
     case GangState::kWaiting:
@@ -242,7 +255,7 @@ void ClusterState::Exit(GangRecord* gang) {
     case GangState::kRunning: {
       std::vector<const GangRecord*>& running = running_[queue];
       running[gang->place] = running.back();
-      At(running[gang->place]->request.name).place = gang->place;
+      running[gang->place]->place = gang->place;
       running.pop_back();
       const auto priority = priorities_[queue].find(gang->request.priority);
       if (--priority->second == 0) {
@@ -253,7 +266,6 @@ void ClusterState::Exit(GangRecord* gang) {
       break;
     }
   }
-  holding_.erase(gang);
   if (IsCharged(gang->state) && gang->queue) {
     queues_.Refund({queue, gang->space}, gang->total);
   }

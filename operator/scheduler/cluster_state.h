@@ -50,7 +50,7 @@ struct GangRecord {
   std::string beneficiary;            // of kLeaving
   std::optional<Unschedulable> told;  // what was said last of why it waits
   uint64_t told_at = 0;               // news() then
-  std::size_t place = 0;              // among the running gangs of its queue
+  mutable std::size_t place = 0;      // among RunningIn its queue, which keeps it
 };
 
 // When the gang will have ended at the latest if it starts now; null: nobody stops it.
@@ -191,6 +191,7 @@ class ClusterState {
 
   // What an operation took away, so that it can be undone.
   struct Undo {
+    GangRecord* gang = nullptr;
     Operation operation;
     GangState state = GangState::kWaiting;
     std::vector<NodeHold> holds;
@@ -219,6 +220,9 @@ class ClusterState {
   void DropShapes(GangRecord* gang);
   void Enter(GangRecord* gang);
   void Exit(GangRecord* gang);
+  // The same between two states in which it holds its room.
+  void Join(GangRecord* gang);
+  void Leave(GangRecord* gang);
   bool MayAnybodyPreempt() const;
   void NoteHolders(const GangRecord& gang);
   void ForgetHolders(const GangRecord& gang);

@@ -22,7 +22,8 @@ bool IsFor(OperationKind kind, GangState state) {
 
 ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
   GangRecord& gang = At(operation.gang);
-  Undo undo{operation,
+  Undo undo{&gang,
+            operation,
             gang.state,
             {},
             gang.claimed_pods,
@@ -31,16 +32,17 @@ ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
             gang.beneficiary,
             false};
   LOCKSTEP_CHECK(IsFor(operation.kind, gang.state), ToText(operation));
-  Exit(&gang);
   if (operation.kind == OperationKind::kEvict) {
+    Leave(&gang);
     gang.state = GangState::kLeaving;
     gang.beneficiary = operation.beneficiary;
     for (const NodeHold& hold : gang.holds) {
       nodes_.Move(hold.node, Holding::kStaying, Holding::kLeaving, hold.usage);
     }
-    Enter(&gang);
+    Join(&gang);
     return undo;
   }
+  Exit(&gang);
   ForgetHolders(gang);
   for (const NodeHold& hold : gang.holds) {  // what was claimed
     nodes_.Release(hold.node, Holding::kClaimed, hold.usage);
@@ -73,9 +75,10 @@ ClusterState::Undo ClusterState::Do(const Operation& operation, WallTime now) {
 }
 
 void ClusterState::TakeBack(const Undo& undo) {
-  GangRecord& gang = At(undo.operation.gang);
-  Exit(&gang);
-  if (undo.operation.kind == OperationKind::kEvict) {
+  GangRecord& gang = *undo.gang;
+  const bool is_eviction = undo.operation.kind == OperationKind::kEvict;
+  is_eviction ? Leave(&gang) : Exit(&gang);
+  if (is_eviction) {
     for (const NodeHold& hold : gang.holds) {
       nodes_.Move(hold.node, Holding::kLeaving, Holding::kStaying, hold.usage);
     }
@@ -98,7 +101,7 @@ void ClusterState::TakeBack(const Undo& undo) {
   gang.claimed_at = undo.claimed_at;
   gang.run = undo.run;
   gang.beneficiary = undo.beneficiary;
-  Enter(&gang);
+  is_eviction ? Join(&gang) : Enter(&gang);
 }
 
 void ClusterState::Vacate(const GangRecord& gang) {
