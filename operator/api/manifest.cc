@@ -18,7 +18,21 @@ namespace {
 
 ManifestProblem MakeProblem(TextPosition at, std::string field, std::string message) {
   Error error = Error(ErrorCode::kInvalidArgument, std::move(message)).WithField(std::move(field));
-  return {at.line, at.column, std::move(error), ""};
+  return {at.line, at.column, std::move(error)};
+}
+
+// Where a problem of `field` is shown.
+TextPosition PlaceOf(const YamlDocument& document, const std::string& field) {
+  const TextPosition at = document.positions.Find(field);
+  return at.line == 0 ? document.start : at;
+}
+
+ManifestProblem ProblemOf(const YamlDocument& document,
+                          const std::string& field,
+                          std::string message) {
+  ManifestProblem problem = MakeProblem(PlaceOf(document, field), field, std::move(message));
+  problem.item = document.item;
+  return problem;
 }
 
 // JSON read as JSON, with positions from the YAML reader, of which JSON is a subset but for corners
@@ -121,12 +135,6 @@ std::vector<Error> QueueErrors(const Json& document) {
   return errors;
 }
 
-// Where a problem of `field` is shown.
-TextPosition PlaceOf(const YamlDocument& document, const std::string& field) {
-  const TextPosition at = document.positions.Find(field);
-  return at.line == 0 ? document.start : at;
-}
-
 // Takes the queues out of the stream, and notes what is wrong with each and with all together.
 // Returns them.
 std::vector<TrainingQueue> TakeQueues(YamlStream* stream, Manifest* manifest) {
@@ -142,14 +150,13 @@ std::vector<TrainingQueue> TakeQueues(YamlStream* stream, Manifest* manifest) {
     const TextPosition at = PlaceOf(document, "metadata.name");
     const auto [first, is_new] = first_lines.try_emplace(name, at.line);
     if (!is_new && !name.empty()) {
-      manifest->problems.push_back(MakeProblem(
-          at,
-          "metadata.name",
-          Quoted(name) + " found twice, first on line " + std::to_string(first->second)));
+      manifest->problems.push_back(
+          ProblemOf(document,
+                    "metadata.name",
+                    Quoted(name) + " found twice, first on line " + std::to_string(first->second)));
     }
     for (const Error& error : QueueErrors(document.value)) {
-      manifest->problems.push_back(
-          MakeProblem(PlaceOf(document, error.field()), error.field(), error.message()));
+      manifest->problems.push_back(ProblemOf(document, error.field(), error.message()));
     }
     if (is_new && !name.empty()) {
       queues.push_back(DecodeTrainingQueue(document.value).queue);
@@ -157,9 +164,8 @@ std::vector<TrainingQueue> TakeQueues(YamlStream* stream, Manifest* manifest) {
     }
   }
   for (const QueueRemark& remark : RemarksOn(queues)) {
-    const TextPosition at = PlaceOf(*origins[remark.queue], remark.field);
     (remark.is_refused ? manifest->problems : manifest->warnings)
-        .push_back(MakeProblem(at, remark.field, remark.message));
+        .push_back(ProblemOf(*origins[remark.queue], remark.field, remark.message));
   }
   std::erase_if(stream->documents,
                 [](const YamlDocument& document) { return IsQueue(document.value); });
@@ -175,8 +181,8 @@ void CheckQueuesOfJobs(const YamlStream& stream,
     const std::string& queue = manifest->jobs[i].spec.scheduling.queue;
     const std::vector<std::string> below = QueuesBelow(queues, queue);
     if (!queue.empty() && !below.empty()) {
-      manifest->problems.push_back(MakeProblem(
-          PlaceOf(stream.documents[i], kField),
+      manifest->problems.push_back(ProblemOf(
+          stream.documents[i],
           kField,
           Quoted(queue) + " found, expected a queue with none below it: " + NameList(below)));
     }
@@ -265,16 +271,15 @@ void AddDocument(const YamlDocument& document,
   const std::vector<Error> as_written =
       is_edited ? DecodeTrainingJob(document.value).errors : std::vector<Error>();
   for (const Error& error : decoded.errors) {
-    const TextPosition at = PlaceOf(document, error.field());
     if (IsTold(*manifest, told_before, document, error.field())) {
       continue;
     }
-    ManifestProblem problem = MakeProblem(at, error.field(), error.message());
+    ManifestProblem problem = ProblemOf(document, error.field(), error.message());
     const bool is_in_edit = std::any_of(changed.begin(), changed.end(), [&error](const auto& edit) {
       return IsWithin(error.field(), edit.first);
     });
     if (is_in_edit || (is_edited && !Holds(as_written, error))) {
-      problem = {0, 0, problem.error, OriginOf(error, changed)};
+      problem = {0, 0, problem.error, OriginOf(error, changed), document.item};
     }
     manifest->problems.push_back(std::move(problem));
   }
@@ -292,8 +297,8 @@ void CheckJobNames(const YamlStream& stream, Manifest* manifest) {
         first_lines.emplace(std::pair(metadata.namespace_name, metadata.name), at.line);
     const bool is_generated = at.line == 0;
     if (!is_new && !metadata.name.empty() && !is_generated) {
-      manifest->problems.push_back(MakeProblem(
-          at,
+      manifest->problems.push_back(ProblemOf(
+          stream.documents[i],
           "metadata.name",
           Quoted(metadata.name) + " found twice, first on line " + std::to_string(first->second)));
     }
@@ -333,6 +338,7 @@ Manifest ReadManifest(std::string_view text,
   for (const TextProblem& problem : stream.problems) {
     manifest.problems.push_back(MakeProblem(problem.at, problem.field, problem.message));
   }
+  stream.documents = WithoutLists(std::move(stream.documents));
   if (stream.documents.size() > kManifestDocumentsMax) {
     manifest.problems.push_back(MakeProblem({},
                                             "",
@@ -370,7 +376,9 @@ std::string FormatLines(const std::string& file,
     if (problem.error.field().empty() && problem.column > 0) {
       text += std::to_string(problem.column) + ":";
     }
-    text += " " + kind + Printable(problem.error.ToString()) + "\n";
+    const std::string separator = problem.error.field().empty() ? ": " : ".";
+    const std::string item = problem.item.empty() ? "" : problem.item + separator;
+    text += " " + kind + item + Printable(problem.error.ToString()) + "\n";
   }
   return text;
 }

@@ -27,6 +27,7 @@ struct ManifestProblem {
   int column = 0;
   Error error;
   std::string origin{};  // who gave the field its value ("--set"); empty: the file
+  std::string item{};    // "items[2]" of a list; empty: the document is no list's
 };
 
 // A change to a job's document before it is decoded.
@@ -57,11 +58,12 @@ struct Manifest {
 };
 
 // Reads TrainingJobs and TrainingQueues from YAML (1.2 core schema, `---` between documents) or
-// JSON. Strict, and all problems at once: syntax with line and column, duplicate keys, another kind
-// or version, everything that DecodeTrainingJob and DecodeTrainingQueue find, job names used twice,
-// a file without any; queues that are below themselves, and jobs that name a
-// queue with others below it, where all are in the file. What belongs to another API group (a
-// ConfigMap, a volume claim) is skipped beside them. `edits` are made to every job, in their order.
+// JSON, one by one or in lists. Strict, and all problems at once: syntax with line and column,
+// duplicate keys, another kind or version, everything that DecodeTrainingJob and
+// DecodeTrainingQueue find, job names used twice, a file without any; queues that are below
+// themselves, and jobs that name a queue with others below it, where all are in the file. What
+// belongs to another API group (a ConfigMap, a volume claim) is skipped beside them. `edits` are
+// made to every job, in their order.
 Manifest ReadManifest(std::string_view text,
                       std::string_view file,
                       const std::vector<ManifestEdit>& edits = {});

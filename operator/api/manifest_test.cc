@@ -246,6 +246,26 @@ TEST(ReadManifest, OtherKindsBesideAJobAreSkippedAndNamed) {
   EXPECT_GT(manifest.skipped[0].line, 1);
 }
 
+// As `kubectl get -o yaml` prints several objects, and -o json.
+TEST(ReadManifest, ItemsOfAListAreReadOneByOneAndNamedInProblems) {
+  const std::string list =
+      "apiVersion: v1\nkind: List\nitems:\n"
+      "- {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}\n"
+      "- apiVersion: lockstep.dev/v1\n  kind: TrainingJob\n  metadata: {name: a}\n"
+      "  spec:\n    training: {epochs: much}\n"
+      "- {apiVersion: lockstep.dev/v1, kind: TrainingQueue, metadata: {name: team}, spec: {}}\n";
+  const Manifest manifest = ReadManifest(list, "list.yaml");
+  ASSERT_EQ(manifest.jobs.size(), 1U);
+  EXPECT_EQ(manifest.jobs[0].metadata.name, "a");
+  EXPECT_EQ(manifest.queues.at(0).name, "team");
+  EXPECT_EQ(manifest.skipped.at(0).line, 4);
+  EXPECT_NE(FormatProblems(manifest).find("list.yaml:9: items[1].spec.training.epochs: "),
+            std::string::npos)
+      << FormatProblems(manifest);
+  EXPECT_EQ(FormatProblems(ReadManifest(R"({"kind": "List", "items": []})", "-")),
+            "-: empty, expected a TrainingJob\n");
+}
+
 constexpr const char* kQueue =
     "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\nspec: {}\n";
 

@@ -1,5 +1,6 @@
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "operator/cli/commands.h"
 #include "operator/cli/job_file.h"
@@ -29,7 +30,7 @@ class Converter {
       exit_code_ = kCliUsage;
       return;
     }
-    const YamlStream stream = ReadYaml(*text);
+    YamlStream stream = ReadYaml(*text);
     for (const TextProblem& problem : stream.problems) {
       Tell(file, problem.at.line, problem.field, problem.message);
       exit_code_ = kCliUsage;
@@ -38,8 +39,8 @@ class Converter {
       return;
     }
     const int known_before = known_count_;
-    for (const YamlDocument& document : stream.documents) {
-      ConvertDocument({file, document.start.line, document.positions, ""}, document.value);
+    for (const YamlDocument& document : WithoutLists(std::move(stream.documents))) {
+      ConvertDocument({file, document}, document.value);
     }
     if (known_count_ == known_before) {
       Tell(file, 0, "", "nothing to convert, expected a " + ForeignKinds());
@@ -70,41 +71,25 @@ class Converter {
                             : DescribeJson(document) + " is no object of Kubernetes";
   }
 
-  // Where an object stands: `path` is empty, or that of an item of a list.
+  // Where an object stands.
   struct Place {
-    std::string file;
-    int start_line = 0;  // of the document
-    const FieldPositions& positions;
-    std::string path;
-
-    std::string Of(const std::string& field) const {
-      return path.empty() || field.empty() ? path + field : path + "." + field;
-    }
+    const std::string& file;
+    const YamlDocument& document;
 
     void TellOf(const std::string& field, const std::string& text) const {
-      const int line = Of(field).empty() ? start_line : positions.Find(Of(field)).line;
-      Tell(file, line, Of(field), text);
+      const int line = field.empty() ? 0 : document.positions.Find(field).line;
+      const std::string separator = document.item.empty() || field.empty() ? "" : ".";
+      Tell(file, line == 0 ? document.start.line : line, document.item + separator + field, text);
     }
   };
 
-  // What `kubectl get` prints of several objects is one list.
   void ConvertDocument(const Place& place, const Json& document) {
-    if (IsForeignJob(document)) {
-      ++known_count_;
-      ConvertJob(place, document);
-      return;
-    }
-    const bool is_list = document.is_object() && document.value("kind", Json()) == "List" &&
-                         document.value("items", Json()).is_array() && place.path.empty();
-    if (!is_list) {
+    if (!IsForeignJob(document)) {
       place.TellOf("", "not converted: " + NameOf(document));
       return;
     }
-    for (std::size_t i = 0; i < document["items"].size(); ++i) {
-      ConvertDocument(
-          {place.file, place.start_line, place.positions, "items[" + std::to_string(i) + "]"},
-          document["items"][i]);
-    }
+    ++known_count_;
+    ConvertJob(place, document);
   }
 
   void ConvertJob(const Place& place, const Json& document) {

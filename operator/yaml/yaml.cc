@@ -398,6 +398,12 @@ std::string ExplainSyntaxError(std::string_view text, const YAML::ParserExceptio
   return "not valid YAML: " + error.msg;
 }
 
+bool IsList(const Json& value) {
+  return value.is_object() && value.contains("kind") && value["kind"].is_string() &&
+         value["kind"].get_ref<const std::string&>().ends_with("List") && value.contains("items") &&
+         value["items"].is_array();
+}
+
 }  // namespace
 
 TextPosition FieldPositions::Find(std::string_view path) const {
@@ -410,6 +416,37 @@ TextPosition FieldPositions::Find(std::string_view path) const {
     path = path.substr(0, cut == std::string_view::npos ? 0 : cut);
   }
   return {};
+}
+
+FieldPositions FieldPositions::Below(const std::string& path) const {
+  FieldPositions below;
+  const std::string prefix = path + ".";
+  for (auto field = positions_.lower_bound(prefix);
+       field != positions_.end() && field->first.starts_with(prefix);
+       ++field) {
+    below.Set(field->first.substr(prefix.size()), field->second);
+  }
+  return below;
+}
+
+std::vector<YamlDocument> WithoutLists(std::vector<YamlDocument> documents) {
+  std::vector<YamlDocument> result;
+  for (YamlDocument& document : documents) {
+    if (!IsList(document.value)) {
+      result.push_back(std::move(document));
+      continue;
+    }
+    Json& items = document.value["items"];
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const std::string item = "items[" + std::to_string(i) + "]";
+      const TextPosition start = document.positions.Find(item);
+      result.push_back({std::move(items[i]),
+                        start.line == 0 ? document.start : start,
+                        document.positions.Below(item),
+                        item});
+    }
+  }
+  return result;
 }
 
 YamlStream ReadYaml(std::string_view text) {

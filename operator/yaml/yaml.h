@@ -37,6 +37,9 @@ class FieldPositions {
   // The position of the field, or of the nearest field around it; unknown if there is none.
   TextPosition Find(std::string_view path) const;
 
+  // Those of the fields below `path`, as they are called there.
+  FieldPositions Below(const std::string& path) const;
+
  private:
   std::map<std::string, TextPosition, std::less<>> positions_;
 };
@@ -45,6 +48,7 @@ struct YamlDocument {
   Json value;
   TextPosition start;
   FieldPositions positions;
+  std::string item{};  // "items[2]" of a list's document; empty: it is one of its own
 };
 
 struct YamlStream {
@@ -59,6 +63,10 @@ struct YamlStream {
 // cannot hold, control characters, bytes that are not UTF-8, nesting above kJsonDepthMax, more
 // than kYamlExpandedBytesMax. Never throws. Source: yaml-cpp's event interface.
 YamlStream ReadYaml(std::string_view text);
+
+// With the items of each list, as `kubectl get` prints several objects (a kind that ends with
+// "List" and `items`), in its place.
+std::vector<YamlDocument> WithoutLists(std::vector<YamlDocument> documents);
 
 // A plain scalar's value by the core schema; a string if it is nothing else. Numbers that JSON
 // cannot hold (.inf, .nan, 1e999) come back as a double that is not finite.
