@@ -101,6 +101,25 @@ TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {
   EXPECT_EQ(status.progress->steps_skipped, 3);
 }
 
+// Worker 0 was replaced, and came when the others had met and left.
+TEST(DecideEnd, WhatSeveralModelsCameToIsNotSaidByOneThatKnowsItsOwnAlone) {
+  TestWorld world(MakeTrainingJob(2));
+  world.job.spec.strategy = Strategy::kIndependent;
+  world.Launch();
+  TerminationMessage words;
+  words.outcome = Outcome::kSuccess;
+  words.last_step = Step(752);
+  words.result = TestResult{0.5, 0.8};
+  world.Exit("mnist-worker-0", 0);
+  world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(words);
+  EXPECT_EQ(world.Step().status.result, std::nullopt);
+
+  words.result = TestResult{0.25, 0.9, {{0.1, 0.5, 0.8}, {0.1, 0, 1}}};
+  world.Exit("mnist-worker-1", 0);
+  world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(words);
+  EXPECT_EQ(world.Step().status.result, words.result);
+}
+
 TEST(DecideEnd, WhatAProgramReportsJustBeforeItsEndIsInTheStatusThoughNobodyAskedBefore) {
   TestWorld world(MakeCommandJob(2));
   world.Launch();

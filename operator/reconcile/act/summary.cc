@@ -75,19 +75,26 @@ void NoteCheckpoint(int64_t step, WallTime heard_at, JobProgress* progress) {
 }
 
 // The last words of the lowest rank that finished and tells of steps or a test; null while there
-// are none.
-std::optional<TerminationMessage> FinalWords(const GangView& view) {
+// are none. Of several models who met the others tells of all: who came when they had left knows
+// its own alone, which is no result of the job.
+std::optional<TerminationMessage> FinalWords(const GangView& view, bool has_own_models) {
+  std::optional<TerminationMessage> first;
   for (const Member& member : view.members) {  // in rank order
     if (!member.rank.has_value() || member.state != MemberState::kSucceeded ||
         member.pod == nullptr || !member.pod->status.termination.has_value()) {
       continue;
     }
     auto words = DecodeTerminationMessage(member.pod->status.termination->message);
-    if (words.ok() && (words->result.has_value() || words->last_step.has_value())) {
+    if (!words.ok() || (!words->result.has_value() && !words->last_step.has_value())) {
+      continue;
+    }
+    if (!has_own_models || (words->result.has_value() && !words->result->models.empty())) {
       return std::move(words).value();
     }
+    words->result.reset();
+    first = first.has_value() ? std::move(first) : std::move(words).value();
   }
-  return std::nullopt;
+  return first;
 }
 
 // The last report may be older than the last step, or nobody asked for one before the end.
@@ -144,7 +151,7 @@ void CountRoles(const GangView& view, DecisionBuilder* builder) {
 }
 
 void NoteProgress(const GangView& view, DecisionBuilder* builder) {
-  if (const auto words = FinalWords(view);
+  if (const auto words = FinalWords(view, HasOwnModels(*builder));
       !builder->is_training() && words.has_value() && words->last_step.has_value()) {
     return;  // NoteResult tells of them; an older report would take that back at each turn
   }
@@ -213,7 +220,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
 }
 
 void NoteResult(const GangView& view, DecisionBuilder* builder) {
-  const auto words = FinalWords(view);
+  const auto words = FinalWords(view, HasOwnModels(*builder));
   if (!words.has_value()) {
     return;
   }
