@@ -1,4 +1,4 @@
-// What queues could hold at most, whoever holds something now.
+// What queues keep from each other, and what they could hold at most, whoever holds something now.
 
 #include <algorithm>
 
@@ -7,13 +7,53 @@
 
 namespace lockstep::control {
 
-// Of what it shares with the queues beside it, which keep what they do not lend.
+// Of the queue's nominal amount what is not held by those below it within theirs, where one of them
+// holds so much more.
+int64_t QueueTree::UnusedOf(QueueIndex queue, std::size_t resource, const More& more) const {
+  int64_t unused = nodes_[queue].limits[resource].nominal;
+  for (const QueueIndex child : nodes_[queue].children) {
+    const Limit& limit = nodes_[child].limits[resource];
+    unused -= std::min(limit.held + (child == more.child ? more.amount : 0), limit.nominal);
+  }
+  return std::max<int64_t>(0, unused);
+}
+
+// What the queue, or those below it, keep for themselves though they do not use it; all that they
+// ever keep, where they hold nothing.
+int64_t QueueTree::Kept(QueueIndex queue, std::size_t resource, bool is_idle) const {
+  const Node& node = nodes_[queue];
+  const Limit& limit = node.limits[resource];
+  if (!limit.keeps) {
+    return 0;
+  }
+  int64_t below = 0;
+  for (const QueueIndex child : node.children) {
+    below += Kept(child, resource, is_idle);
+  }
+  const int64_t unused = is_idle || below == 0 ? limit.nominal : UnusedOf(queue, resource, {});
+  const int64_t own = limit.nominal - limit.lending - (is_idle ? 0 : limit.held);
+  return std::max({int64_t{0}, own, std::min(below, unused)});
+}
+
+int64_t QueueTree::KeptBeside(QueueIndex queue, std::size_t resource, bool is_idle) const {
+  int64_t kept = 0;
+  for (const QueueIndex beside : nodes_[nodes_[queue].parent].children) {
+    kept += beside == queue ? 0 : Kept(beside, resource, is_idle);
+  }
+  return kept;
+}
+
+// Of what it shares with the queues beside it, which keep what they do not lend, from those above
+// as well.
 int64_t QueueTree::SharedMax(QueueIndex queue, std::size_t resource) const {
-  const Node& parent = nodes_[nodes_[queue].parent];
-  int64_t most = parent.limits[resource].nominal + parent.limits[resource].borrowing;
-  for (const QueueIndex beside : parent.children) {
-    const Limit& limit = nodes_[beside].limits[resource];
-    most -= beside == queue ? 0 : std::max<int64_t>(0, limit.nominal - limit.lending);
+  const QueueIndex above = nodes_[queue].parent;
+  const Limit& limit = nodes_[above].limits[resource];
+  const int64_t kept = KeptBeside(queue, resource, true);
+  int64_t most = limit.nominal + limit.borrowing - kept;
+  const int64_t kept_from_above =
+      std::min(kept, limit.nominal - nodes_[queue].limits[resource].nominal);
+  if (above != kTopQueue && kept_from_above > 0) {
+    most = std::min(most, SharedMax(above, resource) - kept_from_above);
   }
   return std::max<int64_t>(0, most);
 }

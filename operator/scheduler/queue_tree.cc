@@ -70,10 +70,6 @@ Status CheckParents(const std::vector<QueueSpec>& specs) {
 
 }  // namespace
 
-int64_t QueueTree::Limit::kept() const {
-  return is_set ? std::max<int64_t>(0, nominal - lending - held) : 0;
-}
-
 QueueTree::QueueTree() {
   const Status set = Set({});
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
@@ -152,6 +148,11 @@ void QueueTree::SetLimits() {
       limit.nominal = AmountIn(node.spec.nominal, resources_[r], std::min(below, kNoLimit));
       limit.borrowing = AmountIn(node.spec.borrowing_limit, resources_[r], kNoLimit);
       limit.lending = AmountIn(node.spec.lending_limit, resources_[r], kNoLimit);
+      limit.keeps = limit.is_set &&
+                    (limit.lending < kNoLimit ||
+                     std::any_of(node.children.begin(), node.children.end(), [&](QueueIndex child) {
+                       return nodes_[child].limits[r].keeps;
+                     }));
     }
     nodes_[kTopQueue].limits[r].borrowing = 0;  // there is nobody to borrow from
   }
@@ -225,13 +226,9 @@ void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t
 // How much is missing for `amount` more in the parent of `on_way`, whose children keep what they do
 // not lend.
 int64_t QueueTree::MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const {
-  const Node& parent = nodes_[nodes_[on_way].parent];
-  const Limit& limit = parent.limits[resource];
-  int64_t taken = limit.held + amount;
-  for (const QueueIndex child : parent.children) {
-    taken += child == on_way ? 0 : nodes_[child].limits[resource].kept();
-  }
-  return taken - limit.nominal - limit.borrowing;
+  const Limit& limit = nodes_[nodes_[on_way].parent].limits[resource];
+  return limit.held + amount + KeptBeside(on_way, resource, false) - limit.nominal -
+         limit.borrowing;
 }
 
 std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::string& space) const {
@@ -250,18 +247,28 @@ std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::stri
   return text + NameList(closed.namespaces) + "; this one is in " + space;
 }
 
-std::optional<QueueIndex> QueueTree::ShortAt(QueueIndex queue,
-                                             std::size_t resource,
-                                             int64_t amount) const {
+// What queues beside those on the way keep is kept from all above, too, as far as it is a part of
+// what those have at any time.
+std::optional<QueueTree::Shortage> QueueTree::ShortAt(QueueIndex queue,
+                                                      std::size_t resource,
+                                                      int64_t amount) const {
   if (amount <= 0 || !nodes_[queue].limits[resource].is_set) {
     return std::nullopt;
   }
-  for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
+  int64_t kept = 0;
+  QueueIndex below = queue;
+  for (QueueIndex one = queue; one != kTopQueue; below = one, one = nodes_[one].parent) {
     const Limit& limit = nodes_[one].limits[resource];
-    if (limit.held + amount - limit.nominal > limit.borrowing ||
-        MissingAt(one, resource, amount) > 0) {
-      return one;
+    const int64_t missing = MissingAt(one, resource, amount);
+    if (limit.held + amount - limit.nominal > limit.borrowing || missing > 0) {
+      return Shortage{one, missing};
     }
+    if (missing + kept > 0) {
+      return Shortage{below, missing + kept};
+    }
+    const QueueIndex above = nodes_[one].parent;
+    const int64_t beside = KeptBeside(one, resource, false) + kept;
+    kept = beside == 0 ? 0 : std::min(beside, UnusedOf(above, resource, {one, amount}));
   }
   return std::nullopt;
 }
@@ -282,17 +289,18 @@ std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
   int64_t count = 0;
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     const int64_t amount = amounts.AmountOf(resources_[r]);
-    const std::optional<QueueIndex> at = ShortAt(queue, r, amount);
-    if (!at) {
+    const std::optional<Shortage> shortage = ShortAt(queue, r, amount);
+    if (!shortage) {
       continue;
     }
-    const QuotaShortfall one = ShortfallOf(*at, r, amount);
+    const QueueIndex at = shortage->at;
+    const QuotaShortfall one = ShortfallOf(*shortage, r, amount);
     all.may_be_reclaimed = all.may_be_reclaimed && one.may_be_reclaimed;
     if (++count > kShortResourcesMax) {
       continue;
     }
     all.text += count == 1 ? "" : "; ";
-    all.text += told == at ? "" : "queue " + nodes_[*at].spec.name + " would be ";
+    all.text += told == at ? "" : "queue " + nodes_[at].spec.name + " would be ";
     all.text += one.text;
     told = at;
   }
@@ -322,12 +330,12 @@ std::set<std::string> QueueTree::BorrowersFrom(QueueIndex queue, std::size_t res
 }
 
 // Without the queue's name.
-QuotaShortfall QueueTree::ShortfallOf(QueueIndex queue,
+QuotaShortfall QueueTree::ShortfallOf(const Shortage& shortage,
                                       std::size_t resource,
                                       int64_t amount) const {
+  const auto [queue, missing] = shortage;
   const std::string& name = resources_[resource];
   const Limit& limit = nodes_[queue].limits[resource];
-  const int64_t missing = MissingAt(queue, resource, amount);
   const int64_t over = limit.held + amount - limit.nominal;
   const int64_t room = std::max<int64_t>(0, amount - missing);  // of that much it may have so much
   const Figures figures = FiguresOf(name, over, limit.nominal);

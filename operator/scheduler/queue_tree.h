@@ -177,12 +177,16 @@ class QueueTree {
     int64_t lending = 0;
     int64_t held = 0;
     int64_t promised = 0;  // the part of it that nobody takes back
+    bool keeps = false;    // it, or a queue below it, has a lending limit
 
     // Above what is its own, of what may be taken back.
     int64_t over() const { return held - promised - nominal; }
+  };
 
-    // Kept for the queue itself though it does not use it.
-    int64_t kept() const;
+  // Where so much more of a resource is too much, and how much of it.
+  struct Shortage {
+    QueueIndex at = 0;
+    int64_t missing = 0;  // beside what it may borrow at all
   };
 
   struct Node {
@@ -200,12 +204,22 @@ class QueueTree {
   bool CountsBelow(QueueIndex queue, const std::string& resource) const;
   void Add(const Holder& holder, const ResourceVector& amounts, int64_t times);
   void AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times);
-  // The queue on the way up at which so much more of the resource is too much; empty: none.
-  std::optional<QueueIndex> ShortAt(QueueIndex queue, std::size_t resource, int64_t amount) const;
+  // The first on the way up; empty: none.
+  std::optional<Shortage> ShortAt(QueueIndex queue, std::size_t resource, int64_t amount) const;
+  int64_t Kept(QueueIndex queue, std::size_t resource, bool is_idle) const;
+
+  // What a queue would hold more of.
+  struct More {
+    QueueIndex child = 0;
+    int64_t amount = 0;
+  };
+
+  int64_t UnusedOf(QueueIndex queue, std::size_t resource, const More& more) const;
+  int64_t KeptBeside(QueueIndex queue, std::size_t resource, bool is_idle) const;
   int64_t SharedMax(QueueIndex queue, std::size_t resource) const;
   std::string NeverText(QueueIndex queue, std::size_t resource, int64_t amount) const;
   std::set<std::string> BorrowersFrom(QueueIndex queue, std::size_t resource) const;
-  QuotaShortfall ShortfallOf(QueueIndex queue, std::size_t resource, int64_t amount) const;
+  QuotaShortfall ShortfallOf(const Shortage& shortage, std::size_t resource, int64_t amount) const;
   int64_t MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const;
   std::pair<QueueIndex, QueueIndex> Apart(QueueIndex a, QueueIndex b) const;
   bool IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const;

@@ -72,6 +72,55 @@ TEST(QueueTree, BorrowingAndLendingHaveLimits) {
             "queue c would be 11 GPUs over its nominal 0, and 10 GPUs are left to borrow");
 }
 
+// The queue above may borrow without a limit, and there is nothing to be had.
+TEST(QueueTree, WhatIsNotLentIsKeptFromTheQueuesAboveAsWell) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set(
+              {{.name = "org", .nominal = OfGpus(32)},
+               {.name = "vision", .parent = "org", .nominal = OfGpus(12)},
+               {.name = "speech",
+                .parent = "org",
+                .nominal = OfGpus(12),
+                .lending_limit = OfGpus(4)},
+               {.name = "batch", .parent = "org", .nominal = OfGpus(8), .lending_limit = OfGpus(0)},
+               {.name = "other", .nominal = OfGpus(10)}})
+          .ok());
+  EXPECT_EQ(Asked(tree, "vision", 26), "") << "12, 4 of speech and the 10 of other";
+  EXPECT_EQ(Asked(tree, "vision", 27),
+            "queue vision would be 15 GPUs over its nominal 12, and 14 GPUs are left to borrow");
+  EXPECT_EQ(tree.WhyNeverHeld(*tree.Find("vision"), Gpus(26)), std::nullopt);
+  EXPECT_EQ(tree.WhyNeverHeld(*tree.Find("vision"), Gpus(27)),
+            "needs 27 GPUs, and queue vision never holds more than 26 (nominal 12, others lend 14 "
+            "GPUs)");
+  EXPECT_EQ(Asked(tree, "other", 26), "") << "16 of org's are kept below it";
+  EXPECT_EQ(Asked(tree, "other", 27),
+            "queue other would be 17 GPUs over its nominal 10, and 16 GPUs are left to borrow");
+  Take(&tree, "other", 10);
+  EXPECT_EQ(Asked(tree, "vision", 16), "");
+  EXPECT_EQ(Asked(tree, "vision", 17),
+            "queue vision would be 5 GPUs over its nominal 12, and 4 GPUs are left to borrow");
+  Take(&tree, "vision", 16);
+  EXPECT_EQ(Asked(tree, "batch", 8), "");
+  Take(&tree, "batch", 8);
+  EXPECT_EQ(Asked(tree, "speech", 8), "");
+  EXPECT_NE(Asked(tree, "speech", 9), "") << "4 are lent";
+}
+
+// Who promises more than it has keeps no more than that for those below it.
+TEST(QueueTree, MoreThanAQueueHasIsNotKept) {
+  QueueTree tree;
+  ASSERT_TRUE(
+      tree.Set({{.name = "dept", .nominal = OfGpus(10)},
+                {.name = "a", .parent = "dept", .nominal = OfGpus(10), .lending_limit = OfGpus(0)},
+                {.name = "b", .parent = "dept", .nominal = OfGpus(10), .lending_limit = OfGpus(0)},
+                {.name = "other", .nominal = OfGpus(10)}})
+          .ok());
+  Take(&tree, "other", 10);
+  EXPECT_EQ(Asked(tree, "a", 10), "");
+  EXPECT_NE(Asked(tree, "other", 1), "");
+}
+
 TEST(QueueTree, WhatAQueueCouldNeverHoldIsSaidWhateverIsHeldNow) {
   QueueTree tree;
   ASSERT_TRUE(tree.Set({{.name = "a", .nominal = OfGpus(8), .borrowing_limit = OfGpus(2)},
