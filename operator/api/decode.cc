@@ -16,6 +16,7 @@
 #include "operator/api/pod_template.h"
 #include "operator/api/rules.h"
 #include "operator/api/status.h"
+#include "operator/api/training_queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -327,12 +328,14 @@ bool CheckKind(ObjectReader& reader) {
   if (kind == expected) {
     return true;
   }
-  const bool is_near =
-      kind.is_string() && !NearestWord(kind.get<std::string>(), {kTrainingJobKind}).empty();
+  const std::string nearest(kind.is_string() ? NearestWord(kind.get<std::string>(),
+                                                           {kTrainingJobKind, kTrainingQueueKind})
+                                             : "");
   reader.Fail("kind",
               DescribeJson(kind) + " found, expected " + expected +
-                  (is_near ? "; did you mean \"" + expected + "\"?" : ""));
-  return is_near;
+                  (nearest == kTrainingQueueKind ? " or " + nearest : "") +
+                  (nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?"));
+  return nearest == expected;
 }
 
 void CheckApiVersion(ObjectReader& reader) {

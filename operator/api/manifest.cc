@@ -125,7 +125,7 @@ std::vector<Error> QueueErrors(const Json& document) {
     AddError(
         &errors, "metadata.name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
   }
-  if (!document.contains("spec")) {
+  if (!document.contains("spec") || document["spec"].is_null()) {
     AddError(&errors, "spec", "missing, expected an object");
   } else if (!name.empty() && TextAt(document["spec"], "parent") == name) {
     AddError(&errors,

@@ -342,6 +342,9 @@ TEST(ReadManifest, MisspelledKindBesideAJobIsNoOtherKind) {
   EXPECT_THAT(ProblemsOf(std::string(kGoodManifest) +
                          "---\napiVersion: lockstep.dev/v1\nkind: TrainingJbo\n"),
               HasSubstr("\"TrainingJbo\" found"));
+  EXPECT_EQ(ProblemsOf("apiVersion: lockstep.dev/v1\nkind: TrainingQueu\nspec: {weight: 2}\n"),
+            "job.yaml:2: kind: \"TrainingQueu\" found, expected TrainingJob or TrainingQueue; did "
+            "you mean \"TrainingQueue\"?\n");
 }
 
 TEST(ReadManifest, EditsComeBeforeDecodingAndTheirMistakesNameTheirOrigin) {

@@ -1,6 +1,7 @@
 #include "operator/replay/arguments.h"
 
 #include <charconv>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -13,6 +14,22 @@
 namespace lockstep::control {
 namespace {
 
+// CLI11 takes -1 for the largest number there is, and "nan" for one within any range.
+const CLI::Validator kWholeNumber(
+    [](const std::string& text) {
+      uint64_t number = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+      const bool is_whole = error == std::errc() && end == text.data() + text.size();
+      return is_whole ? "" : "\"" + text + "\" found, expected a whole number from 0 to 2^64 - 1";
+    },
+    "");
+const CLI::Validator kFinite(
+    [](const std::string& text) {
+      const bool is_number = text.find_first_not_of("+-.0123456789eE") == std::string::npos;
+      return is_number ? "" : "\"" + text + "\" found, expected a number";
+    },
+    "");
+
 constexpr const char* kFooter =
     R"(Prints one JSON object. /dev/stdin is a file too: zcat TRACE.csv.gz | lockstep-replay ...
 Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input,
@@ -22,6 +39,14 @@ const std::map<std::string, PlacementPolicyKind> kPolicies = {
     {"worth", PlacementPolicyKind::kWorth},
     {"fgd", PlacementPolicyKind::kFgd},
     {"best-fit", PlacementPolicyKind::kBestFit}};
+
+// In the place of CLI11's own words for it, which have the numbers behind the names.
+const CLI::Validator kPolicyName(
+    [](const std::string& text) {
+      return kPolicies.contains(text) ? ""
+                                      : "\"" + text + "\" found, expected worth, fgd or best-fit";
+    },
+    "");
 
 // Of a PriorityClass that users make. Source: Kubernetes' HighestUserDefinablePriority.
 constexpr int64_t kPriorityMin = std::numeric_limits<int32_t>::min();
@@ -50,12 +75,15 @@ CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   command->add_option("--first-seed", openb->first_seed, "the others follow it")
+      ->check(kWholeNumber)
       ->capture_default_str();
   command->add_option("--tune", openb->tune, "pods ask for so many times the GPUs there are")
       ->check(CLI::Range(0.01, 100.0))
+      ->check(kFinite)
       ->capture_default_str();
   command->add_option("--policy", openb->policy, "ours, or what it is compared with [worth]")
       ->transform(CLI::Transformer(kPolicies).description(""))
+      ->transform(kPolicyName)
       ->type_name("worth|fgd|best-fit");
   return command;
 }
@@ -78,7 +106,9 @@ CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) 
                    "limits of run times: exact, times a factor such as U1-5, or none")
       ->type_name("exact|ULOW-HIGH|none")
       ->capture_default_str();
-  command->add_option("--seed", philly->options.seed, "of these factors")->capture_default_str();
+  command->add_option("--seed", philly->options.seed, "of these factors")
+      ->check(kWholeNumber)
+      ->capture_default_str();
   return command;
 }
 

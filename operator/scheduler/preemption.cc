@@ -54,7 +54,7 @@ std::optional<std::string> BrokenReclaimBound(const ClusterState& state, const G
     const int64_t found = free + leaving.AmountOf(needed.name) + reclaimable;
     if (found < needed.amount) {
       const Figures figures = FiguresOf(needed.name, needed.amount, free);
-      return "with " + figures.found + " free and at most " +
+      return "with " + figures.found + " free on nodes and at most " +
              FiguresOf(needed.name, needed.amount, found - free).found +
              " to be had from other jobs, " + AmountIs(needed.name, needed.amount - found) +
              " missing";

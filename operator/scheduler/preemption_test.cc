@@ -401,7 +401,7 @@ TEST(Preemption, OneGpuTooFewIsProvedByCounting) {
   const PreemptionResult found = FindVictims(&statement, mine, 1000);
   EXPECT_TRUE(found.is_proved_by_counting);
   EXPECT_EQ(found.why_not,
-            "with 0 free and at most 15 to be had from other jobs, 1 GPU is missing");
+            "with 0 free on nodes and at most 15 to be had from other jobs, 1 GPU is missing");
 }
 
 TEST(Preemption, QueueKeepsItsNominalAmount) {

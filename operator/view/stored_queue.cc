@@ -72,6 +72,17 @@ QueuesByName ByName(const std::vector<StoredQueue>& queues) {
   return by_name;
 }
 
+// Of a queue that is below itself.
+std::string WordsOfCircle(const QueuesByName& by_name, const StoredQueue* queue) {
+  std::string text = "queue " + queue->queue.name + " is below itself";
+  std::vector<std::string> way;
+  for (const StoredQueue* one = by_name.at(queue->queue.parent); one != queue;
+       one = by_name.at(one->queue.parent)) {
+    way.push_back(one->queue.name);
+  }
+  return way.empty() ? text : text + ", by way of " + NameList(way);
+}
+
 // Why the queue is not served; empty: it is.
 std::string WhyUnserved(const QueuesByName& by_name, const StoredQueue* queue) {
   if (!queue->problem.empty()) {
@@ -80,7 +91,7 @@ std::string WhyUnserved(const QueuesByName& by_name, const StoredQueue* queue) {
   std::set<std::string> seen;
   while (!queue->queue.parent.empty()) {
     if (!seen.insert(queue->queue.name).second) {
-      return "queue " + queue->queue.name + " is below itself";
+      return WordsOfCircle(by_name, queue);
     }
     const auto above = by_name.find(queue->queue.parent);
     if (above == by_name.end()) {
@@ -344,6 +355,7 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
       if (const auto count = unserved.find(name); count != unserved.end()) {
         status.used = AmountsOf(count->second.used);
         status.left = AmountsOf(count->second.left);
+        status.borrowed = BorrowedOf(status);
         status.waiting = count->second.waiting;
       }
       continue;

@@ -56,6 +56,18 @@ class ReplayCommand(unittest.TestCase):
         path.write_text(text)
         return path
 
+    def test_numbers_that_are_none_are_refused_with_what_was_expected(self):
+        nodes, pods = self.file("nodes.csv", NODES), self.file("pods.csv", PODS)
+        openb = ("openb", "--nodes", nodes, "--pods", pods)
+        for option, value, expected in (("--tune", "nan", "a number"),
+                                        ("--first-seed", "-1", "a whole number from 0"),
+                                        ("--first-seed", "9" * 23, "a whole number from 0"),
+                                        ("--policy", "best", "worth")):
+            exit_code, _, complaint = run(*openb, option, value)
+            self.assertEqual(exit_code, 2, complaint)
+            self.assertIn(option, complaint)
+            self.assertIn(expected, complaint)
+
     def test_openb_tells_what_was_allocated(self):
         nodes, pods = self.file("nodes.csv", NODES), self.file("pods.csv", PODS)
         for policy in ("worth", "fgd", "best-fit"):
