@@ -68,55 +68,6 @@ TEST(DecideReplace, ASuccessorIsBornKnowingTheNewestControlMessage) {
   EXPECT_EQ(environment.at("LOCKSTEP_CONTROL_COUNTER"), "2");
 }
 
-TrainingJob OnTwoPs() {
-  TrainingJob job = MakeTrainingJob(2);
-  job.spec.strategy = Strategy::kParameterServer;
-  RoleSpec ps = job.spec.roles[0];
-  ps.name = Role::kPs;
-  job.spec.roles.push_back(ps);
-  return job;
-}
-
-// Nobody waits for a worker that is gone, so its ps have to know.
-TEST(DecideReplace, PsHearOfAWorkerThatIsGone) {
-  TestWorld world(OnTwoPs());
-  world.Launch();
-  world.Exit("mnist-worker-1", 137);
-
-  EXPECT_EQ(DescribeEffects(world.Step()),
-            "create pod mnist-worker-1-r1 on node node-a\n"
-            "tell pod mnist-worker-0: peer_gone rank 1, epoch 1\n"
-            "tell pod mnist-ps-0: peer_gone rank 1, epoch 1\n"
-            "tell pod mnist-ps-1: peer_gone rank 1, epoch 1\n");
-}
-
-TEST(DecideReplace, LostPsIsReplacedAloneAndItsSuccessorKnowsWhoStandsForEach) {
-  TestWorld world(OnTwoPs());
-  world.Launch();
-  world.Exit("mnist-ps-1", 137);
-
-  const Decision decision = world.Step();
-
-  EXPECT_EQ(DescribeEffects(decision), "create pod mnist-ps-1-r1 on node node-a\n");
-  EXPECT_EQ(decision.status.epoch, Epoch(0));
-  EXPECT_EQ(decision.status.attempt, Attempt(0));
-  const auto& environment = std::get<CreatePod>(decision.effects[0]).pod.spec.container.env;
-  EXPECT_EQ(environment.at("LOCKSTEP_PS_INCARNATIONS"), "0,1");
-}
-
-// A newcomer whose filler is gone ends so, and the gang goes back to its newest checkpoint.
-TEST(DecideReplace, PsThatHasLostItsShardEndsTheAttempt) {
-  TestWorld world(OnTwoPs());
-  world.Launch();
-  world.Exit("mnist-ps-1", 137);
-  world.Step();
-  world.RunAll();
-  world.Step();
-  world.Exit("mnist-ps-1-r1", kExitRetryable);
-
-  EXPECT_EQ(world.Step().status.attempt, Attempt(1));
-}
-
 TEST(DecideReplace, LosingWorkerZeroIsOrdinary) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();

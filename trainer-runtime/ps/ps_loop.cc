@@ -34,6 +34,7 @@ PsLoop::PsLoop(PsServerOptions options,
                                          options_.views[static_cast<std::size_t>(shard)],
                                          ps_count() > 1,
                                          options_.max_staleness,
+                                         options_.identity.world_size,
                                          options_.rule,
                                          options_.slot_count})});
   }
@@ -167,7 +168,19 @@ void PsLoop::AskAgain() {
     if (holding.copy.role() == CopyRole::kEmpty) {
       holding.copy.Resend();
     }
+    TellAwaited(shard, &holding);
   }
+}
+
+void PsLoop::TellAwaited(int shard, Holding* holding) const {
+  std::set<int> awaited = holding->copy.AwaitedToBegin();
+  if (awaited.empty() || awaited == holding->told_awaited) {
+    return;
+  }
+  options_.logger->Info(
+      "workers wait for ranks that have not begun",
+      {{"shard", shard}, {"count", awaited.size()}, {"lowest_rank", *awaited.begin()}});
+  holding->told_awaited = std::move(awaited);
 }
 
 void PsLoop::ReadCaller(const PollSet& poll) {

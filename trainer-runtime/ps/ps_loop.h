@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -75,6 +76,7 @@ class PsLoop {
     ShardPlace place = ShardPlace::kHome;
     int partner = 0;  // the ps with the other copy
     ShardCopy copy;
+    std::set<int> told_awaited = {};  // ranks that the log has told of
   };
 
   void CallPartners();
@@ -93,6 +95,7 @@ class PsLoop {
   static bool IsBeingAnswered(const Guest& guest, int shard, const WorkerRequest& request);
   void ResendTo(int partner);
   void AskAgain();
+  void TellAwaited(int shard, Holding* holding) const;
   void SendDuties();
   void Send(int shard, const Holding& holding, const WorkerReply& reply);
   void Send(int shard, const Holding& holding, const CopyMessage& message);

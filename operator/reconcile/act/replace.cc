@@ -73,6 +73,30 @@ bool IsLeftAlone(const DecisionBuilder& builder, const Failure& failure) {
          placement->incarnation != Incarnation();
 }
 
+// Whether both copies of a shard of the built-in trainer's model are lost: ps s has one, the next
+// ps the other. A ps that was replaced and does not run yet holds nothing.
+bool IsShardLost(const GangView& view, const std::vector<Failure>& failures) {
+  std::set<int> all;
+  std::set<int> empty;
+  for (const Member& member : view.members) {
+    if (member.task.role != Role::kPs) {
+      continue;
+    }
+    all.insert(member.task.index);
+    const bool is_lost = std::any_of(failures.begin(), failures.end(), [&](const Failure& failure) {
+      return failure.task == member.task;
+    });
+    const bool is_to_come =
+        member.state == MemberState::kNotSeen || member.state == MemberState::kPending;
+    if (is_lost || (is_to_come && member.number.incarnation > Incarnation())) {
+      empty.insert(member.task.index);
+    }
+  }
+  const int count = static_cast<int>(all.size());
+  return std::any_of(
+      empty.begin(), empty.end(), [&](int ps) { return empty.contains((ps + 1) % count); });
+}
+
 // Whether a command's ranks meet a successor as those of the built-in trainer do: one that runs on
 // says that it has joined its peers by what the runtime offers (liblockstep). All ends have to be
 // forgiven ones of ranks: a program's own verdict stays what it is, and servers are not met.
@@ -93,6 +117,9 @@ bool ProgramsMeetAgain(const GangView& view, const std::vector<Failure>& failure
 bool CanReplace(const DecisionBuilder& builder,
                 const GangView& view,
                 const std::vector<Failure>& failures) {
+  if (builder.is_training() && IsShardLost(view, failures)) {
+    return false;
+  }
   const bool has_finished_rank = HasFinishedRank(view);
   const bool are_left_alone =
       std::all_of(failures.begin(), failures.end(), [&](const Failure& failure) {

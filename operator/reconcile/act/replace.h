@@ -10,8 +10,8 @@ namespace lockstep::control {
 
 // Whether the failed members can be replaced one by one while the others keep running: an
 // evaluator always, a ps or rank of the built-in trainer unless a rank has finished (a successor
-// would wait for peers that never come) or all that has failed are successors that have waited for
-// them in vain.
+// would wait for peers that never come), all that has failed are successors that have waited for
+// them in vain, or both ps that hold a shard are lost, or the only one: nobody fills successors.
 bool CanReplace(const DecisionBuilder& builder,
                 const GangView& view,
                 const std::vector<Failure>& failures);

@@ -100,6 +100,7 @@ void ShardCopy::OnWorkerGone(int worker, Incarnation below) {
 void ShardCopy::RetireGone(int worker) {
   const auto found = content_.workers.find(worker);
   if (found != content_.workers.end() && found->second.incarnation < gone_[worker]) {
+    unheard_.erase(worker);
     Append(entry::Retire{worker, gone_[worker]}, std::nullopt);
   }
 }
@@ -113,6 +114,7 @@ void ShardCopy::OnRequest(const WorkerRequest& request) {
   } else if (IsUnderWay(request.process)) {
     return;  // it is asked again; the answer comes when it is confirmed
   } else {
+    unheard_.erase(request.process.worker);
     std::visit([&](const auto& body) { On(request, body); }, request.body);
     Settle();
   }
@@ -188,6 +190,7 @@ void ShardCopy::On(const WorkerRequest& request, const request::Seed& seed) {
     return;
   }
   Admit(request.process);
+  AdmitFirstProcesses();
   Append(entry, AskerOf(request));
 }
 
@@ -218,6 +221,23 @@ void ShardCopy::Admit(const WorkerProcess& process) {
     pulls_.erase(process.worker);
     Append(entry::Admit{process}, std::nullopt);
   }
+}
+
+// Where the others' processes are on their way, nobody is to run ahead of them meanwhile.
+void ShardCopy::AdmitFirstProcesses() {
+  for (int worker = 0; worker < options_.worker_count; ++worker) {
+    const WorkerProcess first{worker, Incarnation()};
+    if (!IsOutdated(first) && !content_.Knows(first)) {
+      Admit(first);
+      unheard_.insert(worker);
+    }
+  }
+}
+
+std::set<int> ShardCopy::AwaitedToBegin() const {
+  const bool is_anybody_waiting = std::any_of(
+      pulls_.begin(), pulls_.end(), [](const auto& pull) { return !pull.second.due_at; });
+  return is_anybody_waiting ? unheard_ : std::set<int>();
 }
 
 void ShardCopy::Append(ShardEntry entry, std::optional<Asker> asker) {

@@ -36,6 +36,7 @@ struct ShardCopyOptions {
   ShardView view;
   bool has_partner = true;  // false where a job has one ps
   int64_t max_staleness = 0;
+  int worker_count = 0;  // of the job; each stands at the first step from the seed on
   UpdateRule rule;
   std::optional<int64_t> slot_count;  // that the rule keeps for each parameter; empty: any
 };
@@ -60,6 +61,10 @@ struct ShardCopyOptions {
 // Where workers wait for each other is the *gate*: nobody begins a step beyond it, until whoever
 // seeded opens it for more. Once all steps up to it are made the values stand, on all shards at the
 // same step. Whoever waits there *rests*: nobody waits for it.
+//
+// Whoever seeds lets the first process of every worker in, unless it is known to be gone: who comes
+// first waits for those that are on their way. A worker whose first process was lost is counted
+// again once its successor asks, as everywhere.
 //
 // A pull waits while its worker is too far ahead, and until what makes it due is confirmed: a copy
 // that serves next knows at least that. What it shows may hold a push that is not acknowledged yet;
@@ -91,6 +96,10 @@ class ShardCopy {
   using Duty = std::variant<WorkerReply, CopyMessage>;
 
   std::vector<Duty> TakeDuties();
+
+  // Workers that have not asked for anything yet, while somebody waits; empty where nobody does, or
+  // for nobody such. By the requests that this copy has heard while it served.
+  std::set<int> AwaitedToBegin() const;
 
   CopyRole role() const { return role_; }
 
@@ -135,6 +144,7 @@ class ShardCopy {
   bool IsOutdated(const WorkerProcess& process) const;
   bool IsUnderWay(const WorkerProcess& process) const;
   void Admit(const WorkerProcess& process);
+  void AdmitFirstProcesses();
   void Append(ShardEntry entry, std::optional<Asker> asker);
   void Settle();
   void AnswerPulls();
@@ -170,6 +180,7 @@ class ShardCopy {
   int64_t confirmed_ = 0;             // entries up to this one are confirmed
   std::deque<LogRecord> log_;         // those that are not
   std::map<int, WaitingPull> pulls_;  // by worker
+  std::set<int> unheard_;             // let in by the seed, and have asked for nothing yet
   std::vector<Duty> duties_;
 };
 

@@ -198,6 +198,64 @@ TEST(ShardCopy, NobodyWaitsForAWorkerThatIsGone) {
   EXPECT_EQ(home.Push(kSecond, 1, 4), (Words{"to 1: outdated"}));
 }
 
+// A shard of two workers' job, before its seed.
+Played UnseededOfTwo() {
+  ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0));
+  options.has_partner = false;
+  options.worker_count = 2;
+  return Played(std::move(options));
+}
+
+TEST(ShardCopy, WorkerTooFarAheadWaitsForOneThatHasNotBegun) {
+  Played home = UnseededOfTwo();
+  home.Seed();
+  EXPECT_EQ(home.Pull(kFirst, 0), (Words{"to 0: pulled 0"}));
+  EXPECT_TRUE(home.copy.AwaitedToBegin().empty()) << "nobody waits yet";
+  EXPECT_EQ(home.Push(kFirst, 1, 3), (Words{"to 0: done"}));
+  EXPECT_EQ(home.Pull(kFirst, 1), Words{});
+  EXPECT_EQ(home.copy.AwaitedToBegin(), std::set<int>{1});
+
+  EXPECT_EQ(home.Pull(kSecond, 0), (Words{"to 1: pulled 3"}));
+  EXPECT_TRUE(home.copy.AwaitedToBegin().empty()) << "it has begun";
+  EXPECT_EQ(home.Push(kSecond, 1, 4), (Words{"to 1: done", "to 0: pulled 34"}));
+}
+
+TEST(ShardCopy, NobodyWaitsForAWorkerThatIsGoneBeforeItHasBegun) {
+  Played home = UnseededOfTwo();
+  home.Seed();
+  home.Push(kFirst, 1, 3);
+  ASSERT_EQ(home.Pull(kFirst, 1), Words{});
+
+  home.copy.OnWorkerGone(1, Incarnation(1));
+
+  EXPECT_EQ(home.Said(), (Words{"to 0: pulled 3"}));
+  EXPECT_TRUE(home.copy.AwaitedToBegin().empty());
+}
+
+TEST(ShardCopy, WorkerThatIsGoneBeforeTheSeedIsNotWaitedFor) {
+  Played home = UnseededOfTwo();
+  home.copy.OnWorkerGone(1, Incarnation(1));
+  home.Seed();
+  home.Push(kFirst, 1, 3);
+  EXPECT_EQ(home.Pull(kFirst, 1), (Words{"to 0: pulled 3"}));
+}
+
+// Nobody told this copy of the loss: the successor takes its predecessor's place.
+TEST(ShardCopy, SuccessorOfAWorkerThatNeverBeganStandsWhereTheSlowestDoes) {
+  Played home = UnseededOfTwo();
+  home.Seed();
+  home.Push(kFirst, 1, 3);
+  ASSERT_EQ(home.Pull(kFirst, 1), Words{});
+  EXPECT_EQ(home.Pull({1, Incarnation(1)}, 0), (Words{"to 0: pulled 3", "to 1: pulled 3"}));
+}
+
+TEST(ShardCopy, WhoTakesOverWaitsForThoseThatHaveNotBegunToo) {
+  ShardCopyOptions options = OptionsOf(ShardPlace::kHome, ViewOf(0, 0, 0));
+  options.worker_count = 2;
+  Played home(std::move(options));
+  EXPECT_EQ(home.Seed(), (Words{"append 1", "append 2", "append 3"})) << "both are let in first";
+}
+
 TEST(ShardCopy, WorkerThatLeavesIsAcknowledgedAndNotWaitedFor) {
   Played home = ServingAlone();
   home.Pull(kFirst, 0);

@@ -123,6 +123,7 @@ void ShardWorld::SpawnServer(int server) {
       options.view = views_[static_cast<std::size_t>(shard)];
       options.has_partner = server_count_ > 1;
       options.max_staleness = max_staleness_;
+      options.worker_count = worker_count_;
       options.rule = Update;
       born->copies[shard] = std::make_unique<ShardCopy>(std::move(options));
       for (const auto& [worker, incarnation] : worker_incarnations_) {
