@@ -258,8 +258,27 @@ static void begun(void) {
   leave(session);
 }
 
+// Options that say nothing sound open nothing.
+static void refused_options(void) {
+  lockstep_session* session = NULL;
+  lockstep_options options = {.struct_size = 8};
+  CHECK_FAILS(lockstep_open(&options, &session),
+              LOCKSTEP_ERROR_INVALID_ARGUMENT,
+              "options: its struct_size is not set to its sizeof");
+  options = (lockstep_options){.struct_size = sizeof options, .report_only = 7};
+  CHECK_FAILS(lockstep_open(&options, &session),
+              LOCKSTEP_ERROR_INVALID_ARGUMENT,
+              "report_only: 7 found, expected 0 or 1");
+  options = (lockstep_options){.struct_size = sizeof options, .catch_stop = -1};
+  CHECK_FAILS(lockstep_open(&options, &session),
+              LOCKSTEP_ERROR_INVALID_ARGUMENT,
+              "catch_stop: -1 found, expected 0 or 1");
+  CHECK(session == NULL);
+}
+
 // What is wrong with a call alone is said at once, and harms nobody.
 static void arguments(void) {
+  refused_options();
   lockstep_session* const session = open_session(NULL);
   lockstep_session* other = NULL;
   float data[4] = {0, 0, 0, 0};
@@ -299,8 +318,15 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_report(session, &progress), invalid, "step: -4 found, expected 0 or more");
   progress.step = 7;
   progress.accuracy = -0.5;
-  CHECK_FAILS(lockstep_report(session, &progress), invalid, "accuracy: -0.5");
+  CHECK_FAILS(lockstep_report(session, &progress),
+              invalid,
+              "accuracy: -0.500000 found, expected a share from 0 to 1, or -1 or NaN");
   progress.accuracy = NAN;
+  progress.samples_per_second = -2;
+  CHECK_FAILS(lockstep_report(session, &progress),
+              invalid,
+              "samples_per_second: -2.000000 found, expected a finite number from 0, or -1 or NaN");
+  progress.samples_per_second = -1;
   CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);  // a loss that has diverged is news
   CHECK_FAILS(
       lockstep_close((lockstep_session*)((char*)session + 1)), LOCKSTEP_ERROR_CLOSED, "open");
