@@ -258,27 +258,8 @@ static void begun(void) {
   leave(session);
 }
 
-// Options that say nothing sound open nothing.
-static void refused_options(void) {
-  lockstep_session* session = NULL;
-  lockstep_options options = {.struct_size = 8};
-  CHECK_FAILS(lockstep_open(&options, &session),
-              LOCKSTEP_ERROR_INVALID_ARGUMENT,
-              "options: its struct_size is not set to its sizeof");
-  options = (lockstep_options){.struct_size = sizeof options, .report_only = 7};
-  CHECK_FAILS(lockstep_open(&options, &session),
-              LOCKSTEP_ERROR_INVALID_ARGUMENT,
-              "report_only: 7 found, expected 0 or 1");
-  options = (lockstep_options){.struct_size = sizeof options, .catch_stop = -1};
-  CHECK_FAILS(lockstep_open(&options, &session),
-              LOCKSTEP_ERROR_INVALID_ARGUMENT,
-              "catch_stop: -1 found, expected 0 or 1");
-  CHECK(session == NULL);
-}
-
 // What is wrong with a call alone is said at once, and harms nobody.
 static void arguments(void) {
-  refused_options();
   lockstep_session* const session = open_session(NULL);
   lockstep_session* other = NULL;
   float data[4] = {0, 0, 0, 0};
@@ -315,17 +296,13 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_should_stop(session, NULL, 1), invalid, "null");
   CHECK_FAILS(lockstep_report(session, NULL), invalid, "struct_size");
   lockstep_progress progress = {.struct_size = sizeof progress, .step = -4, .loss = NAN};
+  progress.samples_per_second = -2;
   CHECK_FAILS(lockstep_report(session, &progress), invalid, "step: -4 found, expected 0 or more");
   progress.step = 7;
   progress.accuracy = -0.5;
-  CHECK_FAILS(lockstep_report(session, &progress),
-              invalid,
-              "accuracy: -0.500000 found, expected a share from 0 to 1, or -1 or NaN");
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "expected a share from 0 to 1, or -1");
   progress.accuracy = NAN;
-  progress.samples_per_second = -2;
-  CHECK_FAILS(lockstep_report(session, &progress),
-              invalid,
-              "samples_per_second: -2.000000 found, expected a finite number from 0, or -1 or NaN");
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "a finite number from 0, or -1 or NaN");
   progress.samples_per_second = -1;
   CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);  // a loss that has diverged is news
   CHECK_FAILS(
@@ -454,17 +431,19 @@ static void report_only(void) {
                                       .samples_per_second = -1};
   const lockstep_options options = {.struct_size = sizeof options, .report_only = 1};
   const lockstep_options planned = {.struct_size = sizeof planned, .plan = "a", .report_only = 1};
-  lockstep_meeting meeting = {.struct_size = sizeof meeting};
+  const lockstep_options small = {.struct_size = 8};
+  const lockstep_options odd = {.struct_size = sizeof odd, .report_only = 7};
   lockstep_session* session = NULL;
-  CHECK_FAILS(lockstep_open(&planned, &session), LOCKSTEP_ERROR_INVALID_ARGUMENT, "plan");
+  const lockstep_status invalid = LOCKSTEP_ERROR_INVALID_ARGUMENT;
+  CHECK_FAILS(lockstep_open(&planned, &session), invalid, "plan");
+  CHECK_FAILS(lockstep_open(&small, &session), invalid, "options: its struct_size is not set");
+  CHECK_FAILS(lockstep_open(&odd, &session), invalid, "report_only: 7 found, expected 0 or 1");
   for (int i = 0; i < 2; ++i) {
     CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
     CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
-    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, &meeting),
-                LOCKSTEP_ERROR_INVALID_ARGUMENT,
-                "only reports");
-    CHECK_FAILS(lockstep_barrier(session, kShort), LOCKSTEP_ERROR_INVALID_ARGUMENT, "reports");
-    CHECK_FAILS(lockstep_abort(session, "no"), LOCKSTEP_ERROR_INVALID_ARGUMENT, "reports");
+    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, NULL), invalid, "only reports");
+    CHECK_FAILS(lockstep_barrier(session, kShort), invalid, "reports");
+    CHECK_FAILS(lockstep_abort(session, "no"), invalid, "reports");
     CHECK(lockstep_stop_requested(session) == 0);
     CHECK(lockstep_close(session) == LOCKSTEP_OK);
   }
