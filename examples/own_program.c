@@ -102,26 +102,47 @@ static lockstep_status train(lockstep_session* session,
   return status == LOCKSTEP_OK ? lockstep_finish(session, kTimeoutSeconds) : status;
 }
 
-// Meets and trains, again after every loss.
+// Meets and trains, again after every loss. A meeting that fails is not repeated: whoever is
+// missing does not come.
 static lockstep_status run(lockstep_session* session, model* now, int64_t steps, long pause_ms) {
   for (;;) {
     lockstep_meeting meeting = {.struct_size = sizeof meeting};
     lockstep_status status =
         lockstep_meet(session, now->step > 0, now->step, kMeetingTimeoutSeconds, &meeting);
-    if (status == LOCKSTEP_OK) {
-      printf("process %d is rank %d of %d at epoch %lld, step %lld\n",
-             (int)getpid(),
-             meeting.rank,
-             meeting.size,
-             (long long)meeting.epoch,
-             (long long)now->step);
-      fflush(stdout);
-      status = train(session, &meeting, now, steps, pause_ms);
+    if (status != LOCKSTEP_OK) {
+      return status;
     }
+    printf("process %d is rank %d of %d at epoch %lld, step %lld\n",
+           (int)getpid(),
+           meeting.rank,
+           meeting.size,
+           (long long)meeting.epoch,
+           (long long)now->step);
+    fflush(stdout);
+    status = train(session, &meeting, now, steps, pause_ms);
     if (!LOCKSTEP_MEET_AGAIN(status)) {
       return status;
     }
     fprintf(stderr, "meeting again: %s\n", lockstep_last_error());
+  }
+}
+
+// Says how it ended, and with which code the process is to.
+static int exit_code_of(lockstep_status status, const model* now) {
+  switch (status) {
+    case LOCKSTEP_OK:
+    case LOCKSTEP_ERROR_FINISHED:
+      printf(
+          "after %lld steps: y = %.17g x + %.17g\n", (long long)now->step, now->slope, now->offset);
+      return 0;
+    case LOCKSTEP_ERROR_STOPPED:
+      printf("asked to stop after %lld steps\n", (long long)now->step);
+      return 42;
+    case LOCKSTEP_ERROR_SUPERSEDED:
+      return 76;
+    default:
+      fprintf(stderr, "own_program: %s\n", lockstep_last_error());
+      return LOCKSTEP_MEET_AGAIN(status) ? 75 : 1;  // 75: worth another try
   }
 }
 
@@ -135,21 +156,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   model now = {0, 0, 0};
-  const lockstep_status status = run(session, &now, steps, pause_ms);
-  switch (status) {
-    case LOCKSTEP_OK:
-    case LOCKSTEP_ERROR_FINISHED:
-      break;
-    case LOCKSTEP_ERROR_STOPPED:
-      printf("asked to stop after %lld steps\n", (long long)now.step);
-      return 42;
-    case LOCKSTEP_ERROR_SUPERSEDED:
-      return 76;
-    default:
-      fprintf(stderr, "own_program: %s\n", lockstep_last_error());
-      return 1;
-  }
-  lockstep_close(session);
-  printf("after %lld steps: y = %.17g x + %.17g\n", (long long)now.step, now.slope, now.offset);
-  return 0;
+  const int exit_code = exit_code_of(run(session, &now, steps, pause_ms), &now);
+  lockstep_close(session);  // tells the last step, too
+  return exit_code;
 }

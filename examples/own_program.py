@@ -51,17 +51,20 @@ def main():
     pause = (int(sys.argv[2]) if len(sys.argv) > 2 else 10) / 1000
     model = np.zeros(3)
     with lockstep.numpy.open(catch_stop=True) as session:
-        while True:
+        is_done = False
+        while not is_done:
             try:
+                # One that fails is not repeated: lockstep.run ends the process with 75.
                 session.meet(has_state=model[STEP] > 0, step=int(model[STEP]))
-                print(f"process {os.getpid()} is rank {session.rank} of {session.size} "
-                      f"at epoch {session.meeting.epoch}, step {int(model[STEP])}", flush=True)
-                train(session, model, steps, pause)
-                break
-            except lockstep.MeetAgain as error:
-                print(f"meeting again: {error}", file=sys.stderr, flush=True)
             except lockstep.Finished:
                 break
+            print(f"process {os.getpid()} is rank {session.rank} of {session.size} "
+                  f"at epoch {session.meeting.epoch}, step {int(model[STEP])}", flush=True)
+            try:
+                train(session, model, steps, pause)
+                is_done = True
+            except lockstep.MeetAgain as error:
+                print(f"meeting again: {error}", file=sys.stderr, flush=True)
     print(f"after {steps} steps: y = {float(model[SLOPE])!r} x + {float(model[OFFSET])!r}")
 
 

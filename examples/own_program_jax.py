@@ -81,17 +81,20 @@ def main():
     with lockstep.numpy.open(catch_stop=True) as session:
         collectives = lockstep.jax.Collectives(session)
         step = compiled_step(collectives)
-        while True:
+        is_done = False
+        while not is_done:
             try:
+                # One that fails is not repeated: lockstep.run ends the process with 75.
                 session.meet(has_state=state["step"] > 0, step=state["step"])
-                print(f"process {os.getpid()} is rank {session.rank} of {session.size} "
-                      f"at epoch {session.meeting.epoch}, step {state['step']}", flush=True)
-                attempt(session, collectives, step, state, steps, pause)
-                break
-            except lockstep.MeetAgain as error:
-                print(f"meeting again: {error}", file=sys.stderr, flush=True)
             except lockstep.Finished:
                 break
+            print(f"process {os.getpid()} is rank {session.rank} of {session.size} "
+                  f"at epoch {session.meeting.epoch}, step {state['step']}", flush=True)
+            try:
+                attempt(session, collectives, step, state, steps, pause)
+                is_done = True
+            except lockstep.MeetAgain as error:
+                print(f"meeting again: {error}", file=sys.stderr, flush=True)
     slope, offset = (float(number) for number in state["line"])
     print(f"after {steps} steps: y = {slope!r} x + {offset!r}")
 

@@ -95,6 +95,20 @@ class Recovery(OwnProgramCase):
         self.assertEqual({end[0].split("] ")[1] for end in ends},
                          {ends[0][0].split("] ")[1]})
 
+    def test_the_others_give_up_where_a_rank_has_left(self):
+        leaving = ("import os, runpy, sys, lockstep.numpy\n"
+                   "if os.environ['RANK'] == '1':\n"
+                   "    lockstep.numpy.Session.report = lambda *_: sys.exit(0)\n"
+                   "runpy.run_path(sys.argv.pop(1), run_name='__main__')")
+        manifest = command_manifest(
+            python_words("-c", leaving, self.program[-1], "150", "20"), workers=3, backoff_limit=6,
+            recovery="{rendezvousTimeoutSeconds: 8}")
+        run = self.run_job(manifest)
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertRegex(run.output, r"pod command-worker-1 \(rank 1\) left with exit code 0 while "
+                                     "others still used it: ")
+        self.assertIn("meeting again: ", run.pod_log("command-worker-0"))
+
 
 @unittest.skipUnless(can_import("numpy"), "python3-numpy is not installed")
 class WarmRecovery(OwnProgramCase):

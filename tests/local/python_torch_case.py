@@ -20,9 +20,10 @@ STEP_SECONDS = 0.01
 class TorchCase(OwnProgramCase):
     """Runs of python_torch_program.py."""
 
-    def manifest(self, *moments, workers=3, epochs=EPOCHS, **changes):
+    def manifest(self, *moments, workers=3, epochs=EPOCHS, variables=(), **changes):
+        """`variables`: of the program's environment, as NAME=VALUE."""
         words = python_words(PROGRAM, str(epochs), str(SAMPLES), str(STEP_SECONDS), *moments)
-        return command_manifest(words, name="own", workers=workers,
+        return command_manifest(["/usr/bin/env", *variables, *words], name="own", workers=workers,
                                 **{"backoff_limit": 3, **changes})
 
     def ends(self, run, workers=3):

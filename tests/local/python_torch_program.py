@@ -6,6 +6,8 @@ for each step, and moments at which a rank kills itself, as PLACE:RANK:STEP. The
     update       when all sums have arrived, before they are applied
     after        when the step is applied
     checkpoint   (of rank 0) when one is written, before it appears
+
+LOADER_WORKERS: processes that read for each rank, which stay for the whole run.
 """
 
 import gzip
@@ -73,7 +75,9 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [10, 20], 0.5)
     sampler = lockstep.torch.Sampler(count, 100, epochs=epochs, seed=7)
-    loader = torch.utils.data.DataLoader(digits(count), batch_sampler=sampler)
+    workers = int(os.environ.get("LOADER_WORKERS", "0"))
+    loader = torch.utils.data.DataLoader(
+        digits(count), batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0)
     job = lockstep.torch.Job(
         model=model, optimizer=optimizer, sampler=sampler, extra={"scheduler": scheduler},
         options=lockstep.torch.JobOptions(checkpoint_every=5))

@@ -31,21 +31,32 @@ class Torch(TorchCase):
         self.assertEqual(header["lockstep/ledger"]["dtype"], "U8")
         self.assertIn("optimizer/state/0/exp_avg", header)
 
-    def test_all_stop_after_the_same_step_and_a_later_run_goes_on_from_there(self):
-        started = self.start(self.manifest())
+    def stop_in_the_middle(self, manifest):
+        """Returns the run's folder, and the step after which all have left, which is saved."""
+        started = self.start(manifest)
         _, directory, _ = started
         self.wait_for(lambda: (directory / "checkpoints" / "step-00000005").exists())
-        self.assertEqual(self.stop(started).exit_code, 130)
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 130, run.output)
         stops = [re.findall(r"asked to stop after (\d+) steps", self.log(directory, rank))
                  for rank in range(3)]
         self.assertEqual(stops, [stops[0]] * 3)
         self.assertEqual(len(stops[0]), 1)
         newest = sorted((directory / "checkpoints").glob("step-*"))[-1]
         self.assertEqual(newest.name, f"step-{int(stops[0][0]):08}")
+        return directory, int(stops[0][0])
+
+    def test_all_stop_after_the_same_step_and_a_later_run_goes_on_from_there(self):
+        directory, step = self.stop_in_the_middle(self.manifest())
         resumed = self.finish(self.start_resumed(directory))
         self.assertEqual(resumed.exit_code, 0, resumed.output)
-        self.assertEqual(self.steps_met(directory, 0)[-1], int(stops[0][0]))
+        self.assertEqual(self.steps_met(directory, 0)[-1], step)
         self.assertEqual(self.all_ends(resumed), {self.ends(self.train())})
+
+    def test_workers_of_a_loader_are_in_the_way_of_neither_a_stop_nor_the_end(self):
+        directory, _ = self.stop_in_the_middle(self.manifest(variables=["LOADER_WORKERS=1"]))
+        resumed = self.finish(self.start_resumed(directory))
+        self.assertEqual(resumed.exit_code, 0, resumed.output)
 
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")

@@ -8,6 +8,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "trainer-runtime/capi/api_error.h"
 #include "trainer-runtime/capi/memory_check.h"
@@ -117,6 +118,20 @@ template <typename Structure>
 void Write(Structure filled, Structure* given) {
   filled.struct_size = given->struct_size;
   *given = filled;
+}
+
+// Errors: INVALID_ARGUMENT, by the name of what is neither 0 nor 1.
+ApiOutcome CheckOptions(const lockstep_options& options) {
+  const std::pair<const char*, int32_t> switches[] = {{"catch_stop", options.catch_stop},
+                                                      {"report_only", options.report_only}};
+  for (const auto& [name, value] : switches) {
+    if (value != 0 && value != 1) {
+      return InvalidArgument(std::string(name) + ": " + std::to_string(value) +
+                             " found, expected 0 or 1");
+    }
+  }
+  return options.report_only != 0 && options.plan != nullptr ? RefuseReportOnly("plan")
+                                                             : ApiOutcome();
 }
 
 std::string SizeProblem(const char* name) {
@@ -249,12 +264,10 @@ lockstep_status lockstep_open(const lockstep_options* options, lockstep_session*
     const lockstep_options usual{sizeof(lockstep_options), nullptr, 0, 0};
     const auto given = options == nullptr ? usual : run::Read(options);
     if (!given.has_value()) {
-      return run::InvalidArgument(run::SizeProblem("options"));
+      return run::InvalidArgument("options: its struct_size is not set to its sizeof");
     }
-    if (given->report_only != 0 && given->plan != nullptr) {
-      return run::RefuseReportOnly("plan");
-    }
-    return run::OpenTheSession(*given, session);
+    const run::ApiOutcome sound = run::CheckOptions(*given);
+    return sound.ok() ? run::OpenTheSession(*given, session) : sound;
   });
 }
 

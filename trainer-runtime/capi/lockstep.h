@@ -8,7 +8,8 @@
 //   again: lockstep_meet        tells who holds the newest state
 //          lockstep_broadcast   of that state, where anybody holds one
 //          lockstep_all_reduce  and its kin, step after step; lockstep_report
-//          an error that LOCKSTEP_MEET_AGAIN: forget the unfinished step, and again
+//          an error that LOCKSTEP_MEET_AGAIN: forget the unfinished step, and again;
+//          one of lockstep_meet itself: close, and end with code 75
 //   lockstep_finish, lockstep_close
 //
 // docs/own-programs.md has the whole story; examples/own_program.c is a program to begin with.
@@ -91,12 +92,12 @@ typedef struct lockstep_options {
   // What must be equal on all ranks for them to work together, such as the text of a configuration;
   // ranks that differ do not meet. Null: nothing.
   const char* plan;
-  // 1: SIGTERM no longer ends this process but is a request to stop, until lockstep_close. Only
-  // where SIGTERM has its default action.
+  // 0 or 1. 1: SIGTERM no longer ends this process but is a request to stop, until lockstep_close.
+  // Only where SIGTERM has its default action.
   int32_t catch_stop;
-  // 1: the session reports and hears of stops, and no more. It listens nowhere, so another library
-  // may at this process's address, and nobody waits for it or replaces it. Calls that need others
-  // are INVALID_ARGUMENT; so is a plan.
+  // 0 or 1. 1: the session reports and hears of stops, and no more. It listens nowhere, so another
+  // library may at this process's address, and nobody waits for it or replaces it. Calls that need
+  // others are INVALID_ARGUMENT; so is a plan.
   int32_t report_only;
 } lockstep_options;
 
@@ -224,7 +225,7 @@ lockstep_status lockstep_barrier(lockstep_session* session, double timeout_secon
 // Whether this rank should leave now, at the end of a step: 1 on all ranks once all were asked to
 // stop, so that all leave after the same step; 1 on a rank that was asked a second ago while others
 // were not, and go on with its successor. Collective, as the above. Whoever leaves before the work
-// is done does not call lockstep_finish, and ends with code 42.
+// is done does not call lockstep_finish but lockstep_close, and ends with code 42.
 lockstep_status lockstep_should_stop(lockstep_session* session,
                                      int* should_stop,
                                      double timeout_seconds);
@@ -238,8 +239,8 @@ lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
 
 // Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Does not wait. Say
 // each step: a process that is lost again without one in between gets no successor in its pod.
-// Errors: INVALID_ARGUMENT (no such phase; a count below -1; an accuracy or a pace that is
-// infinite, or below 0 and not -1).
+// Errors: INVALID_ARGUMENT (no such phase; a count below -1; an accuracy that is no share, or a
+// pace that is infinite or below 0, and neither is -1).
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
@@ -247,8 +248,9 @@ lockstep_status lockstep_report(lockstep_session* session, const lockstep_progre
 // FINISHED where the others know already.
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds);
 
-// Leaves the job: peers that still work with this rank lose it. The handle means nothing after
-// that. Errors: CLOSED, FORKED, BUSY.
+// Leaves the job: peers that still work with this rank lose it. Tells what was reported last, so it
+// comes before every end, that of a stop as well. The handle means nothing after that. Errors:
+// CLOSED, FORKED, BUSY.
 lockstep_status lockstep_close(lockstep_session* session);
 
 #ifdef __cplusplus

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -64,20 +65,23 @@ ApiOutcome CheckCounts(const lockstep_progress& progress) {
   return {};
 }
 
-// A loss may be any number, one that has diverged too. -1 of the others has always said nothing.
+// -1 of these has always said nothing, as NaN does.
+bool IsKnownOrNothing(double figure, double max) {
+  return std::isnan(figure) || figure == -1 || (figure >= 0 && figure <= max);
+}
+
+// A loss may be any number, one that has diverged too.
 ApiOutcome CheckFigures(const lockstep_progress& progress) {
-  const std::pair<const char*, double> figures[] = {
-      {"accuracy", progress.accuracy}, {"samples_per_second", progress.samples_per_second}};
-  for (const auto& [name, figure] : figures) {
-    if (std::isinf(figure) || (figure < 0 && figure != -1)) {
-      return InvalidArgument(std::string(name) + ": " + std::to_string(figure) +
-                             " found, expected a finite number from 0, or NaN where it is not "
-                             "known");
-    }
+  constexpr double kFinite = std::numeric_limits<double>::max();
+  const auto refuse = [](const char* name, double figure, const char* expected) {
+    return InvalidArgument(std::string(name) + ": " + std::to_string(figure) + " found, expected " +
+                           expected + ", or -1 or NaN where it is not known");
+  };
+  if (!IsKnownOrNothing(progress.accuracy, kAccuracyMax)) {
+    return refuse("accuracy", progress.accuracy, "a share from 0 to 1");
   }
-  if (progress.accuracy > kAccuracyMax) {
-    return InvalidArgument("accuracy: " + std::to_string(progress.accuracy) +
-                           " found, expected a share from 0 to 1, or NaN where it is not known");
+  if (!IsKnownOrNothing(progress.samples_per_second, kFinite)) {
+    return refuse("samples_per_second", progress.samples_per_second, "a finite number from 0");
   }
   return {};
 }

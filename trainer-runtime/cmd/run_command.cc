@@ -138,6 +138,7 @@ class PodOfPrograms {
       return listener_.IsMissed(ended.local_rank) &&
              succession_.WantsAgain(ended, listener_.newest_step());
     };
+    supervise->session_of = [this](int local_rank) { return listener_.SessionOf(local_rank); };
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
     };

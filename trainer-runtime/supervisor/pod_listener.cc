@@ -117,6 +117,13 @@ bool PodListener::IsMissed(int local_rank) const {
   return processes_[static_cast<std::size_t>(local_rank)].is_missed;
 }
 
+pid_t PodListener::SessionOf(int local_rank) const {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const bool speaks = processes_[index].heard_at.has_value() && reports_[index].newest.has_value();
+  return speaks ? static_cast<pid_t>(reports_[index].newest->pid) : 0;
+}
+
 int64_t PodListener::CountReports(int local_rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return processes_[static_cast<std::size_t>(local_rank)].report_count;

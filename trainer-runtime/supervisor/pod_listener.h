@@ -61,6 +61,9 @@ class PodListener {
   // offers, and is not done: then they meet a successor, too.
   bool IsMissed(int local_rank) const;
 
+  // The process for `local_rank` that has a session now, as it says itself; 0: none.
+  pid_t SessionOf(int local_rank) const;
+
   // How often the processes that stood for `local_rank` have told of another step, epoch or phase.
   int64_t CountReports(int local_rank) const;
 

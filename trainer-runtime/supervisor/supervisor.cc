@@ -21,6 +21,7 @@
 #include "trainer-runtime/supervisor/pod_output.h"
 #include "trainer-runtime/supervisor/pod_verdict.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
+#include "trainer-runtime/supervisor/stop_requests.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/warm_starts.h"
 #include "trainer-runtime/supervisor/watchdog.h"
@@ -38,13 +39,6 @@ constexpr std::chrono::seconds kImportPatience{120};
 
 // For killed processes to vanish, and for the last output to be taken.
 constexpr std::chrono::seconds kEndTimeout{2};
-
-// The grace period ends for this process too, and it has a message to write after the last kill.
-Duration KillAfter(Duration grace) {
-  constexpr Duration kMarginMax = std::chrono::seconds(1);
-  constexpr int kMarginShare = 5;
-  return grace - std::min(kMarginMax, grace / kMarginShare);
-}
 
 std::optional<int64_t> NanosecondsOf(std::optional<TimePoint> when) {
   return when.has_value() ? std::optional<int64_t>(when->time_since_epoch().count()) : std::nullopt;
@@ -101,6 +95,7 @@ class Supervisor {
   std::vector<pid_t> pids_;  // by local rank; 0 when ended
   std::optional<Watchdog> watchdog_;
   std::optional<WarmStarts> warm_;
+  StopRequests stops_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
   bool may_hold_ = true;               // all that were started could be
@@ -275,6 +270,7 @@ void Supervisor::RunUntilAllEnded() {
     while (const std::optional<pid_t> ended = FindEndedChild()) {
       HandleEnded(*ended);
     }
+    stops_.Pass();
     LookForHung();
     LookForHalt();
     if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
@@ -290,11 +286,10 @@ void Supervisor::WaitForSomething() {
   if (options_.hold != nullptr) {
     entries.push_back({options_.hold->fd(), POLLIN, 0});
   }
+  stops_.AddEntries(&entries);
   output_.AddEntries(&entries);
-  std::optional<Deadline> wake_at = kill_at_;
-  if (IsWatched()) {
-    wake_at = Deadline::At(watchdog_->next_look());
-  }
+  const std::optional<Deadline> wake_at =
+      IsWatched() ? Deadline::At(watchdog_->next_look()) : kill_at_;
   const int timeout = wake_at.has_value() ? wake_at->RemainingMilliseconds(SteadyNow()) : -1;
   ::poll(entries.data(), entries.size(), timeout);
 }
@@ -349,6 +344,7 @@ void Supervisor::HandleEnded(pid_t pid) {
     }
     return;
   }
+  stops_.Forget(pid);
   // The unreaped process still holds the number, so this cannot hit a stranger's group.
   ::kill(-pid, SIGKILL);
   const EndedChild ended = ReapChild(pid);
@@ -428,7 +424,12 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
 }
 
 void Supervisor::AskToEnd(int signal, Duration grace) {
-  SignalAll(signal);
+  for (std::size_t local_rank = 0; local_rank < pids_.size(); ++local_rank) {
+    const int index = static_cast<int>(local_rank);
+    if (pids_[local_rank] != 0) {
+      stops_.Ask(pids_[local_rank], options_.session_of ? options_.session_of(index) : 0, signal);
+    }
+  }
   if (!IsEnding()) {
     kill_at_ = Deadline::After(SteadyNow(), KillAfter(grace));
     Report({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});

@@ -72,6 +72,9 @@ struct SuperviseOptions {
   // Whether a process that failed is started again beside the others, which run on. Not asked once
   // all have been asked to end. Empty: never.
   std::function<bool(const SupervisorEvent& ended)> wants_again;
+  // Which process has a session of liblockstep, and so is asked to end before the others of its
+  // group are (StopRequests); 0: none. Empty: nobody has.
+  std::function<pid_t(int local_rank)> session_of;
   // How often a process has told of progress; a change says that it does not hang. Empty: nothing
   // is told.
   std::function<int64_t(int local_rank)> count_reports;
@@ -92,7 +95,9 @@ struct SuperviseOptions {
 // - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
 // no
 //   prefix and is alone, byte by byte.
-// - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
+// - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it;
+// TERM
+//   and INT as StopRequests says.
 // - After TERM or INT, or when one process fails that is not wanted again, all are asked to end;
 // what
 //   has not ended shortly before the grace period is over, or 2 s after a failure, is killed. If

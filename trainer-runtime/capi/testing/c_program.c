@@ -296,11 +296,14 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_should_stop(session, NULL, 1), invalid, "null");
   CHECK_FAILS(lockstep_report(session, NULL), invalid, "struct_size");
   lockstep_progress progress = {.struct_size = sizeof progress, .step = -4, .loss = NAN};
+  progress.samples_per_second = -2;
   CHECK_FAILS(lockstep_report(session, &progress), invalid, "step: -4 found, expected 0 or more");
   progress.step = 7;
   progress.accuracy = -0.5;
-  CHECK_FAILS(lockstep_report(session, &progress), invalid, "accuracy: -0.5");
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "expected a share from 0 to 1, or -1");
   progress.accuracy = NAN;
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "a finite number from 0, or -1 or NaN");
+  progress.samples_per_second = -1;
   CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);  // a loss that has diverged is news
   CHECK_FAILS(
       lockstep_close((lockstep_session*)((char*)session + 1)), LOCKSTEP_ERROR_CLOSED, "open");
@@ -428,17 +431,19 @@ static void report_only(void) {
                                       .samples_per_second = -1};
   const lockstep_options options = {.struct_size = sizeof options, .report_only = 1};
   const lockstep_options planned = {.struct_size = sizeof planned, .plan = "a", .report_only = 1};
-  lockstep_meeting meeting = {.struct_size = sizeof meeting};
+  const lockstep_options small = {.struct_size = 8};
+  const lockstep_options odd = {.struct_size = sizeof odd, .report_only = 7};
   lockstep_session* session = NULL;
-  CHECK_FAILS(lockstep_open(&planned, &session), LOCKSTEP_ERROR_INVALID_ARGUMENT, "plan");
+  const lockstep_status invalid = LOCKSTEP_ERROR_INVALID_ARGUMENT;
+  CHECK_FAILS(lockstep_open(&planned, &session), invalid, "plan");
+  CHECK_FAILS(lockstep_open(&small, &session), invalid, "options: its struct_size is not set");
+  CHECK_FAILS(lockstep_open(&odd, &session), invalid, "report_only: 7 found, expected 0 or 1");
   for (int i = 0; i < 2; ++i) {
     CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
     CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
-    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, &meeting),
-                LOCKSTEP_ERROR_INVALID_ARGUMENT,
-                "only reports");
-    CHECK_FAILS(lockstep_barrier(session, kShort), LOCKSTEP_ERROR_INVALID_ARGUMENT, "reports");
-    CHECK_FAILS(lockstep_abort(session, "no"), LOCKSTEP_ERROR_INVALID_ARGUMENT, "reports");
+    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, NULL), invalid, "only reports");
+    CHECK_FAILS(lockstep_barrier(session, kShort), invalid, "reports");
+    CHECK_FAILS(lockstep_abort(session, "no"), invalid, "reports");
     CHECK(lockstep_stop_requested(session) == 0);
     CHECK(lockstep_close(session) == LOCKSTEP_OK);
   }

@@ -23,6 +23,12 @@ from lockstep.errors import LockstepError
 # asked again until the call is over. Choice: far below what a person notices.
 _ASK_AGAIN_SECONDS = 0.02
 
+# What ends the thread: no signal has this number.
+_END = b"\0"
+
+# For the thread to end. Choice: one that cannot, as somebody else's pipe is full, is left behind.
+_END_SECONDS = 2.0
+
 
 class InterruptWatcher:
     """Calls `end_call` where SIGINT arrives while the main thread is in a call of the library.
@@ -60,9 +66,13 @@ class InterruptWatcher:
             is_ours = taken_by in (-1, self._write_end)
             with contextlib.suppress(OSError, ValueError):  # whoever had it has closed it
                 signal.set_wakeup_fd(self._previous if is_ours else taken_by)
-            os.close(self._write_end)  # ends the thread
-            self._thread.join()
-            os.close(self._read_end)
+            # A byte and not the end of the pipe, whose other end forks of this process hold, too.
+            with contextlib.suppress(BlockingIOError):  # nobody has read for 64 KiB
+                os.write(self._write_end, _END)
+            self._thread.join(_END_SECONDS)
+            if not self._thread.is_alive():
+                os.close(self._write_end)
+                os.close(self._read_end)
         self._thread = None
 
     def _install(self) -> None:
@@ -84,14 +94,15 @@ class InterruptWatcher:
     def _watch(self) -> None:
         while True:
             signals = os.read(self._read_end, 4096)
-            if not signals:
-                return
-            if self._previous != -1:
+            passed_on = signals.replace(_END, b"")
+            if self._previous != -1 and passed_on:
                 with contextlib.suppress(OSError):  # it is closed, or full
-                    os.write(self._previous, signals)
+                    os.write(self._previous, passed_on)
             is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
             if signal.SIGINT in signals and is_default:
                 self._end(self.call)
+            if _END in signals:
+                return
 
     def _end(self, call: int) -> None:
         try:

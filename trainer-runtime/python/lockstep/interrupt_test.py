@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 import unittest
 
 from lockstep.interrupt import InterruptWatcher
@@ -75,6 +76,20 @@ class Interrupts(unittest.TestCase):
         self.assertEqual((heard, self.ended.is_set()), ([1], False))
         os.close(reading)
         os.close(writing)
+
+    def test_a_fork_that_lives_on_keeps_nobody_from_closing(self):
+        watcher = self.watcher()
+        thread = watcher._thread
+        child = os.fork()  # as a loader's workers: with a copy of the pipe
+        if child == 0:
+            time.sleep(PATIENCE)
+            os._exit(0)
+        self.addCleanup(os.waitpid, child, 0)
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        begin = time.monotonic()
+        watcher.close()
+        self.assertLess(time.monotonic() - begin, PATIENCE / 2)
+        self.assertFalse(thread.is_alive())
 
 
 if __name__ == "__main__":

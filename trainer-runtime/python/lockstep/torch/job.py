@@ -121,7 +121,10 @@ class Job:
         self._is_finished = False
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
+        self._is_whole = True  # no update is half done
         self._ids: list[int] = []
+        self._used_count = 0  # samples that all ranks used in the newest step
+        self._kept_step = 0  # the newest that was to be saved, or was restored
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
         self._compared_at = 0
@@ -208,12 +211,15 @@ class Job:
             self.optimizer.zero_grad(set_to_none=True)
             return False
         self.sampler.check(total.ids)  # what cannot be counted is not applied
+        self._is_whole = False
         if before_update is not None:
             before_update()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.sampler.advance(total.ids)
         self._step += 1
+        self._is_whole = True
+        self._used_count = len(total.ids)
         self._note_loss(total.loss)
         self._reducer.note_weights()
         return True
@@ -244,12 +250,12 @@ class Job:
         self._is_finite = is_finite
 
     def close(self) -> None:
-        """Waits for the checkpoint that is being written, and leaves the job."""
+        """Saves the steps since the newest checkpoint, as of a loop that was left early, waits for
+        it, and leaves the job. Errors: NotSaved, Superseded, TakenOver."""
         try:
-            if self._store is not None:
-                self._store.flush()
+            self._save_early_end()
         finally:
-            self.session.close()
+            self._leave()
 
     def __enter__(self) -> Job:
         return self
@@ -260,7 +266,34 @@ class Job:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        try:
+            if self._store is not None:
+                self._store.flush()
+        finally:
+            self.session.close()
+
+    def _save_early_end(self) -> None:
+        if self._is_finished or not self._is_whole or self._step <= self._kept_step:
+            return
+        if self._is_open:
+            self._reducer.forget_step()  # buffers that the forward pass has changed
+        else:
+            self._report()
+        self._kept_step = self._step
+        if self._store is None:
+            return
+        left = f"left after {self._step} of {self._step + len(self.sampler)} steps"
+        problem = self._save_last()
+        if problem is not None:
+            raise NotSaved(f"{left}, which are not saved: {problem}", Status.SYSTEM)
+        if self.is_chief:
+            print(f"lockstep: {left}, which are saved", file=sys.stderr, flush=True)
 
     def _batches_of_meeting(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """Batches until the end, or until another meeting was joined."""
@@ -333,7 +366,6 @@ class Job:
 
     def _report(self) -> None:
         now = time.monotonic()
-        samples = self.sampler.batch_size
         self.session.report(
             Progress(
                 step=self._step,
@@ -341,7 +373,7 @@ class Job:
                 data_epoch=self.sampler.data_epoch,
                 sample_count=len(self._ids),
                 loss=self._loss,
-                samples_per_second=samples / max(now - self._begin, 1e-9),
+                samples_per_second=self._used_count / max(now - self._begin, 1e-9),
                 phase=Phase.TRAINING,
             )
         )
@@ -430,12 +462,8 @@ class Job:
         """What must be equal in a checkpoint that is gone on from."""
         shapes = [f"{name} {shape}" for name, shape in self._shapes().items()]
         sampler = self.sampler
-        parts = [
-            self._options.plan,
-            "; ".join(shapes),
-            type(self.optimizer).__name__,
-            f"{sampler.sample_count} samples, seed {sampler.seed}, shuffle {sampler.shuffle}",
-        ]
+        parts = [self._options.plan, "; ".join(shapes), type(self.optimizer).__name__,
+                 f"{sampler.sample_count} samples, seed {sampler.seed}, shuffle {sampler.shuffle}"]
         return "\n".join(parts)
 
     def _fingerprint(self) -> str:
@@ -448,20 +476,16 @@ class Job:
             self._store.claim(Writer.of_environment(self.meeting.epoch, incarnation))
 
     def _save(self) -> None:
+        self._kept_step = self._step
         if self._store is None or not self.is_chief:
             return
         cursor = self.sampler
         self._store.save_async(
             flatten(self._state()),
             Manifest(
-                step=self._step,
-                data_epoch=cursor.data_epoch,
-                position=cursor.position,
-                samples_consumed=self.totals.consumed,
-                seed=cursor.seed,
-                world_size=self.size,
-                fingerprint=self._fingerprint(),
-            ),
+                step=self._step, data_epoch=cursor.data_epoch, position=cursor.position,
+                samples_consumed=self.totals.consumed, seed=cursor.seed, world_size=self.size,
+                fingerprint=self._fingerprint()),
         )
 
     def _save_last(self) -> Optional[Exception]:
@@ -473,3 +497,4 @@ class Job:
         state = store.load_newest(self._fingerprint())
         if state is not None:
             self._load(state)
+            self._kept_step = self._step

@@ -109,6 +109,23 @@ class Loop(unittest.TestCase):
                 change(loss)
                 made.step(loss)
 
+    def leave_early(self, made, after, in_batch=False):
+        """A loop that is left once `after` steps are taken, in the next batch if `in_batch`."""
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+        loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
+        with made:
+            for (inputs,) in made.batches(loader):
+                if in_batch and made.step_count == after:
+                    break
+                loss = made.model(inputs).square().mean()
+                loss.backward()
+                made.step(loss)
+                if not in_batch and made.step_count == after:
+                    break
+
+    def saved(self):
+        return sorted(path.name for path in self.directory.glob("step-*"))
+
     def full_disk(self):
         return unittest.mock.patch.object(checkpoint, "_write_lasting", side_effect=DISK_FULL)
 
@@ -118,6 +135,56 @@ class Loop(unittest.TestCase):
         with self.full_disk(), self.assertRaisesRegex(NotSaved, "2 steps.*No space left") as end:
             self.train(made)
         self.assertEqual((end.exception.exit_code, session.finish_timeouts), (74, []))
+
+    def test_a_loop_that_is_left_early_keeps_its_last_step(self):
+        for in_batch in (False, True):
+            session = FakeSession()
+            words = io.StringIO()
+            with contextlib.redirect_stderr(words):
+                self.leave_early(self.job(session, 2, checkpoint_every=2), 3, in_batch)
+            self.assertEqual(self.saved()[-1], "step-00000003")
+            self.assertEqual(words.getvalue(),
+                             "lockstep: left after 3 of 4 steps, which are saved\n")
+            self.assertEqual((session.reports[-1].step, session.is_closed), (3, True))
+            self.directory = self.directory.with_name("second")
+
+    def test_a_loop_that_is_left_early_and_cannot_be_saved_is_told(self):
+        session = FakeSession()
+        made = self.job(session)
+        with self.full_disk(), self.assertRaisesRegex(NotSaved, "left after 1 of 2 steps, .*space"):
+            self.leave_early(made, 1)
+        self.assertTrue(session.is_closed)
+
+    def test_an_exception_keeps_no_step_that_was_not_to_be_kept(self):
+        made = self.job(FakeSession())
+        with self.assertRaises(ZeroDivisionError):
+            self.train(made, lambda loss: loss.backward() if made.step_count == 0 else 1 // 0)
+        self.assertEqual(self.saved(), [])
+
+    def test_an_update_that_has_failed_halfway_is_not_kept(self):
+        made = self.job(FakeSession())
+        data = torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1)),
+            batch_sampler=made.sampler)
+        for count, (inputs,) in enumerate(made.batches(data)):
+            made.model(inputs).square().mean().backward()
+            if count == 1:
+                break
+            made.step()
+        with self.assertRaises(ZeroDivisionError):
+            made.step(before_update=lambda: 1 // 0)
+        made.close()
+        self.assertEqual(self.saved(), [])
+
+    def test_the_pace_is_that_of_the_samples_that_were_used(self):
+        session = FakeSession()
+        made = self.job(session, batch_size=6)  # of 8: the second batch has two
+        clock = unittest.mock.Mock(monotonic=unittest.mock.Mock(side_effect=range(100)))
+        with unittest.mock.patch.object(job, "time", clock):
+            made._begin = -1
+            self.train(made)
+        paces = [report.samples_per_second for report in session.reports]
+        self.assertEqual([pace / paces[0] for pace in paces], [1, 2 / 6])
 
     def test_a_stop_that_cannot_be_saved_is_told_from_one_that_is(self):
         for disk, kind, exit_code in ((self.full_disk(), StoppedUnsaved, 143),
