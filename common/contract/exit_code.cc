@@ -270,7 +270,7 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kUnreachable:
       return "peers did not come in time (" + code + ")";
     case ExitCause::kPreempted:
-      return "left after a checkpoint (" + code + ")";
+      return code + ", for leaving on request";  // it may be a program's own
     case ExitCause::kSuperseded:
       return "superseded by a newer pod (" + code + ")";
     case ExitCause::kNotSaved:

@@ -13,7 +13,7 @@
 
 namespace lockstep::control {
 
-// One line on a run's checkpoints, for people.
+// One line on what a run has kept, for people.
 struct CheckpointRemark {
   bool is_warning = false;
   std::string text;

@@ -129,8 +129,10 @@ std::string DescribeEarlierRun(const EarlierRun& earlier,
     return text + "; its newest checkpoint is of " +
            StepsBetween(*LowestOf(newest), *HighestOf(newest));
   }
-  // Of a command nobody knows what it keeps where.
-  return has_trained ? text + "; there is no checkpoint of it" : text;
+  // Of a command nobody knows what it keeps where, whatever steps it has reported.
+  return has_trained && !CheckpointFolderOf(earlier, "").empty()
+             ? text + "; there is no checkpoint of it"
+             : text;
 }
 
 }  // namespace lockstep::control

@@ -91,14 +91,21 @@ TEST_F(EarlierRunTest, EndIsTold) {
   EXPECT_THAT(
       DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(16), "", 0}, {Step(20), "", 1}}),
       ::testing::HasSubstr("its newest checkpoint is of steps 16 to 20"));
-  EXPECT_EQ(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
-      "an earlier run in this folder stopped after 20 of 120 steps; there is no checkpoint of "
-      "it");
-  std::ofstream(folder_ + "/summary.json")
-      << R"({"outcome": "succeeded", "reason": "", "steps": 40, "stepsTotal": null})";
   EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
+            "an earlier run in this folder stopped after 20 of 120 steps");
+}
+
+// What a command keeps, and where, only its program knows.
+TEST_F(EarlierRunTest, MissingCheckpointIsToldOfATrainingAlone) {
+  EarlierRun earlier;
+  earlier.outcome = "succeeded";
+  earlier.steps = 40;
+  earlier.job_text = R"({"spec": {"training": {}}})";
+  EXPECT_EQ(DescribeEarlierRun(earlier, {}),
             "an earlier run in this folder succeeded after 40 steps; there is no checkpoint of it");
+  earlier.job_text = R"({"spec": {}})";
+  EXPECT_EQ(DescribeEarlierRun(earlier, {}),
+            "an earlier run in this folder succeeded after 40 steps");
 }
 
 // Another job, a command for one, may go on in the folder: the checkpoints are the earlier one's.

@@ -45,7 +45,8 @@ std::optional<TimePoint> FirstOf(const StatusDocument& document,
 }
 
 // When the process of `rank` was lost that another replaced at `started`: the first word of it
-// since all trained together.
+// since it began, or all met or trained together. A pod tells of the newest process of each rank,
+// so what the one before has met is not in its timeline: then its start alone is.
 TimePoint LossBefore(TimePoint started, int rank, const StatusDocument& document) {
   std::optional<TimePoint> lost;
   for (const TimelineEvent& event : document.timeline) {
@@ -53,7 +54,9 @@ TimePoint LossBefore(TimePoint started, int rank, const StatusDocument& document
     if (when > started) {
       break;
     }
-    if (event.event == TimelineEventKind::kFirstStep) {
+    const bool is_start = event.event == TimelineEventKind::kProcessStart && event.rank == rank;
+    if (event.event == TimelineEventKind::kFirstStep ||
+        event.event == TimelineEventKind::kRendezvousEnd || (is_start && when < started)) {
       lost.reset();
     } else if (event.event == TimelineEventKind::kPeerLost && event.rank == rank) {
       lost = lost.value_or(when);

@@ -185,6 +185,43 @@ TEST(RecoveryTracker, ProcessOfACommandIsBackWhenItsRanksHaveMet) {
   EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(300));
 }
 
+// The pod tells of the newest process alone: what the one before it has met is in no timeline.
+TEST(RecoveryTracker, SecondLossOfARankCountsFromItself) {
+  StatusDocument document = DocumentOf("job-worker-1",
+                                       {{TimelineEventKind::kPeerLost, 1000},
+                                        {TimelineEventKind::kProcessStart, 1010},
+                                        {TimelineEventKind::kPeerLost, 8000},
+                                        {TimelineEventKind::kProcessStart, 8010}});
+  document.task = kWorker1;
+  for (TimelineEvent& event : document.timeline) {
+    event.rank = 1;
+  }
+  RecoveryTracker tracker(false, 2);
+  tracker.Report(document);
+  tracker.Report(DocumentOf(
+      "job-worker-0",
+      {{TimelineEventKind::kRendezvousEnd, 1300}, {TimelineEventKind::kRendezvousEnd, 8300}}));
+  ASSERT_EQ(tracker.all().size(), 2U);
+  EXPECT_EQ(tracker.all()[1].fault_at, At(8000));
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(600));
+}
+
+// A process of the pod that goes on hears of the loss after the successor has begun.
+TEST(RecoveryTracker, LateWordOfTheFirstLossIsNotOfTheSecond) {
+  StatusDocument document = WithReplacedProcess();
+  const auto add = [&document](TimelineEventKind kind, int64_t when_ms, std::optional<int> rank) {
+    document.timeline.push_back({kind, Epoch(), Step(), rank, when_ms * 1'000'000});
+  };
+  add(TimelineEventKind::kPeerLost, 1012, 3);
+  add(TimelineEventKind::kRendezvousEnd, 1300, std::nullopt);
+  add(TimelineEventKind::kPeerLost, 8000, 3);
+  add(TimelineEventKind::kProcessStart, 8010, 3);
+  RecoveryTracker tracker(false, 2);
+  tracker.Report(document);
+  ASSERT_EQ(tracker.all().size(), 2U);
+  EXPECT_EQ(tracker.all()[1].fault_at, At(8000));
+}
+
 // A program that imports for seconds runs long before it trains.
 TEST(RecoveryTracker, CommandWhoseRanksMeetIsBackWhenTheyHaveMetAgain) {
   RecoveryTracker tracker(false, 2);

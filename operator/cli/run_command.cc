@@ -371,8 +371,8 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     }
     const std::string text = DescribeEarlierRun(*earlier, *newest);
     // Work that is gone is nothing to be quiet about.
-    earlier->steps > 0 && newest->empty() ? console->Print("warning: " + text)
-                                          : console->Tell(text);
+    const bool is_lost = earlier->steps > 0 && !its_own.empty() && newest->empty();
+    is_lost ? console->Print("warning: " + text) : console->Tell(text);
   }
   TellUnused(shop, console);
 }

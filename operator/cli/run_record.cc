@@ -116,6 +116,7 @@ void RunRecord::NoteEnd(const PodEvent& event, PodRecord* record) {
   const kube::ContainerTermination& end = *event.pod.status.termination;
   record->ended = event.at - options_.started;
   record->exit_code = end.exit_code;
+  record->was_asked = event.pod.is_deleting;
   record->reason = end.reason;
   record->lost_output_bytes = event.lost_output.bytes;
   const auto message = DecodeTerminationMessage(end.message);
@@ -214,6 +215,7 @@ void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
   }
   int64_t& highest = highest_[task];
   if (seen.step < highest) {
+    NoteFallBack(seen.step);
     pace_from_.reset();  // back to a checkpoint
     pace_to_.reset();
     highest_.clear();
@@ -223,6 +225,31 @@ void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
     pace_to_ = seen;
     pace_from_ = pace_from_.value_or(seen);
   }
+}
+
+// Of a training the operator says so. A program may count its steps anew as it likes, and a
+// survivor may lack one of those that a lost rank had done.
+void RunRecord::NoteFallBack(int64_t step) {
+  const std::size_t losses = recoveries_.all().size();
+  int64_t reached = 0;
+  for (const auto& [task, highest] : highest_) {
+    reached = std::max(reached, highest);
+  }
+  if (options_.batch_size || losses == losses_before_fall_ || step + 1 >= reached) {
+    return;
+  }
+  losses_before_fall_ = losses;
+  falls_.push_back({true,
+                    "the program stands at step " + std::to_string(step) +
+                        " after the loss, and had come to step " + std::to_string(reached) +
+                        ": what it had not kept is lost"});
+}
+
+std::vector<CheckpointRemark> RunRecord::TakeRemarks() {
+  std::vector<CheckpointRemark> remarks = checkpoints_.TakeRemarks();
+  remarks.insert(remarks.end(), falls_.begin(), falls_.end());
+  falls_.clear();
+  return remarks;
 }
 
 // Used between the first and the newest step that were reported. A data epoch's last batch may be

@@ -65,6 +65,10 @@ class RunRecord {
   // Whether this run has a state of its own: a step, or a checkpoint that it goes on from.
   bool is_under_way() const { return is_under_way_; }
 
+  // What there is to say since the last call: of the checkpoints, and of a command that has lost
+  // what it had come to.
+  std::vector<CheckpointRemark> TakeRemarks();
+
   // The highest step that a running pod has reported.
   Step StepOfRunning() const;
 
@@ -95,6 +99,7 @@ class RunRecord {
   void OnEnded(const PodEvent& event);
   void NoteEnd(const PodEvent& event, PodRecord* record);
   void NotePace(const TaskId& task, const StepSeen& seen);
+  void NoteFallBack(int64_t step);
   double SamplesSeen() const;
   double Pace(const std::vector<DataEpochResult>& history) const;
   bool TellsHistory(const TaskId& task) const;
@@ -135,7 +140,9 @@ class RunRecord {
   // The same since training last went back to a checkpoint: by these it will end.
   std::optional<StepSeen> pace_from_;
   std::optional<StepSeen> pace_to_;
-  std::map<TaskId, int64_t> highest_;  // step that each task has reported since then
+  std::map<TaskId, int64_t> highest_;   // step that each task has reported since then
+  std::size_t losses_before_fall_ = 0;  // that an earlier fall back came of
+  std::vector<CheckpointRemark> falls_;
 };
 
 }  // namespace lockstep::control

@@ -263,7 +263,7 @@ void RunSession::NoteUnderWay() {
 }
 
 void RunSession::TellRemarks() {
-  for (const CheckpointRemark& remark : record_.checkpoints().TakeRemarks()) {
+  for (const CheckpointRemark& remark : record_.TakeRemarks()) {
     remark.is_warning ? Warn(remark.text) : Say(remark.text);
   }
   const bool has_models = options_.job.spec.strategy == Strategy::kIndependent;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
 #include <cstdio>
 #include <map>
 #include <string_view>
@@ -101,11 +102,15 @@ std::map<TaskId, const PodRecord*> LastPods(const RunSummary& summary) {
   return last;
 }
 
-// A program that says nothing has only its exit for last words, which is told once.
+// A program that says nothing has only its exit for last words, which is told once. Who was asked
+// to end was killed by nobody, and is told from whose end was the reason.
 std::string DescribeEnd(const PodRecord& pod) {
-  const int signal = *pod.exit_code > kExitSignalBase ? *pod.exit_code - kExitSignalBase : 0;
-  const std::string exit = DescribeExit(*pod.exit_code, signal, pod.reason);
-  return exit + (pod.message.empty() || pod.message == exit ? "" : ": " + pod.message);
+  const int code = *pod.exit_code;
+  const int signal = code > kExitSignalBase ? code - kExitSignalBase : 0;
+  const std::string exit = DescribeExit(code, signal, pod.reason);
+  const bool has_obeyed = pod.was_asked && (code == kExitPreempted || signal == SIGTERM);
+  return (has_obeyed ? "left as it was asked to (exit code " + std::to_string(code) + ")" : exit) +
+         (pod.message.empty() || pod.message == exit ? "" : ": " + pod.message);
 }
 
 // The pods whose end explains a failure: each task's last one, where it did not succeed, and of a

@@ -41,6 +41,7 @@ struct PodRecord {
   Duration started{};  // since the run began
   std::optional<Duration> ended;
   std::optional<int> exit_code;
+  bool was_asked = false;     // to end, before it did
   std::string reason;         // as the kubelet words it
   std::string message;        // its last words: one line
   bool left_no_word = false;  // ended by itself, and not with last words as the contract has them

@@ -153,9 +153,14 @@ Json EncodeSummary(const RunSummary& summary) {
   };
   json["lastCheckpointStep"] = step(summary.last_checkpoint_step);
   json["restoredStep"] = step(summary.checkpoints.restored_step);
-  json["checkpointsFailed"] = summary.checkpoints.failed;
-  json["checkpointsSkipped"] = summary.checkpoints.skipped;
-  json["checkpointError"] = summary.checkpoints.last_error;
+  // A program's are its own; it may tell of those that failed.
+  const bool tells_checkpoints = summary.is_training || summary.checkpoints.failed > 0;
+  const auto told = [tells_checkpoints](Json value) {
+    return tells_checkpoints ? std::move(value) : Json(nullptr);
+  };
+  json["checkpointsFailed"] = told(summary.checkpoints.failed);
+  json["checkpointsSkipped"] = told(summary.checkpoints.skipped);
+  json["checkpointError"] = told(summary.checkpoints.last_error);
   json["lostLogLines"] = summary.lost_log_lines;
   json["chaosNotFired"] = summary.chaos_not_fired;
   return json;

@@ -250,6 +250,7 @@ bool Supervisor::StartAgain(const SupervisorEvent& ended) {
   options_.logger->Warn("process lost, another takes its place",
                         {{"process", NameOf(local_rank)}, {"exit", what}});
   output_.TakeRest(local_rank);
+  ForgetWords(options_.termination_message_file);  // the end that they tell of was none of the pod
   const Status started = Start(local_rank);
   if (!started.ok()) {
     options_.logger->Error("process not started again", {{"error", started.error().ToString()}});

@@ -177,6 +177,16 @@ TEST_F(SupervisorStartTest, LostProcessHasASuccessorBesideTheOthers) {
   EXPECT_EQ(Message().outcome, Outcome::kSuccess);
 }
 
+// They are of an end that was none of the pod's.
+TEST_F(SupervisorStartTest, LastWordsOfALostProcessAreForgottenWithIt) {
+  options_.wants_again = [count = 0](const SupervisorEvent&) mutable { return ++count == 1; };
+  const std::string words = R"({"outcome": "preempted", "reason": "not saved"})";
+  UseScript("test -e " + directory_ + "/second && exit 0; touch " + directory_ + "/second; echo '" +
+            words + "' > " + options_.termination_message_file + "; kill -9 $$");
+  EXPECT_EQ(Run(), 0) << seen_;
+  EXPECT_EQ(Message().outcome, Outcome::kSuccess);
+}
+
 TEST_F(SupervisorStartTest, LostProcessThatNobodyWantsAgainIsThePodsFailure) {
   UseProcesses(2);
   options_.wants_again = [](const SupervisorEvent&) { return false; };

@@ -93,7 +93,7 @@ bool Contains(const std::array<std::string_view, 4>& words, const std::string& w
 }
 
 // "was asked to go (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
-// that checkpoint is gone with its pod.
+// that checkpoint is gone with its pod. What a command keeps is its own.
 std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& pod) {
   const std::string& who = pod.status.disruption;
   std::string text = "was asked to go" + (who.empty() ? "" : " (" + who + ")");
@@ -101,10 +101,11 @@ std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& p
     return text;
   }
   const int code = pod.status.termination->exit_code;
-  if (code != kExitPreempted) {
-    return text + " and left with exit code " + std::to_string(code);
+  const std::string exit = "exit code " + std::to_string(code);
+  if (code != kExitPreempted || !builder.is_training()) {
+    return text + " and left with " + exit;
   }
-  text += " and " + DescribeExit(code, 0, "");
+  text += " and left after a checkpoint (" + exit + ")";
   const std::string why = WhyCheckpointsGo(builder.job(), builder.observed());
   return why.empty() ? text : text + ", which goes with its pod: " + why;
 }

@@ -1,5 +1,9 @@
 #include "operator/reconcile/detect/vain_meeting.h"
 
+#include <algorithm>
+
+#include "operator/api/conditions.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -26,6 +30,30 @@ int64_t CountMeeting(const DecisionBuilder& builder, const GangView& view, WallT
   return count;
 }
 
+// Its process is of a meeting that has come about. Where a process has ended its pod speaks for
+// itself, and knows of no meeting.
+bool HasMet(const Member& member) {
+  if (member.state != MemberState::kRunning || !member.rank.has_value() ||
+      member.report == nullptr) {
+    return false;
+  }
+  const StatusDocument& document = member.report->document;
+  return !document.backend.empty() && document.phase != Phase::kRendezvous &&
+         document.phase != Phase::kStopping;
+}
+
+// What was said before, where nothing has come that says otherwise.
+std::optional<std::string> WhatStands(const DecisionBuilder& builder, const GangView& view) {
+  const Condition* const running = FindCondition(builder.status(), ConditionType::kRunning);
+  const bool was_said =
+      running != nullptr && running->is_true && running->reason == kReasonRankLeft;
+  const bool has_left_one = std::ranges::any_of(
+      view.members, [](const Member& member) { return LeftAt(member).has_value(); });
+  return was_said && has_left_one && std::ranges::none_of(view.members, HasMet)
+             ? std::optional(running->message)
+             : std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> DescribeVainMeeting(const GangView& view, DecisionBuilder* builder) {
@@ -49,7 +77,7 @@ std::optional<std::string> DescribeVainMeeting(const GangView& view, DecisionBui
              (count == 1 ? " other waits" : " others wait") + " for it in a meeting";
     }
   }
-  return std::nullopt;
+  return WhatStands(*builder, view);
 }
 
 }  // namespace lockstep::control

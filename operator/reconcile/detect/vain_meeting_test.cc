@@ -79,6 +79,21 @@ TEST(VainMeeting, IsNotSaidWhereNobodyMeets) {
   }
 }
 
+// The process has given up, and its pod, which lives a moment longer, says that it trains.
+TEST(VainMeeting, StandsUntilOneSaysThatItHasMet) {
+  TestWorld world = WorldOf(MakeCommandJob(2), Phase::kRendezvous);
+  world.now += kFarewellSeen;
+  world.Step();
+  ASSERT_EQ(RunningReason(world), "RankLeft");
+  StatusDocument& document = world.observed.reports.at("mnist-worker-0").document;
+  document.phase = Phase::kTraining;
+  EXPECT_EQ(EventReasons(world.Step()), "");
+  EXPECT_EQ(RunningReason(world), "RankLeft");
+  document.backend = "tcp";
+  world.Step();
+  EXPECT_EQ(RunningReason(world), "GangRunning");
+}
+
 // What it said a while ago proves nothing about now.
 TEST(VainMeeting, IsNotSaidOfAnOldReport) {
   TestWorld world = WorldOf(MakeCommandJob(2), Phase::kRendezvous);

@@ -30,6 +30,7 @@ from lockstep.errors import (
     Superseded,
     TakenOver,
 )
+from lockstep.last_words import Checkpoints
 from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes, unflatten
 
 _FORMAT_VERSION = 2
@@ -113,6 +114,7 @@ class CheckpointStore:
         self._problem: Optional[Exception] = None
         self._newest: Optional[int] = None  # the step that was to be saved last
         self._published: Optional[int] = None  # the step that this process has saved last
+        self.counts = Checkpoints(written=0, failed=0)  # once a `flush` is over
 
     def claim(self, writer: Writer) -> None:
         """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
@@ -169,6 +171,7 @@ class CheckpointStore:
         if isinstance(problem, LockstepError):
             raise problem
         if problem is not None:
+            self.counts = self.counts._replace(failed=self.counts.failed + 1)
             print(f"lockstep: checkpoint of step {self._newest} not written to {self._directory}: "
                   f"{problem}", file=sys.stderr, flush=True)
         return problem
@@ -211,6 +214,7 @@ class CheckpointStore:
             self._problem = error
         else:
             self._published = manifest.step
+            self.counts = self.counts._replace(written=self.counts.written + 1)
 
     def _write(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
         writer = self._writer

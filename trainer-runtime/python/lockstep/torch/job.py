@@ -26,6 +26,7 @@ from lockstep.errors import (
     Stopped,
     StoppedUnsaved,
 )
+from lockstep.last_words import leave_unsaved
 from lockstep.library import Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
@@ -344,15 +345,17 @@ class Job:
             asked = f"asked to stop after {self._step} steps"
             problem = self._save_last()
             if problem is not None:
-                raise StoppedUnsaved(f"{asked}, which are not saved: {problem}", Status.STOPPED)
+                reason = f"{asked}, which are not saved: {problem}"
+                self._leave_unsaved("preempted", reason, problem)
+                raise StoppedUnsaved(reason, Status.STOPPED)
             raise Stopped(asked, Status.STOPPED)
 
     def _finish(self) -> None:
         problem = self._save_last()
         if problem is not None:
-            raise NotSaved(
-                f"trained to the end, {self._step} steps, which are not saved: {problem}",
-                Status.SYSTEM)
+            reason = f"trained to the end, {self._step} steps, which are not saved: {problem}"
+            self._leave_unsaved("permanent", reason, problem)
+            raise NotSaved(reason, Status.SYSTEM)
         global _has_finished
         try:
             self.session.finish(self._long_seconds())
@@ -363,6 +366,13 @@ class Job:
             # The others know already.
         self._is_finished = True
         _has_finished = True
+
+    def _leave_unsaved(self, outcome: str, reason: str, problem: Exception) -> None:
+        assert self._store is not None, "there is nothing to save without"
+        progress = Progress(
+            step=self._step, steps_total=self._step + len(self.sampler),
+            data_epoch=self.sampler.data_epoch, loss=self._loss)
+        leave_unsaved(outcome, reason, progress, self._store.counts, problem)
 
     def _report(self) -> None:
         now = time.monotonic()

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import json
+import os
 import pathlib
 import tempfile
 import threading
@@ -195,6 +197,29 @@ class Loop(unittest.TestCase):
             with disk, self.assertRaisesRegex(Stopped, "stop after 1 steps") as end:
                 self.train(made)
             self.assertEqual((type(end.exception), end.exception.exit_code), (kind, exit_code))
+
+    def test_an_end_that_cannot_be_saved_leaves_that_as_last_words(self):
+        file = self.directory.parent / "last-words"
+        file.write_text("x" * 5000)  # what was there is longer
+        session = FakeSession()
+        session.stops_after = 1
+        with unittest.mock.patch.dict(
+                os.environ, {"LOCKSTEP_TERMINATION_MESSAGE_FILE": str(file)}):
+            made = self.job(session)
+            with self.full_disk(), self.assertRaises(StoppedUnsaved):
+                self.train(made)
+            stopped = json.loads(file.read_text())
+            made = self.job(FakeSession())
+            with self.full_disk(), self.assertRaises(NotSaved):
+                self.train(made)
+            ended = json.loads(file.read_text())
+        self.assertEqual(
+            (stopped["outcome"], stopped["lastStep"], stopped["stepsTotal"]), ("preempted", 1, 2))
+        self.assertEqual(
+            stopped["checkpoints"],
+            {"written": 0, "failed": 1, "skipped": 0, "lastError": str(DISK_FULL)})
+        self.assertEqual((ended["outcome"], ended["lastStep"]), ("permanent", 2))
+        self.assertRegex(ended["reason"], "2 steps, which are not saved: .*No space left")
 
     def test_others_that_did_not_wait_for_the_last_checkpoint_make_nobody_write_it_again(self):
         session = FakeSession()
