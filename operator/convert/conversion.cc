@@ -87,6 +87,16 @@ bool IsForeignJob(const Json& document) {
   return KindOf(document) != nullptr;
 }
 
+bool IsUnknownForeignJob(const Json& document) {
+  const Json version = document.is_object() ? document.value("apiVersion", Json()) : Json();
+  const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
+  const bool is_theirs = version.is_string() && kind.is_string() &&
+                         (version.get<std::string>().starts_with("kubeflow.org/") ||
+                          version.get<std::string>().starts_with("trainer.kubeflow.org/")) &&
+                         kind.get<std::string>().ends_with("Job");
+  return is_theirs && !IsForeignJob(document);
+}
+
 std::string ForeignKinds() {
   return "TFJob, PyTorchJob, MPIJob (kubeflow.org) or TrainJob (trainer.kubeflow.org)";
 }
