@@ -9,6 +9,7 @@
 #include "operator/api/training_job.h"
 #include "operator/convert/foreign_object.h"
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/kubeflow_names.h"
 
 namespace lockstep::control {
 namespace {
@@ -115,6 +116,9 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   job["spec"] = kind->convert(&spec, options);
   spec.Finish();
   foreign.Finish();
+  const Json name = job["metadata"].value("name", Json());
+  NoteKubeflowNames(
+      document.value("spec", Json()), name.is_string() ? name.get<std::string>() : "", &conversion);
   if (conversion.errors.empty()) {
     conversion.job = std::move(job);
   }
