@@ -116,9 +116,7 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   job["spec"] = kind->convert(&spec, options);
   spec.Finish();
   foreign.Finish();
-  const Json name = job["metadata"].value("name", Json());
-  NoteKubeflowNames(
-      document.value("spec", Json()), name.is_string() ? name.get<std::string>() : "", &conversion);
+  NoteKubeflowNames(document.value("spec", Json()), job, &conversion);
   if (conversion.errors.empty()) {
     conversion.job = std::move(job);
   }

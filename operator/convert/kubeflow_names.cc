@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/json/json.h"
 #include "operator/api/pod_label_names.h"
 
 namespace lockstep::control {
@@ -81,8 +82,8 @@ std::string HostIn(std::string_view text, const std::string& job_name) {
 
 class Names {
  public:
-  Names(std::string job_name, Conversion* conversion)
-      : job_name_(std::move(job_name)), conversion_(conversion) {}
+  Names(std::string job_name, std::string kept, Conversion* conversion)
+      : job_name_(std::move(job_name)), kept_(std::move(kept)), conversion_(conversion) {}
 
   // Labels that the manifest itself gives its pods stay good.
   void Collect(const Json& value) {
@@ -112,7 +113,7 @@ class Names {
       }
     } else if (value.is_object()) {
       for (const auto& [key, inner] : value.items()) {
-        if (key == "metadata" || key == "runPolicy" || key == "managedBy") {
+        if (key == "metadata" || key == "managedBy") {
           continue;
         }
         NoteLabel(key, path);
@@ -126,7 +127,7 @@ class Names {
   void NoteText(const std::string& text, const std::string& path, bool may_be_host) {
     NoteLabel(text, path);
     const std::string host = may_be_host && !job_name_.empty() ? HostIn(text, job_name_) : "";
-    if (!host.empty()) {
+    if (!host.empty() && IsKept(host)) {
       conversion_->notes.push_back({path,
                                     host + " is a host of Kubeflow's: a pod's address is HOST." +
                                         job_name_ + " here, with hosts " + job_name_ +
@@ -137,7 +138,7 @@ class Names {
 
   void NoteLabel(const std::string& text, const std::string& path) {
     const std::string_view name = LabelIn(text);
-    if (name.empty() || given_.contains(name)) {
+    if (name.empty() || given_.contains(name) || !IsKept(name)) {
       return;
     }
     const auto* const ours = std::find_if(
@@ -148,15 +149,20 @@ class Names {
              (ours == kOurLabels.end() ? "" : ": theirs is " + std::string(ours->second))});
   }
 
+  bool IsKept(std::string_view name) const { return kept_.find(name) != std::string::npos; }
+
   std::string job_name_;
+  std::string kept_;  // the job's spec, as text
   Conversion* conversion_;
   std::set<std::string, std::less<>> given_;
 };
 
 }  // namespace
 
-void NoteKubeflowNames(const Json& spec, const std::string& job_name, Conversion* conversion) {
-  Names names(job_name, conversion);
+void NoteKubeflowNames(const Json& spec, const Json& job, Conversion* conversion) {
+  const Json name = job.at("metadata").value("name", Json());
+  Names names(
+      name.is_string() ? name.get<std::string>() : "", DumpJson(job.at("spec")), conversion);
   names.Collect(spec);
   names.Note(spec, "spec", false);
 }
