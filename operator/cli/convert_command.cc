@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -86,6 +87,7 @@ class Converter {
   void ConvertDocument(const Place& place, const Json& document) {
     if (!IsForeignJob(document)) {
       place.TellOf("", "not converted: " + NameOf(document));
+      exit_code_ = IsUnknownForeignJob(document) ? kCliUsage : exit_code_;
       return;
     }
     ++known_count_;
@@ -113,14 +115,30 @@ class Converter {
                    problem.error.message() + " (" + (field.empty() ? "" : field + " of ") +
                        "the TrainingJob made of it)");
     }
-    if (!manifest.ok()) {
+    if (!manifest.ok() || !IsNewName(place, conversion.job["metadata"])) {
       exit_code_ = exit_code_ == kCliSucceeded ? kCliFailed : exit_code_;
     }
   }
 
+  // Whether it is the first job of its name, which `lockstep validate` asks of what was printed.
+  bool IsNewName(const Place& place, const Json& metadata) {
+    const Json name = metadata.value("name", Json());
+    const Json of_namespace = metadata.value("namespace", Json());
+    if (!name.is_string() || name == "") {
+      return true;  // the API server makes one
+    }
+    const bool is_new = names_.emplace(DumpJson(of_namespace), name.get<std::string>()).second;
+    if (!is_new) {
+      place.TellOf("metadata.name",
+                   DescribeJson(name) + " found twice: the job before it has the same name");
+    }
+    return is_new;
+  }
+
   ConversionOptions options_;
-  int count_ = 0;        // of jobs that were made
-  int known_count_ = 0;  // of those that could be
+  std::set<std::pair<std::string, std::string>> names_;  // of jobs, by namespace
+  int count_ = 0;                                        // of jobs that were made
+  int known_count_ = 0;                                  // of those that could be
   int exit_code_ = kCliSucceeded;
 };
 

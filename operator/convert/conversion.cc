@@ -9,6 +9,7 @@
 #include "operator/api/training_job.h"
 #include "operator/convert/foreign_object.h"
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/kubeflow_names.h"
 
 namespace lockstep::control {
 namespace {
@@ -87,6 +88,16 @@ bool IsForeignJob(const Json& document) {
   return KindOf(document) != nullptr;
 }
 
+bool IsUnknownForeignJob(const Json& document) {
+  const Json version = document.is_object() ? document.value("apiVersion", Json()) : Json();
+  const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
+  const bool is_theirs = version.is_string() && kind.is_string() &&
+                         (version.get<std::string>().starts_with("kubeflow.org/") ||
+                          version.get<std::string>().starts_with("trainer.kubeflow.org/")) &&
+                         kind.get<std::string>().ends_with("Job");
+  return is_theirs && !IsForeignJob(document);
+}
+
 std::string ForeignKinds() {
   return "TFJob, PyTorchJob, MPIJob (kubeflow.org) or TrainJob (trainer.kubeflow.org)";
 }
@@ -105,6 +116,7 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   job["spec"] = kind->convert(&spec, options);
   spec.Finish();
   foreign.Finish();
+  NoteKubeflowNames(document.value("spec", Json()), job, &conversion);
   if (conversion.errors.empty()) {
     conversion.job = std::move(job);
   }

@@ -37,6 +37,9 @@ struct Conversion {
 // kubeflow.org, TrainJob of trainer.kubeflow.org.
 bool IsForeignJob(const Json& document);
 
+// Whether it is a job of theirs of another kind, such as JAXJob, which is not converted.
+bool IsUnknownForeignJob(const Json& document);
+
 // "TFJob, PyTorchJob, MPIJob (kubeflow.org) or TrainJob (trainer.kubeflow.org)".
 std::string ForeignKinds();
 

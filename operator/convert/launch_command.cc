@@ -6,8 +6,10 @@
 #include <charconv>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "operator/convert/launcher_options.h"
+#include "operator/convert/variable_references.h"
 
 namespace lockstep::control {
 namespace {
@@ -127,11 +129,37 @@ void NoteNames(const std::string& list, LaunchCommand* command) {
   }
 }
 
+constexpr const char* kExpectedCount = "a number from 1 to 9999";
+
+bool IsOfMpi(Launcher launcher) {
+  return launcher == Launcher::kMpirun || launcher == Launcher::kHorovodrun;
+}
+
+// A launcher of PyTorch's, `inner`, that `outer` starts.
+LaunchCommand Within(const LaunchCommand& outer, LaunchCommand inner) {
+  inner.outer = outer.launcher;
+  inner.outer_count = outer.process_count;
+  inner.outer_per_pod = outer.processes_per_pod;
+  inner.environment.insert(
+      inner.environment.begin(), outer.environment.begin(), outer.environment.end());
+  inner.handed_on = outer.handed_on;
+  inner.dropped.insert(inner.dropped.begin(), outer.dropped.begin(), outer.dropped.end());
+  inner.unknown_counts.insert(
+      inner.unknown_counts.begin(), outer.unknown_counts.begin(), outer.unknown_counts.end());
+  inner.working_directory = outer.working_directory;
+  if (inner.launcher == Launcher::kTorchrun && !inner.names_machines) {
+    inner.machine_count = 1;  // its default, which no operator's variable changes there
+  }
+  return inner;
+}
+
 // The launcher's options, one after the other, until its program begins.
 class OptionReader {
  public:
-  OptionReader(const std::vector<std::string>& words, const LauncherName& name)
-      : words_(words), at_(name.word_count), python_(name.python) {
+  OptionReader(const std::vector<std::string>& words,
+               const LauncherName& name,
+               const std::map<std::string, std::string>& known)
+      : words_(words), known_(known), at_(name.word_count), python_(name.python) {
     command_.launcher = name.launcher;
     command_.pods_with_several = name.launcher == Launcher::kAccelerate
                                      ? PodsWithSeveral::kThoseWithDevices
@@ -148,6 +176,9 @@ class OptionReader {
     }
     if (command_.launcher == Launcher::kAccelerate && command_.problem.empty()) {
       CountPerPod();
+    }
+    if (IsOfMpi(command_.launcher) && command_.problem.empty()) {
+      RefuseSeveralPrograms();
     }
     if (IsTorchLauncher(command_.launcher) && has_python_) {
       command_.program.push_back(python_);
@@ -200,6 +231,10 @@ class OptionReader {
     const int64_t machines = command_.machine_count.value_or(1);
     const std::optional<int64_t>& count = command_.process_count;
     const bool has_one = command_.pods_with_several == PodsWithSeveral::kNone;
+    if (!command_.unknown_counts.empty() && !has_one) {
+      command_.problem = NoNumber(command_.unknown_counts.front());
+      return;
+    }
     if (!count.has_value()) {
       if (machines > 1 && !has_one) {
         command_.problem = "--num_machines " + std::to_string(machines) + " of " + Name() +
@@ -221,6 +256,12 @@ class OptionReader {
     command_.processes_per_pod = std::to_string(*count / machines);
   }
 
+  // A value as the container has it, where the file says that.
+  std::string Resolved(const std::string& value) const {
+    InlinedValue inlined = InlineReferences(value, known_);
+    return inlined.has_changed ? std::move(inlined.text) : value;
+  }
+
   static std::string Written(const std::string& name, const std::vector<std::string>& values) {
     std::string text = name;
     for (const std::string& value : values) {
@@ -229,35 +270,107 @@ class OptionReader {
     return text;
   }
 
+  // Such as `mpirun -np 1 a : -np 1 b`.
+  void RefuseSeveralPrograms() {
+    if (std::find(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end(), ":") !=
+        words_.end()) {
+      command_.problem =
+          "several programs found behind " + Name() +
+          ", with \":\" between them, expected one: every pod of a role runs the same";
+    }
+  }
+
+  std::string NoNumber(const std::string& written) const {
+    return written + " of " + Name() +
+           " is no number, so it cannot be told how many processes a pod has; say the number there";
+  }
+
   // accelerate divides by it.
   void HeedMachines(const std::string& written, const std::string& value) {
     command_.machine_count = NumberOf(value);
+    command_.names_machines = command_.names_machines || command_.launcher == Launcher::kTorchrun;
     if (!command_.machine_count.has_value() && command_.launcher == Launcher::kAccelerate) {
-      command_.problem = written + " of " + Name() +
-                         " is no number, so it cannot be told how many processes a pod has; say "
-                         "the number there";
+      command_.problem = NoNumber(written);
+    }
+  }
+
+  void Refuse(const std::string& written, const std::string& expected) {
+    command_.problem = written + " of " + Name() + " found, expected " + expected;
+  }
+
+  void HeedCount(const std::string& written, const std::string& value) {
+    if (const int64_t count = ProcessCountOf(value); count > 0) {
+      command_.process_count = count;
+    } else if (HasReference(value)) {
+      command_.unknown_counts.push_back(written);
+    } else {
+      Refuse(written, kExpectedCount);
+    }
+  }
+
+  void HeedPerPod(const std::string& written, const std::string& value) {
+    const Launcher launcher = command_.launcher;
+    const bool is_torchrun = launcher == Launcher::kTorchrun;
+    if (is_torchrun ? IsCountOfTorchrun(value) : ProcessCountOf(value) > 0) {
+      command_.processes_per_pod = value;
+    } else if (HasReference(value) && IsTorchLauncher(launcher)) {
+      command_.processes_per_pod = value;
+    } else if (HasReference(value)) {
+      command_.unknown_counts.push_back(written);
+    } else if (launcher == Launcher::kDeepspeed && (value == "0" || value == "-1")) {
+      command_.dropped.push_back(written);  // as if it were not there
+    } else {
+      Refuse(written,
+             is_torchrun ? "a number from 1 to 9999, auto, gpu or cpu, as torchrun does"
+                         : kExpectedCount);
+    }
+  }
+
+  // "ppr:2:node" says how many there are on a machine.
+  void HeedMapping(const std::string& value) {
+    constexpr std::string_view kPerResource = "ppr:";
+    const std::size_t end = value.find(':', kPerResource.size());
+    if (value.starts_with(kPerResource) && end != std::string::npos &&
+        (value.substr(end) == ":node" || value.substr(end).starts_with(":node:"))) {
+      command_.processes_per_pod = value.substr(kPerResource.size(), end - kPerResource.size());
     }
   }
 
   void Heed(const std::string& name,
             const LauncherOption& option,
-            const std::vector<std::string>& values) {
+            std::vector<std::string> values) {
+    const std::string written = Written(name, values);
+    const bool is_number = option.meaning == Meaning::kPerPod ||
+                           option.meaning == Meaning::kCount ||
+                           option.meaning == Meaning::kMachines;
+    if (is_number) {
+      values[0] = Resolved(values[0]);
+    }
     switch (option.meaning) {
       case Meaning::kPerPod:
-        command_.processes_per_pod = values[0];
+        HeedPerPod(written, values[0]);
         return;
       case Meaning::kCount:
-        command_.process_count = NumberOf(values[0]);
-        if (!command_.process_count.has_value()) {
-          break;
-        }
+        HeedCount(written, values[0]);
         return;
+      case Meaning::kOnePerPod:
+        command_.processes_per_pod = "1";
+        break;
+      case Meaning::kMapping:
+        HeedMapping(values[0]);
+        break;
       case Meaning::kMachines:
-        HeedMachines(Written(name, values), values[0]);
+        HeedMachines(written, values[0]);
+        break;
+      case Meaning::kOneMachine:
+        HeedMachines(written, "1");
         break;
       case Meaning::kHostfile:
-        command_.has_hostfile = true;
+        command_.names_machines = true;
         break;
+      case Meaning::kWorkingDirectory:
+        command_.working_directory = values[0];
+        return;
       case Meaning::kMultiGpu:
         if (command_.pods_with_several != PodsWithSeveral::kNone) {
           command_.pods_with_several = PodsWithSeveral::kAll;
@@ -272,7 +385,7 @@ class OptionReader {
                                           values.empty() ? option.value : values[0]);
         return;
       case Meaning::kRefused:
-        command_.problem = Written(name, values) + " of " + Name() +
+        command_.problem = written + " of " + Name() +
                            " cannot be kept: what it says reaches the program by " + Name() +
                            " alone; give the program itself as the command, and say it there or "
                            "in env";
@@ -295,66 +408,17 @@ class OptionReader {
       case Meaning::kDropped:
         break;
     }
-    command_.dropped.push_back(Written(name, values));
+    command_.dropped.push_back(written);
   }
 
   const std::vector<std::string>& words_;
+  const std::map<std::string, std::string>& known_;
   std::size_t at_;
   std::string python_;
   bool is_module_ = false;
   bool has_python_ = true;
   LaunchCommand command_;
 };
-
-constexpr std::string_view kBlanks = " \t\r\n";
-
-// "NAME=value".
-bool IsAssignment(std::string_view word) {
-  const std::size_t equals = word.find('=');
-  return equals != std::string_view::npos && equals > 0 &&
-         std::all_of(word.begin(), word.begin() + static_cast<std::ptrdiff_t>(equals), [](char c) {
-           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
-         });
-}
-
-// Whether a command of a shell may begin behind `before`, the text in front of it.
-bool MayBeginCommand(std::string_view before) {
-  constexpr std::array<std::string_view, 13> kBeforeCommands = {
-      "exec", "env", "nohup", "time", "sudo", "then", "do", "else", "if", "while", "{", "!", "--"};
-  const std::size_t line = before.find_last_not_of(" \t\r");
-  if (line == std::string_view::npos ||
-      std::string_view(";&|(\n`'\"").find(before[line]) != std::string_view::npos) {
-    return true;
-  }
-  before = before.substr(0, line + 1);
-  const std::string_view word = before.substr(before.find_last_of(" \t\r\n;&|(`'\"") + 1);
-  return IsAssignment(word) ||
-         std::find(kBeforeCommands.begin(), kBeforeCommands.end(), word) != kBeforeCommands.end();
-}
-
-// Whether a shell's script seems to run `name`: it begins a command, or is a program by its path.
-bool RunsCommand(std::string_view text, std::string_view name) {
-  for (std::size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
-    const std::string_view rest = text.substr(at + name.size());
-    const std::size_t next = rest.find_first_not_of(kBlanks);
-    const bool is_whole =
-        rest.empty() || kBlanks.find(rest[0]) != std::string_view::npos || rest.starts_with("\\\n");
-    const bool is_variable = next != std::string_view::npos && rest[next] == '=';  // of a script
-    if (!is_whole || is_variable) {
-      continue;
-    }
-    const std::string_view before = text.substr(0, at);
-    const std::string_view path = before.substr(before.find_last_of(" \t\r\n;&|(`'\"=") + 1);
-    // A word on its own is an option's value as well.
-    const bool is_command = text.find_first_of(kBlanks) != std::string_view::npos &&
-                            (path.empty() || path.ends_with('/')) &&
-                            MayBeginCommand(before.substr(0, before.size() - path.size()));
-    if (is_command || path.ends_with("bin/")) {
-      return true;
-    }
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -381,31 +445,37 @@ bool IsTorchLauncher(Launcher launcher) {
          launcher == Launcher::kDeepspeed;
 }
 
-LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words) {
+int64_t ProcessCountOf(const std::string& text) {
+  constexpr std::size_t kDigitsMax = 4;
+  const bool is_count = !text.empty() && text.size() <= kDigitsMax &&
+                        std::all_of(text.begin(), text.end(), [](unsigned char letter) {
+                          return std::isdigit(letter) != 0;
+                        });
+  return is_count ? std::stoll(text) : 0;
+}
+
+bool IsCountOfTorchrun(const std::string& text) {
+  return text == "auto" || text == "gpu" || text == "cpu" || ProcessCountOf(text) > 0;
+}
+
+bool HasReference(const std::string& text) {
+  return !InlineReferences(text, {}).unknown.empty();
+}
+
+LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
+                                const std::map<std::string, std::string>& known) {
   const LauncherName name = FindLauncher(words);
   if (name.launcher == Launcher::kNone) {
     LaunchCommand command;
     command.program = words;
     return command;
   }
-  return OptionReader(words, name).Read();
-}
-
-bool MentionsLauncher(const std::string& text) {
-  constexpr std::array<std::string_view, 9> kNames = {"torchrun",
-                                                      "torch.distributed.run",
-                                                      "torch.distributed.launch",
-                                                      "mpirun",
-                                                      "horovodrun",
-                                                      "accelerate launch",
-                                                      "accelerate-launch",
-                                                      "accelerate.commands.launch",
-                                                      "deepspeed.launcher"};
-  return std::any_of(kNames.begin(),
-                     kNames.end(),
-                     [&](std::string_view name) { return text.find(name) != std::string::npos; }) ||
-         RunsCommand(text, "deepspeed") ||  // which is a word of options and files as well
-         RunsCommand(text, "ds");
+  LaunchCommand command = OptionReader(words, name, known).Read();
+  if (!IsOfMpi(command.launcher) || !command.problem.empty() ||
+      !IsTorchLauncher(FindLauncher(command.program).launcher)) {
+    return command;
+  }
+  return Within(command, ReadLaunchCommand(command.program, known));
 }
 
 }  // namespace lockstep::control

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,11 +25,20 @@ bool IsTorchLauncher(Launcher launcher);
 // what is wanted is the program.
 struct LaunchCommand {
   Launcher launcher = Launcher::kNone;
-  std::vector<std::string> program;  // without a launcher: the command as it is
-  std::string processes_per_pod;     // of PyTorch's: "4", "gpu" of torchrun, ...; empty: not said
-  std::optional<int64_t> process_count;    // in all; of torchrun and deepspeed none
-  std::optional<int64_t> machine_count{};  // of accelerate and deepspeed
-  bool has_hostfile = false;               // of deepspeed: it is told of the other machines
+  std::vector<std::string> program{};  // without a launcher: the command as it is
+  std::string path{};                  // of the field of the foreign manifest where it stands
+  // "4", "gpu" of torchrun, "$(NAME)" of torchrun and deepspeed where the number is not in the
+  // file; empty: not said.
+  std::string processes_per_pod{};
+  std::optional<int64_t> process_count{};     // in all; of torchrun and deepspeed none
+  std::optional<int64_t> machine_count{};     // of torchrun, accelerate and deepspeed
+  bool names_machines = false;                // of torchrun and deepspeed: it is told of the others
+  std::vector<std::string> unknown_counts{};  // options whose numbers are not in the file
+  // mpirun or horovodrun that starts the launcher, if one does, and how many of it.
+  Launcher outer = Launcher::kNone;
+  std::optional<int64_t> outer_count{};
+  std::string outer_per_pod{};
+  std::string working_directory{};  // of the program, where mpirun says one
   // accelerate starts several in a pod with more than one device, with --multi_gpu in each, and
   // with --cpu in none.
   PodsWithSeveral pods_with_several = PodsWithSeveral::kAll;
@@ -46,9 +56,19 @@ struct LaunchCommand {
 // and Intel, horovodrun, accelerate launch and deepspeed. An option that it does not know makes it
 // unsure where the program begins, and one that reaches the program by the launcher alone cannot be
 // kept: that is its problem.
-LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words);
+// A launcher of PyTorch's that mpirun or horovodrun starts is the command's launcher. `known`: what
+// the container's variables say, for the numbers that options refer to, as InlineReferences has it.
+LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
+                                const std::map<std::string, std::string>& known = {});
 
-// Whether a text, such as a shell's script, seems to start one of them.
-bool MentionsLauncher(const std::string& text);
+// The number of processes that `text` is, from 1 to 9999; 0: none.
+int64_t ProcessCountOf(const std::string& text);
+
+// Whether `text` is what torchrun takes for how many processes a pod has: a number, "auto", "gpu"
+// or "cpu".
+bool IsCountOfTorchrun(const std::string& text);
+
+// Whether `text` has the value of a variable in it, "$(NAME)".
+bool HasReference(const std::string& text);
 
 }  // namespace lockstep::control

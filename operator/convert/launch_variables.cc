@@ -61,8 +61,7 @@ void Put(const Json& variable,
   pod->origins.push_back({PathInRole(index), foreign});
 }
 
-// What is written of the container's variables, the first `count` of them, for InlineReferences:
-// those whose values are elsewhere, or refer to such, are left out.
+// The first `count` of them, as WrittenVariables has them.
 std::map<std::string, std::string> WrittenValues(const Json& variables, std::size_t count) {
   std::map<std::string, std::string> known;
   for (std::size_t i = 0; i < std::min(count, variables.size()); ++i) {
@@ -156,11 +155,17 @@ void NoteUnknown(const std::vector<std::string>& variables,
 
 }  // namespace
 
+std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod) {
+  const Json variables = VariablesOf(pod);
+  return WrittenValues(variables, variables.size());
+}
+
 void SetVariables(const LaunchCommand& command,
                   const ConvertedPod& launcher,
                   ConvertedPod* pod,
                   Conversion* conversion) {
-  const std::string command_path = launcher.container_path + ".command";
+  const std::string& command_path = command.path;
+  const Launcher giver = command.outer == Launcher::kNone ? command.launcher : command.outer;
   const auto is_ours = [&](const std::string& name) {
     if (IsReservedVariable(name)) {
       conversion->notes.push_back({command_path, name + " is not kept: Lockstep sets it itself"});
@@ -174,11 +179,9 @@ void SetVariables(const LaunchCommand& command,
       continue;
     }
     const Json variable = {{"name", name}, {"value", value}};
-    Put(is_same_pod
-            ? variable
-            : ForWorker(
-                  variable, WrittenValues(variables, variables.size()), command_path, conversion),
-        command.launcher,
+    Put(is_same_pod ? variable
+                    : ForWorker(variable, WrittenVariables(launcher), command_path, conversion),
+        giver,
         command_path,
         pod,
         conversion);
@@ -197,7 +200,7 @@ void SetVariables(const LaunchCommand& command,
     }
     const std::string foreign = ForeignPath(launcher, index);
     Put(ForWorker(variables[index], WrittenValues(variables, index), foreign, conversion),
-        command.launcher,
+        giver,
         foreign,
         pod,
         conversion);

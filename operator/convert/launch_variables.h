@@ -1,9 +1,16 @@
 #pragma once
 
+#include <map>
+#include <string>
+
 #include "operator/convert/launch_command.h"
 #include "operator/convert/pod_conversion.h"
 
 namespace lockstep::control {
+
+// What is written of the variables of the pod's container, for InlineReferences: those whose values
+// are elsewhere, or refer to such, are left out.
+std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod);
 
 // Gives the container of `pod` the variables that the launcher of `command` would have given every
 // rank, over those of its own, which are noted as replaced. `launcher` is where the command stands,

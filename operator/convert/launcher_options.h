@@ -10,20 +10,24 @@ namespace lockstep::control {
 
 // What an option of a launcher means to us.
 enum class Meaning {
-  kDropped,          // it is about what Lockstep does itself
-  kPerPod,           // how many processes a pod runs
-  kCount,            // how many there are in all
-  kMachines,         // on how many machines
-  kHostfile,         // it is told of the machines by a file
-  kMultiGpu,         // it starts several processes in a pod whatever devices that has
-  kCpu,              // it starts one, whose variable is in `variable`
-  kVariable,         // a variable of the program, by name
-  kNames,            // names of variables that are handed on
-  kSetting,          // becomes a variable of the program whose name is in `variable`
-  kModule,           // the program is a module of Python
-  kNoPython,         // it is none of Python
-  kUsesEnvironment,  // it is not handed its local rank as an argument
-  kRefused,          // it reaches the program by ways of the launcher that we have not
+  kDropped,           // it is about what Lockstep does itself
+  kPerPod,            // how many processes a pod runs
+  kCount,             // how many there are in all
+  kOnePerPod,         // a pod runs one
+  kMapping,           // it may say how many a pod runs
+  kMachines,          // on how many machines
+  kOneMachine,        // on this one
+  kHostfile,          // it is told of the machines by a file
+  kMultiGpu,          // it starts several processes in a pod whatever devices that has
+  kCpu,               // it starts one, whose variable is in `variable`
+  kWorkingDirectory,  // where the program starts
+  kVariable,          // a variable of the program, by name
+  kNames,             // names of variables that are handed on
+  kSetting,           // becomes a variable of the program whose name is in `variable`
+  kModule,            // the program is a module of Python
+  kNoPython,          // it is none of Python
+  kUsesEnvironment,   // it is not handed its local rank as an argument
+  kRefused,           // it reaches the program by ways of the launcher that we have not
 };
 
 struct LauncherOption {

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "operator/convert/kubeflow_job.h"
@@ -10,35 +12,141 @@ namespace lockstep::control {
 namespace {
 
 // What the launcher's pod held beside its command went with that pod.
-void NoteLauncherPod(const ConvertedPod& launcher, Conversion* conversion) {
+void NoteLauncherPod(const ConvertedPod& launcher, ForeignObject* replica, Conversion* conversion) {
   conversion->notes.push_back(
       {launcher.container_path,
        "the launcher has no pod any more: its program runs in every worker, with the worker's "
        "image, variables, volumes and resources"});
+  const auto note_all = [&](const Json& fields,
+                            const std::string& path,
+                            const std::set<std::string, std::less<>>& told) {
+    for (const auto& [key, value] : fields.items()) {
+      if (!value.is_null() && !told.contains(key)) {
+        conversion->notes.push_back(
+            {path + "." + key,
+             "not kept: the launcher has no pod any more; where the workers need it, their "
+             "template has to say it"});
+      }
+    }
+  };
+  note_all(launcher.metadata, replica->PathOf("template.metadata"), {});
+  note_all(launcher.spec, replica->PathOf("template.spec"), {"containers", "volumes"});
+  note_all(launcher.spec.at("containers").at(0),
+           launcher.container_path,
+           {"name",
+            "image",
+            "imagePullPolicy",
+            "command",
+            "args",
+            "env",
+            "envFrom",
+            "volumeMounts",
+            "resources",
+            "workingDir"});
+  if (replica->TakeCount("replicas").value_or(1) != 1) {
+    replica->Note("replicas", "not kept: the launcher has no pod any more");
+  }
+}
+
+// What the worker's pod started, and what was to become of it, the launcher says now.
+void NoteWorkersOwn(const ConvertedPod& pod,
+                    const Json& launcher_head,
+                    const Json& worker_head,
+                    ForeignObject* worker,
+                    Conversion* conversion) {
+  for (const char* const key : {"command", "args"}) {
+    if (!pod.spec.at("containers").at(0).value(key, Json()).is_null()) {
+      conversion->notes.push_back({pod.container_path + "." + key,
+                                   "not kept: the workers run the launcher's program themselves"});
+    }
+  }
+  const Json& of_launcher = launcher_head.at("restartPolicy");
+  if (worker->Take("restartPolicy") != nullptr && worker_head.at("restartPolicy") != of_launcher) {
+    worker->Note("restartPolicy",
+                 "not kept: the program's end was the launcher's, whose restartPolicy, " +
+                     of_launcher.get<std::string>() + ", is the role's");
+  }
+}
+
+// mpirun starts its program where it was itself started, unless it is told of another place.
+void SetWorkingDirectory(const LaunchCommand& command,
+                         const ConvertedPod& launcher,
+                         ConvertedPod* pod,
+                         Conversion* conversion) {
+  const Json of_launcher = launcher.spec.at("containers").at(0).value("workingDir", Json());
+  const Json of_worker = pod->container().value("workingDir", Json());
+  const Json wanted =
+      command.working_directory.empty() ? of_launcher : Json(command.working_directory);
+  if (wanted.is_null()) {
+    return;
+  }
+  if (!of_worker.is_null() && of_worker != wanted) {
+    conversion->notes.push_back({pod->container_path + ".workingDir",
+                                 "not kept: the launcher started the program elsewhere"});
+  }
+  pod->container()["workingDir"] = wanted;
+  pod->origins.push_back(
+      {std::string(kContainerInRole) + ".workingDir",
+       command.working_directory.empty() ? launcher.container_path + ".workingDir" : command.path});
+}
+
+// mpirun started a launcher of PyTorch's: that says how many processes a pod has, mpirun how many
+// of the launcher there are.
+void SetProcessesOfNested(const LaunchCommand& command,
+                          const MpiSlots& slots,
+                          ConvertedPod* pod,
+                          Json* worker,
+                          Conversion* conversion) {
+  // Nothing but its command tells torchrun of more than one.
+  const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
+  SetTorchProcesses(command, unless_told, command.path, pod, worker, conversion);
+  const int64_t pods = worker->at("replicas").get<int64_t>();
+  const int64_t per_pod = ProcessCountOf(command.outer_per_pod);
+  const int64_t started =
+      command.outer_count.value_or(pods * (per_pod > 0 ? per_pod : slots.count.value_or(1)));
+  if (started != pods) {
+    conversion->notes.push_back(
+        {command.path,
+         std::string(NameOf(command.outer)) + " was to start " +
+             std::string(NameOf(command.launcher)) + " " + std::to_string(started) +
+             " times; the job has one pod's processes in each of its pods, " +
+             std::to_string(pods)});
+  }
+  if (slots.count.value_or(1) != 1) {
+    conversion->notes.push_back({slots.field,
+                                 "not kept: " + std::string(NameOf(command.launcher)) +
+                                     " says how many processes a worker has"});
+  }
+  NoteMachineCount(command, pods, conversion);
 }
 
 // As many as the launcher's command starts in each worker, else as the worker has slots. `spec` is
 // the job's.
 void SetProcesses(const LaunchCommand& command,
-                  const std::string& command_path,
                   ForeignObject* spec,
                   ConvertedPod* pod,
                   Json* worker) {
-  const std::optional<int64_t> slots = spec->TakeCount("slotsPerWorker");
-  const int64_t in_command = ProcessCountOf(command.processes_per_pod);
-  (*worker)["processes"] = in_command > 0 ? in_command : slots.value_or(1);
-  pod->origins.push_back(
-      {"processes", in_command > 0 ? command_path : spec->PathOf("slotsPerWorker")});
-  if (in_command > 0 && slots.has_value() && *slots != in_command) {
-    spec->Note("slotsPerWorker",
-               "not kept: the launcher's command says " + std::to_string(in_command));
-  }
+  Conversion* const conversion = spec->conversion();
+  const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
   const int64_t pods = worker->at("replicas").get<int64_t>();
-  NoteMpiLaunch(
-      command, worker->at("processes").get<int64_t>() * pods, command_path, spec->conversion());
-  if (command.machine_count.has_value()) {  // else those of its hostfile, which are all
-    NoteMachineCount(command, pods, command_path, spec->conversion());
+  if (command.outer != Launcher::kNone) {
+    SetProcessesOfNested(command, slots, pod, worker, conversion);
+  } else {
+    const std::string& told = command.processes_per_pod;
+    if (told.empty() || ProcessCountOf(told) > 0) {
+      SetMpiProcesses(command, &slots, pod, worker, conversion);
+    } else {
+      SetTorchProcesses(command, "", slots.field, pod, worker, conversion);
+    }
+    if (command.machine_count.has_value()) {  // else those of its hostfile, which are all
+      NoteMachineCount(command, pods, conversion);
+    }
   }
+  NoteMpiLaunch(command,
+                RanksOf(*worker, *pod),
+                RanksOf(*worker, *pod) / std::max<int64_t>(pods, 1),
+                true,
+                conversion);
 }
 
 Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* restarts_unsaid) {
@@ -57,10 +165,11 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
     return Json::object();
   }
   const Json launcher_head = RoleHead("launcher", "OnFailure", &launcher_spec);
-  ConvertedPod launcher = ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"});
+  ConvertedPod launcher =
+      ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"}, OtherContainers::kGone);
   launcher_spec.Finish();
   const LaunchCommand command = ReadProgram(&launcher, options, conversion);
-  NoteLauncherPod(launcher, conversion);
+  NoteLauncherPod(launcher, &launcher_spec, conversion);
 
   Json worker = RoleHead("worker", "Never", &worker_spec);
   ConvertedPod pod = ConvertPod(&worker_spec, {"mpi-worker", "worker"});
@@ -72,19 +181,21 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
                "kept as one more worker, which the launcher was: the job has " +
                    std::to_string(replicas_with_it));
   }
-  // The program's end was the launcher's.
+  NoteWorkersOwn(pod, launcher_head, worker, &worker_spec, conversion);
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
-  SetProcesses(command, launcher.container_path + ".command", spec, &pod, &worker);
+  SetProcesses(command, spec, &pod, &worker);
   Json& container = pod.container();
   if (!HasImage(pod)) {
     container["image"] = launcher.container()["image"];
     pod.origins.push_back(
         {std::string(kContainerInRole) + ".image", launcher.container_path + ".image"});
   }
+  SetWorkingDirectory(command, launcher, &pod, conversion);
   SetProgram(command, launcher, &pod, conversion);
   const std::string of_container = kContainerInRole;
   pod.origins.push_back({of_container + ".command", launcher.container_path + ".command"});
   pod.origins.push_back({"restartPolicy", launcher_spec.PathOf("restartPolicy")});
+  conversion->origins.push_back({"spec.roles", replicas.PathOf("Worker") + ".replicas"});
   NoteOriginsOfRole(0, replicas.PathOf("Worker"), pod, conversion);
   worker["template"] = pod.ToTemplate();
   Json job_spec = {

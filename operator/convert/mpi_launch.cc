@@ -1,31 +1,61 @@
 #include "operator/convert/mpi_launch.h"
 
-#include "operator/convert/torch_processes.h"
-
 namespace lockstep::control {
 
 bool IsMpiLaunch(const LaunchCommand& command) {
   return command.launcher == Launcher::kMpirun || command.launcher == Launcher::kHorovodrun;
 }
 
+void SetMpiProcesses(const LaunchCommand& command,
+                     const MpiSlots* slots,
+                     ConvertedPod* pod,
+                     Json* role,
+                     Conversion* conversion) {
+  const int64_t in_command = ProcessCountOf(command.processes_per_pod);
+  int64_t count = in_command;
+  if (in_command == 0) {
+    count = slots != nullptr ? slots->count.value_or(1) : command.process_count.value_or(1);
+  }
+  (*role)["processes"] = count;
+  const bool is_of_slots = in_command == 0 && slots != nullptr;
+  pod->origins.push_back({"processes", is_of_slots ? slots->field : command.path});
+  if (in_command > 0 && slots != nullptr && slots->count.value_or(in_command) != in_command) {
+    conversion->notes.push_back(
+        {slots->field, "not kept: the launcher's command says " + std::to_string(in_command)});
+  }
+}
+
 void NoteMpiLaunch(const LaunchCommand& command,
                    int64_t ranks,
-                   const std::string& command_path,
+                   int64_t per_pod,
+                   bool has_slots,
                    Conversion* conversion) {
   if (command.launcher == Launcher::kMpirun) {
     conversion->notes.push_back(
-        {command_path,
+        {command.path,
          "a program that calls MPI itself finds none: it needs mpirun. One that uses Horovod runs, "
          "with Gloo"});
   }
-  if (command.process_count.has_value() && *command.process_count != ranks) {
-    const int64_t in_command = ProcessCountOf(command.processes_per_pod);
+  const std::string job_has = "the job has " + std::to_string(ranks) + ", " +
+                              std::to_string(per_pod) +
+                              " in each of its pods: set the role's processes for another number";
+  for (const std::string& option : command.unknown_counts) {
     conversion->notes.push_back(
-        {command_path,
-         std::to_string(*command.process_count) + " ranks were asked for; the job has " +
-             std::to_string(ranks) +
-             (in_command > 0 ? ", " + std::to_string(in_command) + " in each of its workers"
-                             : std::string(", as many as its workers have slots"))});
+        {command.path,
+         option + ": how many ranks that is cannot be told from this file; " + job_has});
+  }
+  if (command.process_count.has_value() && *command.process_count != ranks) {
+    conversion->notes.push_back(
+        {command.path,
+         std::to_string(*command.process_count) + " ranks were asked for; " + job_has});
+  }
+  const bool is_unsaid = !command.process_count.has_value() && command.unknown_counts.empty() &&
+                         command.processes_per_pod.empty();
+  if (!has_slots && is_unsaid) {
+    conversion->notes.push_back(
+        {command.path,
+         std::string(NameOf(command.launcher)) +
+             " that is told no number starts as many ranks as the pod has cores; " + job_has});
   }
 }
 

@@ -4,9 +4,11 @@
 #include <array>
 #include <utility>
 
+#include "common/base/name_list.h"
 #include "common/json/json.h"
 #include "operator/api/pod_template.h"
 #include "operator/convert/launch_variables.h"
+#include "operator/convert/launcher_mentions.h"
 
 namespace lockstep::control {
 namespace {
@@ -121,6 +123,17 @@ void AddSidecars(const Json& containers,
   }
 }
 
+void NoteOthersGone(std::size_t count,
+                    std::size_t main,
+                    const std::string& path,
+                    Conversion* conversion) {
+  for (std::size_t i = 0; i < count; ++i) {
+    if (i != main) {
+      Note(At(path, i), "not kept: there is no such pod any more", conversion);
+    }
+  }
+}
+
 std::size_t MainIndex(const Json& containers, const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < containers.size(); ++i) {
     const Json& container = containers[i];
@@ -142,8 +155,10 @@ std::string Joined(const std::vector<std::string>& words, const char* between) {
 }
 
 void NoteLauncher(const LaunchCommand& command, const std::string& path, Conversion* conversion) {
-  std::string text = std::string(NameOf(command.launcher)) +
-                     " is left out: Lockstep starts every rank itself, and tells it who it is";
+  const bool is_nested = command.outer != Launcher::kNone;
+  std::string text = (is_nested ? std::string(NameOf(command.outer)) + " and " : std::string()) +
+                     std::string(NameOf(command.launcher)) + (is_nested ? " are" : " is") +
+                     " left out: Lockstep starts every rank itself, and tells it who it is";
   if (!command.dropped.empty()) {
     text += "; so are its options " + Joined(command.dropped, ", ");
   }
@@ -156,6 +171,20 @@ void NoteLauncher(const LaunchCommand& command, const std::string& path, Convers
          "the program is not given " + command.local_rank_argument +
              " any more, which the launcher put first of its arguments: it has the number in the "
              "variable LOCAL_RANK, and must read it there",
+         conversion);
+  }
+}
+
+// What mpirun told each of its processes, under names of its own, nobody tells them now.
+void NoteVariablesOfMpirun(const std::vector<std::string>& program,
+                           const std::string& path,
+                           Conversion* conversion) {
+  const std::vector<std::string> names = VariablesOfMpirun(Joined(program, " "));
+  if (!names.empty()) {
+    Note(path,
+         NameList(names) +
+             ": mpirun set this, and nobody does now, so that it is empty; use RANK, LOCAL_RANK, "
+             "WORLD_SIZE and LOCAL_WORLD_SIZE",
          conversion);
   }
 }
@@ -218,7 +247,9 @@ void NoteOriginsOfRole(std::size_t index,
   }
 }
 
-ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names) {
+ConvertedPod ConvertPod(ForeignObject* replica,
+                        const std::vector<std::string>& names,
+                        OtherContainers others) {
   Conversion* const conversion = replica->conversion();
   ConvertedPod pod;
   pod.spec["containers"] = Json::array({Json::object()});
@@ -250,7 +281,11 @@ ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& 
     pod.container_path = At(path, main);
     pod.container() = (*containers)[main];
     CleanContainer(&pod, conversion);
-    AddSidecars(*containers, main, path, &pod, conversion);
+    if (others == OtherContainers::kSidecars) {
+      AddSidecars(*containers, main, path, &pod, conversion);
+    } else {
+      NoteOthersGone(containers->size(), main, path, conversion);
+    }
   }
   for (const std::string& key : spec.Rest()) {
     spec.Copy(key, &pod.spec);
@@ -278,6 +313,10 @@ void SetProgram(const LaunchCommand& command,
                 Conversion* conversion) {
   pod->container()["command"] = command.program;
   pod->container().erase("args");
+  if (!command.working_directory.empty()) {
+    pod->container()["workingDir"] = command.working_directory;
+    pod->origins.push_back({std::string(kContainerInRole) + ".workingDir", command.path});
+  }
   SetVariables(command, launcher, pod, conversion);
 }
 
@@ -312,20 +351,30 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
   }
   const std::vector<std::string> args = WordsOf(container, "args");
   words.insert(words.end(), args.begin(), args.end());
-  LaunchCommand command = ReadLaunchCommand(words);
+  LaunchCommand command = ReadLaunchCommand(words, WrittenVariables(*pod));
+  command.path = path + ".command";
   if (!command.problem.empty()) {
-    Fail(path + ".command", command.problem, conversion);
-  } else if (command.launcher != Launcher::kNone) {
-    NoteLauncher(command, path + ".command", conversion);
-  } else if (std::any_of(words.begin(), words.end(), MentionsLauncher) ||
-             MentionsLauncher(Joined(words, " "))) {
-    Note(path + ".command",
+    Fail(command.path, command.problem, conversion);
+    LaunchCommand unread;  // whose numbers mean nothing
+    unread.path = command.path;
+    unread.problem = command.problem;
+    return unread;
+  }
+  if (command.launcher != Launcher::kNone) {
+    NoteLauncher(command, command.path, conversion);
+  }
+  const std::vector<std::string>& program = command.program;
+  if (!IsTorchLauncher(command.launcher) &&
+      (std::any_of(program.begin(), program.end(), MentionsLauncher) ||
+       MentionsLauncher(Joined(program, " ")))) {
+    Note(command.path,
          "seems to start torchrun, accelerate launch, deepspeed, mpirun or horovodrun: Lockstep "
          "starts every rank itself and gives each its RANK, so put the program in the launcher's "
          "place",
          conversion);
     command.may_launch = true;
   }
+  NoteVariablesOfMpirun(program, command.path, conversion);
   return command;
 }
 

@@ -29,16 +29,22 @@ struct ConvertedPod {
   Json ToTemplate() const;
 };
 
+// What becomes of the containers of a pod that do not train.
+enum class OtherContainers { kSidecars, kGone };
+
 // Takes the pod of `replica` ("template") over. The container called as one of `names` trains, or
-// else the first; the others become sidecars. Fields that the operator writes itself are left out,
-// with a note where they said something.
-ConvertedPod ConvertPod(ForeignObject* replica, const std::vector<std::string>& names);
+// else the first; `others` says what the others become. Fields that the operator writes itself are
+// left out, with a note where they said something.
+ConvertedPod ConvertPod(ForeignObject* replica,
+                        const std::vector<std::string>& names,
+                        OtherContainers others = OtherContainers::kSidecars);
 
 // Whether the container names an image, of whatever type.
 bool HasImage(const ConvertedPod& pod);
 
-// Reads what the container starts; notes what becomes of a launcher. Options fill in an image and a
-// command that are not there; without them it is an error.
+// Reads what the container starts; notes what becomes of a launcher, and of the variables that it
+// set. Options fill in an image and a command that are not there; without them it is an error. Of a
+// command with a problem nothing else is told.
 LaunchCommand ReadProgram(ConvertedPod* pod,
                           const ConversionOptions& options,
                           Conversion* conversion);

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/torch_processes.h"
 
@@ -46,6 +48,9 @@ Replica ConvertReplica(const std::string& role,
   ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
   const LaunchCommand command = ConvertProgram(&pod, options, conversion);
   SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
+  if (IsMpiLaunch(command)) {
+    SetMpiProcesses(command, nullptr, &pod, &result, conversion);
+  }
   result["template"] = pod.ToTemplate();
   replica.Finish();
   return {std::move(result), std::move(pod), command};
@@ -60,15 +65,18 @@ void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
     pods += one.role.at("replicas").get<int64_t>();
   }
   for (const Replica& one : all) {
+    if (IsMpiLaunch(one.command)) {
+      NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
+    }
     NoteRankCount(one.command, ranks, one.pod, conversion);
-    NoteMachineCount(one.command, pods, one.pod.container_path + ".command", conversion);
+    NoteMachineCount(one.command, pods, conversion);
   }
 }
 
 }  // namespace
 
 Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
-  Json job_spec = {{"strategy", "MultiWorkerMirrored"}};
+  Json job_spec = Json::object();
   PerPod per_pod{spec->TakeText("nprocPerNode").value_or(""), spec->PathOf("nprocPerNode")};
   Json from_elastic = Json::object();
   ForeignObject elastic = spec->TakeObject("elasticPolicy");
@@ -106,6 +114,10 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
     kept.push_back(std::move(converted));
   }
   NoteRankCounts(kept, spec->conversion());
+  spec->NoteOrigin("pytorchReplicaSpecs", "spec.roles");
+  const bool is_of_mpi = std::any_of(
+      kept.begin(), kept.end(), [](const Replica& one) { return IsMpiLaunch(one.command); });
+  job_spec["strategy"] = is_of_mpi ? "Horovod" : "MultiWorkerMirrored";
   if (!has_chief) {
     job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has
   }

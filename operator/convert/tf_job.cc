@@ -1,9 +1,12 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
+#include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
 namespace {
@@ -29,6 +32,7 @@ void NotePort(ConvertedPod* pod, Conversion* conversion) {
 struct Replica {
   Json role;
   ConvertedPod pod;
+  LaunchCommand command;
 };
 
 Replica ConvertReplica(const std::string& role,
@@ -36,21 +40,40 @@ Replica ConvertReplica(const std::string& role,
                        const ConversionOptions& options) {
   Json result = RoleHead(role, "Never", &replica);
   ConvertedPod pod = ConvertPod(&replica, {kContainer});
-  ConvertProgram(&pod, options, replica.conversion());
+  const LaunchCommand command = ConvertProgram(&pod, options, replica.conversion());
   NotePort(&pod, replica.conversion());
   if (pod.gpu_count() > 1) {
     result["processes"] = 1;  // which drives them all, as before
   }
+  if (IsMpiLaunch(command)) {
+    SetMpiProcesses(command, nullptr, &pod, &result, replica.conversion());
+  }
   result["template"] = pod.ToTemplate();
   replica.Finish();
-  return {std::move(result), std::move(pod)};
+  return {std::move(result), std::move(pod), command};
+}
+
+// Whether mpirun or horovodrun starts the ranks, and what there is to say of that.
+bool NoteMpiLaunches(const std::vector<Replica>& all, Conversion* conversion) {
+  int64_t ranks = 0;
+  for (const Replica& one : all) {
+    ranks += one.role.at("name") == "evaluator" ? 0 : RanksOf(one.role, one.pod);
+  }
+  bool is_of_mpi = false;
+  for (const Replica& one : all) {
+    if (IsMpiLaunch(one.command)) {
+      is_of_mpi = true;
+      NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
+    }
+  }
+  return is_of_mpi;
 }
 
 }  // namespace
 
 Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = Json::object();
-  Json roles = Json::array();
+  std::vector<Replica> kept;
   std::set<std::string> names;
   ForeignObject replicas = spec->TakeObject("tfReplicaSpecs");
   if (!replicas) {
@@ -68,11 +91,19 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
     } else if (!names.insert(role).second) {
       replicas.Fail(type, "a second " + role + " found, expected one");
     } else {
-      NoteOriginsOfRole(roles.size(), replicas.PathOf(type), converted.pod, spec->conversion());
-      roles.push_back(std::move(converted.role));
+      NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, spec->conversion());
+      kept.push_back(std::move(converted));
     }
   }
-  job_spec["strategy"] = names.contains("ps") ? "ParameterServer" : "MultiWorkerMirrored";
+  spec->NoteOrigin("tfReplicaSpecs", "spec.roles");
+  const bool is_of_mpi = NoteMpiLaunches(kept, spec->conversion());
+  if (is_of_mpi && names.contains("ps")) {
+    replicas.Fail("PS",
+                  "found beside mpirun or horovodrun, expected none: Horovod has no such role");
+  }
+  job_spec["strategy"] = names.contains("ps") ? "ParameterServer"
+                         : is_of_mpi          ? "Horovod"
+                                              : "MultiWorkerMirrored";
   if (spec->TakeText("successPolicy").value_or("") == "AllWorkers") {
     job_spec["successPolicy"] = "AllWorkers";
     if (names.contains("chief")) {
@@ -82,7 +113,10 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   }
   spec->Drop("enableDynamicWorker",
              "not kept: TF_CONFIG names the whole cluster; the gang keeps its size");
-  job_spec["roles"] = std::move(roles);
+  job_spec["roles"] = Json::array();
+  for (Replica& one : kept) {
+    job_spec["roles"].push_back(std::move(one.role));
+  }
   ConvertRunPolicy(spec, std::nullopt, &job_spec);
   return job_spec;
 }

@@ -1,18 +1,10 @@
 #include "operator/convert/torch_processes.h"
 
 #include <algorithm>
-#include <cctype>
+
+#include "operator/api/fields.h"
 
 namespace lockstep::control {
-int64_t ProcessCountOf(const std::string& text) {
-  constexpr std::size_t kDigitsMax = 4;
-  const bool is_count = !text.empty() && text.size() <= kDigitsMax &&
-                        std::all_of(text.begin(), text.end(), [](unsigned char letter) {
-                          return std::isdigit(letter) != 0;
-                        });
-  return is_count ? std::stoll(text) : 0;
-}
-
 namespace {
 
 // Whether its launcher, accelerate, started one process in it whatever it was told.
@@ -38,17 +30,38 @@ void SetOneProcess(const LaunchCommand& command,
                    ConvertedPod* pod,
                    Json* role,
                    Conversion* conversion) {
-  const std::string path = pod->container_path + ".command";
   (*role)["processes"] = 1;
-  pod->origins.push_back({"processes", path});
-  if (ProcessCountOf(command.processes_per_pod) > 1) {
-    conversion->notes.push_back(
-        {path,
-         "told of " + command.processes_per_pod +
-             " processes a pod, accelerate launch started one, and so does the job: it starts "
-             "several with --multi_gpu or where a pod has several GPUs, and never with --cpu; set "
-             "the role's processes for more"});
+  pod->origins.push_back({"processes", command.path});
+  const std::string& told = command.processes_per_pod;
+  const bool has_one_gpu =
+      pod->gpu_count() == 1 && command.pods_with_several != PodsWithSeveral::kNone;
+  if (told == "1" || (told.empty() && has_one_gpu)) {
+    return;
   }
+  const std::string started =
+      told.empty() ? "accelerate launch started one process in each pod"
+                   : "told of " + told + " processes a pod, accelerate launch started one";
+  conversion->notes.push_back(
+      {command.path,
+       started +
+           ", and so does the job: it starts several with --multi_gpu or where a pod has several "
+           "GPUs, and never with --cpu; set the role's processes for more"});
+}
+
+// Why the pod does not get the processes that `text` asked for.
+std::string WhyUnlike(const std::string& text, bool is_torchrun, int64_t gpus) {
+  if (HasReference(text)) {
+    return "\"" + text +
+           "\": how many processes that is cannot be told from this file; a TrainingJob has " +
+           (gpus > 0 ? "one for each GPU" : "one in each pod") + ": set the role's processes";
+  }
+  if (is_torchrun && text == "gpu") {
+    return "\"gpu\" found where no GPU is asked for, which torchrun refuses unless it finds one: a "
+           "TrainingJob has one process in each pod; set the role's processes for more";
+  }
+  return (text.empty() ? "not there" : "\"" + text + "\"") +
+         ", which meant as many processes as the node has cores: a TrainingJob has one; set the "
+         "role's processes for more";
 }
 
 }  // namespace
@@ -59,6 +72,9 @@ void SetTorchProcesses(const LaunchCommand& command,
                        ConvertedPod* pod,
                        Json* role,
                        Conversion* conversion) {
+  if (!command.problem.empty()) {
+    return;
+  }
   const int64_t gpus = pod->gpu_count();
   const bool is_torchrun = command.launcher == Launcher::kTorchrun;
   if (!is_torchrun && !per_pod.empty() && per_pod != "1") {
@@ -81,24 +97,30 @@ void SetTorchProcesses(const LaunchCommand& command,
     conversion->notes.push_back(
         {field, "not kept for " + pod->container_path + ": its command says " + text});
   }
+  const std::string& where = is_in_command ? command.path : field;
+  if (!is_in_command && !text.empty() && !IsCountOfTorchrun(text)) {
+    AddError(&conversion->errors,
+             field,
+             "\"" + text +
+                 "\" found, expected a number from 1 to 9999, auto, gpu or cpu, as torchrun does");
+    return;
+  }
+  const bool is_unknown = HasReference(text);
   const bool is_per_gpu = text.empty() || text == "auto" || text == "gpu";
   if (is_per_gpu && gpus > 0) {
     return;  // one for each GPU is the default
   }
-  pod->origins.push_back({"processes", is_in_command ? pod->container_path + ".command" : field});
+  pod->origins.push_back({"processes", where});
   if (const int64_t count = ProcessCountOf(text); count > 0) {
     (*role)["processes"] = count;
     return;
   }
-  (*role)["processes"] = 1;
-  if (!is_torchrun && text.empty()) {
-    return;  // as the launcher would
+  if (!is_unknown || gpus == 0) {
+    (*role)["processes"] = 1;
   }
-  conversion->notes.push_back(
-      {is_in_command ? pod->container_path + ".command" : field,
-       (text.empty() ? "not there" : "\"" + text + "\"") +
-           ", which meant as many processes as the node has cores: a TrainingJob has one; set the "
-           "role's processes for more"});
+  if (is_torchrun || !text.empty()) {  // others that are told nothing start one, too
+    conversion->notes.push_back({where, WhyUnlike(text, is_torchrun, gpus)});
+  }
 }
 
 int64_t RanksOf(const Json& role, const ConvertedPod& pod) {
@@ -114,33 +136,33 @@ void NoteRankCount(const LaunchCommand& command,
   if (IsTorchLauncher(command.launcher) && command.process_count.has_value() &&
       *command.process_count != ranks && !is_noted) {
     conversion->notes.push_back(
-        {pod.container_path + ".command",
+        {command.path,
          std::to_string(*command.process_count) + " processes were asked for in all; the job has " +
              std::to_string(ranks) + ", " + command.processes_per_pod +
              " in each of its pods: set the role's processes for another number"});
   }
 }
 
-void NoteMachineCount(const LaunchCommand& command,
-                      int64_t pods,
-                      const std::string& command_path,
-                      Conversion* conversion) {
-  if (command.launcher != Launcher::kDeepspeed) {
+void NoteMachineCount(const LaunchCommand& command, int64_t pods, Conversion* conversion) {
+  const bool is_torchrun = command.launcher == Launcher::kTorchrun;
+  if (!is_torchrun && command.launcher != Launcher::kDeepspeed) {
     return;
   }
   const std::string count = std::to_string(pods);
-  if (command.machine_count.has_value()) {
-    if (*command.machine_count != pods) {
-      conversion->notes.push_back({command_path,
-                                   "--num_nodes " + std::to_string(*command.machine_count) +
-                                       " was asked for; the job trains on all of its pods, " +
-                                       count + ": set the role's replicas for another number"});
-    }
-  } else if (!command.has_hostfile && pods > 1) {
+  const bool is_for_itself =
+      is_torchrun ? command.machine_count == 1 : !command.machine_count && !command.names_machines;
+  if (is_for_itself && pods > 1) {
     conversion->notes.push_back(
-        {command_path,
-         "deepspeed without a hostfile trained in each pod for itself: the job's " + count +
+        {command.path,
+         std::string(is_torchrun ? "torchrun for one node" : "deepspeed without a hostfile") +
+             " trained in each pod for itself: the job's " + count +
              " pods train together, one model; for one pod that trains alone set replicas to 1"});
+  } else if (command.machine_count.value_or(pods) != pods) {
+    conversion->notes.push_back({command.path,
+                                 (is_torchrun ? "--nnodes " : "--num_nodes ") +
+                                     std::to_string(*command.machine_count) +
+                                     " was asked for; the job trains on all of its pods, " + count +
+                                     ": set the role's replicas for another number"});
   }
 }
 

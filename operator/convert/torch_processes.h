@@ -8,9 +8,6 @@
 
 namespace lockstep::control {
 
-// The number that `text` is, from 1 to 9999; 0: none.
-int64_t ProcessCountOf(const std::string& text);
-
 // How many processes a pod of PyTorch runs, written into `role`: as the launcher on its command
 // line was told, else, where that is torchrun, `per_pod` ("", a number, "auto", "gpu", "cpu"),
 // which stands at `field`. accelerate and deepspeed that are told nothing run one for each GPU, and
@@ -25,12 +22,9 @@ void SetTorchProcesses(const LaunchCommand& command,
 // How many ranks the pods of `role` are, if it is as SetTorchProcesses left it.
 int64_t RanksOf(const Json& role, const ConvertedPod& pod);
 
-// Says so where deepspeed, which stands at `command_path`, trained on other machines than the job's
-// `pods` together. In an MPIJob it has a hostfile.
-void NoteMachineCount(const LaunchCommand& command,
-                      int64_t pods,
-                      const std::string& command_path,
-                      Conversion* conversion);
+// Says so where torchrun or deepspeed trained on other machines than the job's `pods` together. In
+// an MPIJob deepspeed has a hostfile.
+void NoteMachineCount(const LaunchCommand& command, int64_t pods, Conversion* conversion);
 
 // Says so where the launcher was told of another number in all than the job's `ranks`.
 void NoteRankCount(const LaunchCommand& command,

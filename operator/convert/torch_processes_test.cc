@@ -218,7 +218,7 @@ spec:
   const std::string command = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command";
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), command);
   const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find("4 ranks were asked for; the job has 8, 4 in each of its workers\n"),
+  EXPECT_NE(notes.find("4 ranks were asked for; the job has 8, 4 in each of its pods"),
             std::string::npos)
       << notes;
   EXPECT_NE(notes.find("spec.slotsPerWorker: not kept: the launcher's command says 4"),

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "operator/convert/kubeflow_job.h"
@@ -18,7 +20,57 @@ void Merge(const Json& from, const char* key, Json* to) {
   }
 }
 
+constexpr const char* kOfTheRuntime =
+    "not kept: a container of the runtime, which is not in this file";
+
+// The variables of `added` go to those of the container, over those of the same name.
+void AddVariables(const Json& added, Json* container) {
+  Json variables = container->value("env", Json::array());
+  for (const Json& one : added.is_array() && variables.is_array() ? added : Json::array()) {
+    const Json name = one.is_object() ? one.value("name", Json()) : Json();
+    const auto same = std::find_if(variables.begin(), variables.end(), [&](const Json& other) {
+      return other.is_object() && other.value("name", Json()) == name;
+    });
+    if (same != variables.end()) {
+      *same = one;
+    } else {
+      variables.push_back(one);
+    }
+  }
+  (*container)["env"] = std::move(variables);
+}
+
+// A patch of a pod's containers: those that are not the trainer's are only in the runtime.
+void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* pod) {
+  const Json* const containers = spec->Take(key);
+  for (std::size_t i = 0; containers != nullptr && containers->is_array() && i < containers->size();
+       ++i) {
+    ForeignObject container(
+        &(*containers)[i], spec->PathOf(key) + "[" + std::to_string(i) + "]", spec->conversion());
+    if (container.TakeText("name").value_or("") != kTrainerJob) {
+      container.Note("name", kOfTheRuntime);
+      continue;
+    }
+    if (const Json* const variables = container.Take("env")) {
+      AddVariables(*variables, &pod->container());
+    }
+    for (const std::string& field : container.Rest()) {
+      container.Copy(field, &pod->container());
+      pod->origins.push_back({kContainerInRole + ("." + field), container.PathOf(field)});
+    }
+  }
+}
+
 // The fields that a patch of the training pods may have.
+void ApplyPodSpecPatch(ForeignObject* spec, ConvertedPod* pod) {
+  ApplyContainerPatches("containers", spec, pod);
+  ApplyContainerPatches("initContainers", spec, pod);
+  for (const std::string& key : spec->Rest()) {
+    spec->Copy(key, &pod->spec);
+    pod->origins.push_back({"template.spec." + key, spec->PathOf(key)});
+  }
+}
+
 void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
   ForeignObject metadata = patch.TakeObject("metadata");
   for (const char* const key : {"labels", "annotations"}) {
@@ -29,27 +81,36 @@ void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
   }
   metadata.Finish();
   ForeignObject spec = patch.TakeObject("spec");
-  if (const Json* const containers = spec.Take("containers");
-      containers != nullptr && containers->is_array()) {
-    for (std::size_t i = 0; i < containers->size(); ++i) {
-      ForeignObject container(&(*containers)[i],
-                              spec.PathOf("containers") + "[" + std::to_string(i) + "]",
-                              patch.conversion());
-      if (container.TakeText("name").value_or("") == kTrainerJob) {
-        for (const std::string& key : container.Rest()) {
-          container.Copy(key, &pod->container());
-          pod->origins.push_back({kContainerInRole + ("." + key), container.PathOf(key)});
-        }
+  ApplyPodSpecPatch(&spec, pod);
+  patch.Finish();
+}
+
+// Whether what older versions say beside the runtime is said of the pods that train.
+bool IsOfTrainer(ForeignObject* override_of_pods) {
+  const Json* const targets = override_of_pods->Take("targetJobs");
+  return targets == nullptr || !targets->is_array() ||
+         std::any_of(targets->begin(), targets->end(), [](const Json& target) {
+           return target.is_object() && target.value("name", Json()) == kTrainerJob;
+         });
+}
+
+// podSpecOverrides of v1alpha1, whose fields are a pod's, and podTemplateOverrides, which took its
+// place: {metadata, spec}.
+void ApplyOverrides(ForeignObject* spec, ConvertedPod* pod) {
+  for (const char* const key : {"podSpecOverrides", "podTemplateOverrides"}) {
+    const Json* const all = spec->Take(key);
+    for (std::size_t i = 0; all != nullptr && all->is_array() && i < all->size(); ++i) {
+      ForeignObject one(
+          &(*all)[i], spec->PathOf(key) + "[" + std::to_string(i) + "]", spec->conversion());
+      if (!IsOfTrainer(&one)) {
+        one.Note("targetJobs", kNotInTheJob);
+      } else if (key == std::string_view("podSpecOverrides")) {
+        ApplyPodSpecPatch(&one, pod);
       } else {
-        container.Note("name", "not kept: a container of the runtime, which is not in this file");
+        ApplyPodPatch(std::move(one), pod);
       }
     }
   }
-  for (const std::string& key : spec.Rest()) {
-    spec.Copy(key, &pod->spec);
-    pod->origins.push_back({"template.spec." + key, spec.PathOf(key)});
-  }
-  patch.Finish();
 }
 
 void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
@@ -121,24 +182,24 @@ void SetProcesses(const LaunchCommand& command,
   if (!IsMpiLaunch(command)) {
     SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
     NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
-    NoteMachineCount(command,
-                     role->at("replicas").get<int64_t>(),
-                     pod->container_path + ".command",
-                     trainer->conversion());
+    NoteMachineCount(command, role->at("replicas").get<int64_t>(), trainer->conversion());
     return;
   }
-  const int64_t slots = ProcessCountOf(per_pod);
-  if (slots == 0 && !per_pod.empty()) {
+  MpiSlots slots{std::nullopt, field};
+  if (const int64_t count = ProcessCountOf(per_pod); count > 0) {
+    slots.count = count;
+  } else if (!per_pod.empty()) {
     trainer->Note("numProcPerNode",
                   "not kept: \"" + per_pod +
                       "\" found, expected a number of slots; set the role's "
                       "processes for more than one");
   }
-  (*role)["processes"] = std::max<int64_t>(slots, 1);
-  pod->origins.push_back({"processes", field});
+  SetMpiProcesses(command, &slots, pod, role, trainer->conversion());
+  const int64_t processes = role->at("processes").get<int64_t>();
   NoteMpiLaunch(command,
-                role->at("processes").get<int64_t>() * role->at("replicas").get<int64_t>(),
-                pod->container_path + ".command",
+                processes * role->at("replicas").get<int64_t>(),
+                processes,
+                true,
                 trainer->conversion());
 }
 
@@ -156,12 +217,14 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
                                     conversion),
                       &pod);
   }
+  ApplyOverrides(spec, &pod);
   Json role = {{"name", "worker"},
                {"replicas", trainer.TakeCount("numNodes").value_or(1)},
                {"restartPolicy", "OnFailure"}};
   const LaunchCommand command = ConvertProgram(&pod, options, conversion);
   SetProcesses(command, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
+  conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});
   NoteOriginsOfRole(0, pod.container_path, pod, conversion);
   role["template"] = pod.ToTemplate();
   trainer.Finish();

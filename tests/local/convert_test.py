@@ -86,6 +86,23 @@ class Convert(LocalTest):
                          r"standard input:6: spec\.tfReplicaSpecs\.Chief\.replicas: 2 found, .*"
                          r" \(spec\.roles\[0\]\.replicas of the TrainingJob made of it\)")
 
+    def test_second_job_of_a_name_is_told_of(self):
+        again = {"apiVersion": "v1", "kind": "List", "items": [tf_job("a"), tf_job("a")]}
+        exit_code, jobs, told = convert(json.dumps(again), "--command", "x")
+        self.assertEqual(exit_code, 1, told)
+        self.assertEqual(jobs.count("kind: TrainingJob"), 2)
+        self.assertIn('items[1].metadata.name: "a" found twice', told)
+        again["items"][1]["metadata"]["namespace"] = "other"
+        exit_code, jobs, told = convert(json.dumps(again), "--command", "x")
+        self.assertEqual(exit_code, 0, told)
+
+    def test_job_of_another_kind_of_theirs_is_no_success(self):
+        jax = "apiVersion: kubeflow.org/v1\nkind: JAXJob\nmetadata: {name: j}\n"
+        exit_code, job, told = convert(jax + "---" + TF_WITHOUT_COMMAND, "--command", "x")
+        self.assertEqual(exit_code, 2, told)
+        self.assertIn("kind: TrainingJob", job)
+        self.assertIn("not converted: a document of kind JAXJob stays as it is", told)
+
     def test_documents_of_others_are_left_alone(self):
         exit_code, job, told = convert(SETTINGS + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)

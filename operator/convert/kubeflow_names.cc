@@ -1,0 +1,170 @@
+#include "operator/convert/kubeflow_names.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "common/json/json.h"
+#include "operator/api/pod_label_names.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr std::array<std::string_view, 4> kLabelPrefixes = {"training.kubeflow.org/",
+                                                            "trainer.kubeflow.org/",
+                                                            "jobset.sigs.k8s.io/",
+                                                            "batch.kubernetes.io/job-"};
+
+// Theirs, and ours that says the same.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOurLabels = {{
+    {"training.kubeflow.org/job-name", label::kJob},
+    {"training.kubeflow.org/replica-type", label::kRole},
+    {"training.kubeflow.org/replica-index", label::kIndex},
+    {"jobset.sigs.k8s.io/jobset-name", label::kJob},
+    {"jobset.sigs.k8s.io/job-index", label::kIndex},
+    {"batch.kubernetes.io/job-completion-index", label::kIndex},
+}};
+
+bool IsOfName(char letter) {
+  return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-';
+}
+
+// The first of their labels that `text` names; empty: none.
+std::string_view LabelIn(std::string_view text) {
+  for (const std::string_view prefix : kLabelPrefixes) {
+    const std::size_t at = text.find(prefix);
+    if (at != std::string_view::npos) {
+      const std::string_view rest = text.substr(at);
+      const auto end = std::find_if(rest.begin(), rest.end(), [](char letter) {
+        return !IsOfName(letter) && letter != '/' && letter != '.' && letter != '_';
+      });
+      return rest.substr(0, static_cast<std::size_t>(end - rest.begin()));
+    }
+  }
+  return {};
+}
+
+// The role and index that `rest` begins with, behind "JOB-": "worker-0"; empty: none.
+std::string_view PodOf(std::string_view rest) {
+  constexpr std::array<std::string_view, 7> kTypes = {
+      "master-", "chief-", "worker-", "ps-", "evaluator-", "node-", "launcher"};
+  for (const std::string_view type : kTypes) {
+    if (rest.starts_with(type)) {
+      const auto end = std::find_if_not(rest.begin(), rest.end(), IsOfName);
+      return rest.substr(0, static_cast<std::size_t>(end - rest.begin()));
+    }
+  }
+  return {};
+}
+
+// The first of their hosts that `text` names by a name that our pods have not; empty: none.
+std::string HostIn(std::string_view text, const std::string& job_name) {
+  const std::string begin = job_name + "-";
+  for (std::size_t at = text.find(begin); at != std::string_view::npos;
+       at = text.find(begin, at + 1)) {
+    if (at > 0 && (IsOfName(text[at - 1]) || text[at - 1] == '.')) {
+      continue;
+    }
+    const std::string_view pod = PodOf(text.substr(at + begin.size()));
+    const std::string_view behind = text.substr(at + begin.size() + pod.size());
+    const bool is_ours = (pod.starts_with("worker-") || pod.starts_with("chief-") ||
+                          pod.starts_with("ps-") || pod.starts_with("evaluator-")) &&
+                         behind.starts_with("." + job_name);
+    if (!pod.empty() && !is_ours) {
+      return begin + std::string(pod);
+    }
+  }
+  return {};
+}
+
+class Names {
+ public:
+  Names(std::string job_name, std::string kept, Conversion* conversion)
+      : job_name_(std::move(job_name)), kept_(std::move(kept)), conversion_(conversion) {}
+
+  // Labels that the manifest itself gives its pods stay good.
+  void Collect(const Json& value) {
+    if (value.is_object()) {
+      const Json metadata = value.value("metadata", Json());
+      const Json labels = metadata.is_object() ? metadata.value("labels", Json()) : Json();
+      if (labels.is_object()) {
+        for (const auto& [key, one] : labels.items()) {
+          given_.insert(key);
+        }
+      }
+    }
+    for (const Json& inner : value) {
+      if (inner.is_structured()) {
+        Collect(inner);
+      }
+    }
+  }
+
+  // `path` is that of `value`; `may_be_host`: it is one of what programs read.
+  void Note(const Json& value, const std::string& path, bool may_be_host) {
+    if (value.is_string()) {
+      NoteText(value.get_ref<const std::string&>(), path, may_be_host);
+    } else if (value.is_array()) {
+      for (std::size_t i = 0; i < value.size(); ++i) {
+        Note(value[i], path + "[" + std::to_string(i) + "]", may_be_host);
+      }
+    } else if (value.is_object()) {
+      for (const auto& [key, inner] : value.items()) {
+        if (key == "metadata" || key == "managedBy") {
+          continue;
+        }
+        NoteLabel(key, path);
+        const bool is_read = key == "env" || key == "command" || key == "args";
+        Note(inner, path + "." + key, may_be_host || is_read);
+      }
+    }
+  }
+
+ private:
+  void NoteText(const std::string& text, const std::string& path, bool may_be_host) {
+    NoteLabel(text, path);
+    const std::string host = may_be_host && !job_name_.empty() ? HostIn(text, job_name_) : "";
+    if (!host.empty() && IsKept(host)) {
+      conversion_->notes.push_back({path,
+                                    host + " is a host of Kubeflow's: a pod's address is HOST." +
+                                        job_name_ + " here, with hosts " + job_name_ +
+                                        "-ROLE-INDEX, and that of rank 0 is in "
+                                        "MASTER_ADDR"});
+    }
+  }
+
+  void NoteLabel(const std::string& text, const std::string& path) {
+    const std::string_view name = LabelIn(text);
+    if (name.empty() || given_.contains(name) || !IsKept(name)) {
+      return;
+    }
+    const auto* const ours = std::find_if(
+        kOurLabels.begin(), kOurLabels.end(), [&](const auto& one) { return one.first == name; });
+    conversion_->notes.push_back(
+        {path,
+         std::string(name) + " is a label that Kubeflow gives its pods, and the job's have not" +
+             (ours == kOurLabels.end() ? "" : ": theirs is " + std::string(ours->second))});
+  }
+
+  bool IsKept(std::string_view name) const { return kept_.find(name) != std::string::npos; }
+
+  std::string job_name_;
+  std::string kept_;  // the job's spec, as text
+  Conversion* conversion_;
+  std::set<std::string, std::less<>> given_;
+};
+
+}  // namespace
+
+void NoteKubeflowNames(const Json& spec, const Json& job, Conversion* conversion) {
+  const Json name = job.at("metadata").value("name", Json());
+  Names names(
+      name.is_string() ? name.get<std::string>() : "", DumpJson(job.at("spec")), conversion);
+  names.Collect(spec);
+  names.Note(spec, "spec", false);
+}
+
+}  // namespace lockstep::control

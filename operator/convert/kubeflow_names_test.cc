@@ -1,0 +1,70 @@
+#include "operator/convert/kubeflow_names.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/convert/testing/converted.h"
+
+namespace lockstep::control {
+namespace {
+
+// What is said of a PyTorchJob called "aff" whose pods are `pod`, and whose container has `more`.
+std::string NotesOfJob(const std::string& more, const std::string& pod = "", int spaces = 0) {
+  return NotesOf(ConvertText(
+      "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: aff}\nspec:\n"
+      "  runPolicy: {backoffLimit: 1}\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n"
+      "      template:\n        metadata: {labels: {training.kubeflow.org/mine: x}}\n"
+      "        spec:\n          containers: [{name: pytorch, image: i" +
+      more + "}]\n" + std::string(spaces, ' ') + pod));
+}
+
+constexpr const char* kPod = "spec.pytorchReplicaSpecs.Worker.template.spec.";
+
+TEST(KubeflowNames, LabelsOfPodsThatVariablesReadAreSaid) {
+  const std::string notes = NotesOfJob(
+      ", command: [a], env: [{name: I, valueFrom: {fieldRef: {fieldPath: "
+      "\"metadata.labels['training.kubeflow.org/replica-index']\"}}}, {name: O, valueFrom: "
+      "{fieldRef: {fieldPath: \"metadata.labels['training.kubeflow.org/operator-name']\"}}}]");
+  const std::string at = std::string(kPod) + "containers[0].env";
+  EXPECT_EQ(notes,
+            at +
+                "[0].valueFrom.fieldRef.fieldPath: training.kubeflow.org/replica-index is a label "
+                "that Kubeflow gives its pods, and the job's have not: theirs is "
+                "lockstep.dev/index\n" +
+                at +
+                "[1].valueFrom.fieldRef.fieldPath: training.kubeflow.org/operator-name is a label "
+                "that Kubeflow gives its pods, and the job's have not\n");
+}
+
+TEST(KubeflowNames, LabelsThatSelectorsLookForAreSaidUnlessTheManifestGivesThem) {
+  const auto notes = [](const std::string& label) {
+    return NotesOfJob(", command: [a]",
+                      "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, "
+                      "whenUnsatisfiable: ScheduleAnyway, labelSelector: {matchLabels: {" +
+                          label + ": aff}}}]\n",
+                      10);
+  };
+  EXPECT_EQ(notes("training.kubeflow.org/job-name"),
+            std::string(kPod) +
+                "topologySpreadConstraints[0].labelSelector.matchLabels: "
+                "training.kubeflow.org/job-name is a label that Kubeflow gives its pods, and the "
+                "job's have not: theirs is lockstep.dev/job\n");
+  EXPECT_EQ(notes("training.kubeflow.org/mine"), "");
+}
+
+TEST(KubeflowNames, HostsThatProgramsAreToldOfAreSaid) {
+  const std::string rest =
+      " is a host of Kubeflow's: a pod's address is HOST.aff here, with hosts aff-ROLE-INDEX, and "
+      "that of rank 0 is in MASTER_ADDR\n";
+  EXPECT_EQ(NotesOfJob(", command: [a, 'tcp://aff-master-0:23456'], env: [{name: P, value: "
+                       "aff-worker-0.ml.svc}]"),
+            std::string(kPod) + "containers[0].command[1]: aff-master-0" + rest + kPod +
+                "containers[0].env[0].value: aff-worker-0" + rest);
+  EXPECT_EQ(NotesOfJob(", command: [torchrun, --nproc-per-node=2, --rdzv-endpoint, "
+                       "'aff-master-0:2', a]")
+                .find("is a host"),
+            std::string::npos);
+  EXPECT_EQ(NotesOfJob(", command: [a, aff-worker-0.aff, other-aff-master-0, /data/aff-set]"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::control

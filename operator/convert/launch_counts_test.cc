@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include "operator/convert/conversion.h"
+#include "operator/convert/testing/converted.h"
+#include "operator/yaml/yaml.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kOfPyTorch =
+    "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: ";
+
+struct Pods {
+  int count = 2;
+  int gpus = 0;
+  std::string env = {};
+  std::string more = {};  // of the job
+};
+
+// A PyTorchJob or TFJob of `pods` that run `command`.
+std::string Job(const std::string& kind, const std::string& command, const Pods& pods) {
+  const bool is_torch = kind == "PyTorchJob";
+  return "apiVersion: kubeflow.org/v1\nkind: " + kind +
+         "\nmetadata: {name: j}\nspec:\n  runPolicy: {backoffLimit: 1}\n" + pods.more + "  " +
+         (is_torch ? "pytorch" : "tf") +
+         "ReplicaSpecs:\n    Worker:\n      replicas: " + std::to_string(pods.count) +
+         "\n      template: {spec: {containers: [{name: " + (is_torch ? "pytorch" : "tensorflow") +
+         ", image: i, command: [" + command + "], env: [" + pods.env +
+         "], resources: {limits: {nvidia.com/gpu: " + std::to_string(pods.gpus) + "}}}]}}\n";
+}
+
+Conversion ConvertPyTorch(const std::string& command, const Pods& pods = {}) {
+  return ConvertText(Job("PyTorchJob", command, pods));
+}
+
+Json ProcessesOf(const Conversion& conversion) {
+  return conversion.job["spec"]["roles"][0].value("processes", Json());
+}
+
+bool HasNote(const Conversion& conversion, const std::string& text) {
+  return NotesOf(conversion).find(text) != std::string::npos;
+}
+
+TEST(ConvertPyTorchJob, MpirunMakesAHorovodJobOfAsManyRanks) {
+  const Conversion alone =
+      ConvertPyTorch("horovodrun, -np, '4', -H, 'localhost:4', python, t.py", {1, 4});
+  EXPECT_EQ(alone.job["spec"]["strategy"], "Horovod");
+  EXPECT_EQ(ProcessesOf(alone), 4);
+  EXPECT_FALSE(HasNote(alone, "asked for")) << NotesOf(alone);
+
+  const Conversion several = ConvertPyTorch("mpirun, -np, '8', python, t.py", {2, 4});
+  EXPECT_EQ(several.job["spec"]["strategy"], "Horovod");
+  EXPECT_EQ(ProcessesOf(several), 8);
+  EXPECT_TRUE(HasNote(several,
+                      std::string(kOfPyTorch) +
+                          "8 ranks were asked for; the job has 16, 8 in each of its pods: set the "
+                          "role's processes for another number\n"))
+      << NotesOf(several);
+  EXPECT_TRUE(HasNote(several, "it needs mpirun"));
+
+  EXPECT_EQ(ProcessesOf(ConvertPyTorch("mpirun, -np, '8', -npernode, '4', python, t.py")), 4);
+  EXPECT_TRUE(HasNote(ConvertPyTorch("mpirun, python, t.py"),
+                      "mpirun that is told no number starts as many ranks as the pod has cores; "
+                      "the job has 2, 1 in each of its pods"));
+}
+
+TEST(ConvertTfJob, HorovodrunMakesAHorovodJobOfAsManyRanks) {
+  const std::string text = Job("TFJob", "horovodrun, -np, '4', python, t.py", {1, 4});
+  const Conversion conversion = ConvertText(text);
+  EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
+  EXPECT_EQ(ProcessesOf(conversion), 4);
+
+  std::string with_ps = text;
+  with_ps +=
+      "    PS: {template: {spec: {containers: [{name: tensorflow, image: i, command: [a]}]}}}\n";
+  EXPECT_EQ(ErrorsOf(ConvertText(with_ps)),
+            "spec.tfReplicaSpecs.PS: found beside mpirun or horovodrun, expected none: Horovod has "
+            "no such role\n");
+}
+
+TEST(ConvertPyTorchJob, CountsThatAreVariablesOfTheContainerAreRead) {
+  const std::string n = "{name: M, value: '4'}, {name: N, value: $(M)}";
+  EXPECT_EQ(ProcessesOf(ConvertPyTorch("torchrun, '--nproc-per-node=$(N)', t.py", {2, 0, n})), 4);
+  EXPECT_EQ(ProcessesOf(ConvertPyTorch("deepspeed, '--num_gpus=$(N)', t.py", {2, 4, n})), 4);
+  EXPECT_EQ(
+      ProcessesOf(ConvertPyTorch("accelerate, launch, --num_processes, $(N), t.py", {2, 4, n})), 4);
+}
+
+TEST(ConvertPyTorchJob, CountsThatTheFileDoesNotHaveAreSaid) {
+  const std::string unknown =
+      "\"$(N)\": how many processes that is cannot be told from this file; ";
+  for (const char* const command :
+       {"torchrun, '--nproc-per-node=$(N)', t.py", "deepspeed, '--num_gpus=$(N)', t.py"}) {
+    const Conversion one = ConvertPyTorch(command);
+    EXPECT_EQ(ProcessesOf(one), 1);
+    EXPECT_TRUE(HasNote(one, kOfPyTorch + unknown + "a TrainingJob has one in each pod: set the"))
+        << NotesOf(one);
+    const Conversion by_gpu = ConvertPyTorch(command, {2, 4});
+    EXPECT_EQ(ProcessesOf(by_gpu), Json());
+    EXPECT_TRUE(HasNote(by_gpu, kOfPyTorch + unknown + "a TrainingJob has one for each GPU: set"))
+        << NotesOf(by_gpu);
+  }
+}
+
+TEST(ConvertPyTorchJob, CountsThatTorchrunRefusesAreRefused) {
+  const std::string expected =
+      " found, expected a number from 1 to 9999, auto, gpu or cpu, as torchrun does\n";
+  for (const char* const count : {"x", "0", "${N:-4}"}) {
+    EXPECT_EQ(
+        ErrorsOf(ConvertPyTorch("torchrun, --nproc-per-node, '" + std::string(count) + "', t.py")),
+        std::string(kOfPyTorch) + "--nproc-per-node " + count + " of torchrun" + expected);
+  }
+  for (const char* const count : {"x", "0"}) {
+    const std::string more = "  nprocPerNode: \"" + std::string(count) + "\"\n";
+    EXPECT_EQ(ErrorsOf(ConvertPyTorch("torchrun, t.py", {2, 4, "", more})),
+              "spec.nprocPerNode: \"" + std::string(count) + "\"" + expected);
+  }
+  const Conversion gpu = ConvertPyTorch("torchrun, --nproc-per-node=gpu, t.py");
+  EXPECT_EQ(ProcessesOf(gpu), 1);
+  EXPECT_TRUE(HasNote(
+      gpu,
+      std::string(kOfPyTorch) + "\"gpu\" found where no GPU is asked for, which torchrun refuses"))
+      << NotesOf(gpu);
+  EXPECT_FALSE(HasNote(gpu, "cores"));
+}
+
+TEST(ConvertPyTorchJob, OtherNodesThanTorchrunTrainedOnAreSaid) {
+  const std::string alone =
+      std::string(kOfPyTorch) +
+      "torchrun for one node trained in each pod for itself: the job's 2 pods train together, one "
+      "model; for one pod that trains alone set replicas to 1\n";
+  const auto of = [](const std::string& options, int pods) {
+    return ConvertPyTorch("torchrun, " + options + ", --nproc-per-node=2, t.py", {pods});
+  };
+  EXPECT_TRUE(HasNote(of("--standalone", 2), alone));
+  EXPECT_TRUE(HasNote(of("--nnodes=1", 2), alone));
+  EXPECT_FALSE(HasNote(of("--standalone", 1), "for itself"));
+  EXPECT_TRUE(HasNote(of("--nnodes=5", 2),
+                      std::string(kOfPyTorch) +
+                          "--nnodes 5 was asked for; the job trains on all of its pods, 2: set"));
+  for (const char* const nodes : {"--nnodes=2", "--nnodes=1:4", "--nnodes=$(PET_NNODES)"}) {
+    const Conversion conversion = of(nodes, 2);
+    EXPECT_FALSE(HasNote(conversion, "for itself")) << nodes;
+    EXPECT_FALSE(HasNote(conversion, "was asked for")) << nodes;
+  }
+}
+
+TEST(ConvertPyTorchJob, AccelerateThatStartsOneProcessIsToldOf) {
+  const std::string one = std::string(kOfPyTorch) +
+                          "accelerate launch started one process in each pod, and so does the job";
+  EXPECT_TRUE(HasNote(ConvertPyTorch("accelerate, launch, t.py"), one));
+  EXPECT_TRUE(HasNote(ConvertPyTorch("accelerate, launch, --cpu, t.py", {2, 4}), one));
+  EXPECT_FALSE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {2, 1}), one));
+  EXPECT_FALSE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {2, 4}), one));
+}
+
+TEST(ConvertPyTorchJob, CountThatIsRefusedIsNotNotedAsWell) {
+  const Conversion conversion = ConvertPyTorch(
+      "accelerate, launch, --num_processes, '7', --num_machines, '2', --multi_gpu, t.py");
+  EXPECT_FALSE(conversion.errors.empty());
+  EXPECT_EQ(NotesOf(conversion), "");
+  const Conversion none = ConvertPyTorch("accelerate, launch, --num_processes, '0', t.py");
+  EXPECT_FALSE(none.errors.empty());
+  EXPECT_EQ(NotesOf(none), "");
+}
+
+TEST(ConvertPyTorchJob, NoPodsAreReportedWhereTheRolesAre) {
+  const std::string text = Job("PyTorchJob", "a", {0});
+  const Conversion conversion = ConvertForeignJob(ReadYaml(text).documents.at(0).value, {});
+  EXPECT_EQ(ForeignField(conversion, "spec.roles"), "spec.pytorchReplicaSpecs");
+}
+
+}  // namespace
+}  // namespace lockstep::control

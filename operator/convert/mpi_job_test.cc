@@ -1,0 +1,185 @@
+#include <gtest/gtest.h>
+
+#include "operator/convert/conversion.h"
+#include "operator/convert/testing/converted.h"
+#include "operator/yaml/yaml.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kLauncher = "spec.mpiReplicaSpecs.Launcher.";
+constexpr const char* kWorker = "spec.mpiReplicaSpecs.Worker.";
+constexpr const char* kLaunchersCommand =
+    "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command: ";
+
+// An MPIJob of two workers whose launcher's container has `command` and `more`.
+std::string MpiJob(const std::string& command, int slots = 1, const std::string& more = "") {
+  return "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
+         "  slotsPerWorker: " +
+         std::to_string(slots) +
+         "\n  runPolicy: {backoffLimit: 1}\n  mpiReplicaSpecs:\n"
+         "    Launcher: {template: {spec: {containers: [{name: l, image: a, command: [" +
+         command + "]" + more +
+         "}]}}}\n"
+         "    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: a}]}}}\n";
+}
+
+Json RoleOf(const Conversion& conversion) {
+  return conversion.job["spec"]["roles"][0];
+}
+
+Json ContainerOf(const Conversion& conversion) {
+  return RoleOf(conversion)["template"]["spec"]["containers"][0];
+}
+
+void ExpectNote(const Conversion& conversion, const std::string& note) {
+  const std::string notes = NotesOf(conversion);
+  EXPECT_NE(notes.find(note), std::string::npos) << notes;
+}
+
+TEST(ConvertMpiJob, LauncherOfPyTorchBehindMpirunGivesWayToo) {
+  const Conversion conversion =
+      ConvertText(MpiJob("mpirun, -np, '2', -x, A=1, torchrun, --nproc_per_node=4, t.py"));
+  EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
+  EXPECT_EQ(RoleOf(conversion)["processes"], 4);
+  EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py"}));
+  EXPECT_EQ(ContainerOf(conversion)["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
+  ExpectNote(conversion, std::string(kLaunchersCommand) + "mpirun and torchrun are left out");
+  ExpectNote(conversion, "torchrun for one node trained in each pod for itself: the job's 2 pods");
+
+  const Conversion met =
+      ConvertText(MpiJob("mpirun, -np, '2', torchrun, --nnodes, '2', --nproc_per_node=4, t.py"));
+  EXPECT_EQ(NotesOf(met).find("for itself"), std::string::npos) << NotesOf(met);
+  EXPECT_EQ(NotesOf(met).find("times"), std::string::npos) << NotesOf(met);
+}
+
+TEST(ConvertMpiJob, MoreLaunchersThanWorkersAreSaid) {
+  const Conversion conversion = ConvertText(MpiJob("mpirun, -np, '4', deepspeed, t.py", 2));
+  EXPECT_EQ(RoleOf(conversion)["processes"], 1);
+  ExpectNote(conversion,
+             std::string(kLaunchersCommand) +
+                 "mpirun was to start deepspeed 4 times; the job has one pod's processes in each "
+                 "of its pods, 2\n");
+  ExpectNote(conversion, "spec.slotsPerWorker: not kept: deepspeed says how many");
+  ExpectNote(conversion, "mpirun was to start deepspeed 4 times");
+  ExpectNote(ConvertText(MpiJob("mpirun, accelerate, launch, t.py", 2)),
+             "mpirun was to start accelerate launch 4 times");
+  const Conversion torchrun = ConvertText(MpiJob("mpirun, -pernode, torchrun, t.py", 2));
+  EXPECT_EQ(RoleOf(torchrun)["processes"], 1);
+  EXPECT_EQ(NotesOf(torchrun).find("times"), std::string::npos) << NotesOf(torchrun);
+}
+
+TEST(ConvertMpiJob, ScriptBehindMpirunThatStartsALauncherIsWarnedOf) {
+  const Conversion conversion = ConvertText(
+      MpiJob("mpirun, -np, '2', bash, -c, 'torchrun --node_rank $OMPI_COMM_WORLD_RANK t.py --n "
+             "$OMPI_COMM_WORLD_SIZE'"));
+  ExpectNote(conversion, std::string(kLaunchersCommand) + "seems to start torchrun");
+  ExpectNote(conversion,
+             std::string(kLaunchersCommand) +
+                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE: mpirun set this, and nobody does "
+                 "now, so that it is empty; use RANK, LOCAL_RANK, WORLD_SIZE and "
+                 "LOCAL_WORLD_SIZE\n");
+  EXPECT_EQ(NotesOf(ConvertText(MpiJob("mpirun, python, t.py"))).find("seems"), std::string::npos);
+}
+
+TEST(ConvertMpiJob, FieldsOfTheLaunchersPodAreNamed) {
+  const Conversion conversion = ConvertText(R"(
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: ls}
+spec:
+  slotsPerWorker: 1
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      restartPolicy: Never
+      template:
+        metadata: {labels: {l: launcher}, annotations: {a: b}}
+        spec:
+          serviceAccountName: sa
+          initContainers: [{name: fetch, image: b}]
+          containers:
+          - {name: l, image: a, workingDir: /app, command: [mpirun, python, t.py], lifecycle: {}}
+          - {name: logger, image: fluent}
+          volumes: [{name: lv, emptyDir: {}}]
+    Worker:
+      replicas: 2
+      restartPolicy: OnFailure
+      template: {spec: {containers: [{name: w, image: a, command: [sshd], args: [-De]}]}}
+)");
+
+  const std::string gone =
+      ": not kept: the launcher has no pod any more; where the workers need it, their template has "
+      "to say it\n";
+  const std::string pod = std::string(kLauncher) + "template.";
+  for (const char* const field : {"metadata.labels",
+                                  "metadata.annotations",
+                                  "spec.serviceAccountName",
+                                  "spec.initContainers",
+                                  "spec.containers[0].lifecycle"}) {
+    ExpectNote(conversion, pod + field + gone);
+  }
+  ExpectNote(conversion, pod + "spec.containers[1]: not kept: there is no such pod any more\n");
+  EXPECT_EQ(NotesOf(conversion).find("sidecar"), std::string::npos);
+  for (const char* const field : {"command", "args"}) {
+    ExpectNote(conversion,
+               std::string(kWorker) + "template.spec.containers[0]." + field +
+                   ": not kept: the workers run the launcher's program themselves\n");
+  }
+  ExpectNote(conversion,
+             std::string(kWorker) +
+                 "restartPolicy: not kept: the program's end was the launcher's, whose "
+                 "restartPolicy, Never, is the role's\n");
+  EXPECT_EQ(ContainerOf(conversion)["workingDir"], "/app");
+}
+
+TEST(ConvertMpiJob, WorkingDirectoryIsThatOfMpirun) {
+  const Conversion conversion =
+      ConvertText(MpiJob("mpirun, --wdir, /b, python, t.py", 1, ", workingDir: /app"));
+  EXPECT_EQ(ContainerOf(conversion)["workingDir"], "/b");
+}
+
+TEST(ConvertMpiJob, SeveralProgramsAreRefused) {
+  EXPECT_EQ(
+      ErrorsOf(ConvertText(MpiJob("mpirun, -np, '1', python, a.py, ':', -np, '1', python, b.py"))),
+      std::string(kLaunchersCommand) +
+          "several programs found behind mpirun, with \":\" between them, expected one: "
+          "every pod of a role runs the same\n");
+}
+
+TEST(ConvertMpiJob, RanksOnEachNodeAreTheWorkersProcesses) {
+  for (const char* const option :
+       {"--npernode, '2'", "-N, '2'", "-ppn, '2'", "--map-by, 'ppr:2:node:pe=4'"}) {
+    const Conversion conversion =
+        ConvertText(MpiJob("mpirun, " + std::string(option) + ", python, t.py", 4));
+    EXPECT_EQ(RoleOf(conversion)["processes"], 2) << option;
+    ExpectNote(conversion, "spec.slotsPerWorker: not kept: the launcher's command says 2\n");
+  }
+}
+
+TEST(ConvertMpiJob, CountThatIsAVariableIsReadOrSaidToBeUnknown) {
+  const std::string command = "mpirun, -np, $(N), python, t.py";
+  const auto notes = [&](const std::string& value) {
+    return NotesOf(ConvertText(MpiJob(command, 2, ", env: [{name: N, value: '" + value + "'}]")));
+  };
+  EXPECT_EQ(notes("4").find("asked"), std::string::npos) << notes("4");
+  EXPECT_NE(notes("2").find("2 ranks were asked for; the job has 4, 2 in each of its pods"),
+            std::string::npos);
+  ExpectNote(ConvertText(MpiJob(command, 2)),
+             std::string(kLaunchersCommand) +
+                 "-np $(N): how many ranks that is cannot be told from this file; the job has 4, 2 "
+                 "in each of its pods");
+  EXPECT_EQ(
+      ErrorsOf(ConvertText(MpiJob("mpirun, -np, x, python, t.py"))),
+      std::string(kLaunchersCommand) + "-np x of mpirun found, expected a number from 1 to 9999\n");
+}
+
+TEST(ConvertMpiJob, NoWorkersAreReportedWhereTheyAreCounted) {
+  std::string text = MpiJob("mpirun, python, t.py");
+  text.replace(text.find("replicas: 2"), 11, "replicas: 0");
+  const Conversion conversion = ConvertForeignJob(ReadYaml(text).documents.at(0).value, {});
+  EXPECT_EQ(ForeignField(conversion, "spec.roles"), std::string(kWorker) + "replicas");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,37 @@
+#include "operator/convert/testing/converted.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/api/manifest.h"
+#include "operator/yaml/yaml.h"
+#include "operator/yaml/yaml_writer.h"
+
+namespace lockstep::control {
+
+Conversion ConvertText(const std::string& text) {
+  const YamlStream stream = ReadYaml(text);
+  EXPECT_TRUE(stream.problems.empty()) << text;
+  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, {});
+  if (conversion.errors.empty()) {
+    EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "") << text;
+  }
+  return conversion;
+}
+
+std::string NotesOf(const Conversion& conversion) {
+  std::string notes;
+  for (const ConversionNote& note : conversion.notes) {
+    notes += note.field + ": " + note.text + "\n";
+  }
+  return notes;
+}
+
+std::string ErrorsOf(const Conversion& conversion) {
+  std::string errors;
+  for (const Error& error : conversion.errors) {
+    errors += error.field() + ": " + error.message() + "\n";
+  }
+  return errors;
+}
+
+}  // namespace lockstep::control

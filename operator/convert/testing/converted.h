@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "operator/convert/conversion.h"
+
+namespace lockstep::control {
+
+// What is made of the manifest `text`. Where nothing stands in the way it has to be a good
+// TrainingJob, else the test fails.
+Conversion ConvertText(const std::string& text);
+
+// "FIELD: TEXT\n" of each.
+std::string NotesOf(const Conversion& conversion);
+std::string ErrorsOf(const Conversion& conversion);
+
+}  // namespace lockstep::control

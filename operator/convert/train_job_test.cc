@@ -1,0 +1,72 @@
+#include <gtest/gtest.h>
+
+#include "operator/convert/conversion.h"
+#include "operator/convert/testing/converted.h"
+#include "operator/yaml/yaml.h"
+
+namespace lockstep::control {
+namespace {
+
+constexpr const char* kTrainJob = R"(
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: t}
+spec:
+  runtimeRef: {name: torch}
+  managedBy: trainer.kubeflow.org/trainjob-controller
+  trainer: {image: i, numNodes: 2, command: [a], env: [{name: A, value: "1"}]}
+)";
+
+TEST(ConvertTrainJob, OverridesReachThePods) {
+  const Conversion conversion = ConvertText(std::string(kTrainJob) + R"(
+  podTemplateOverrides:
+  - targetJobs: [{name: node}]
+    metadata: {labels: {z: z}}
+    spec:
+      nodeSelector: {x: y}
+      tolerations: [{key: g, operator: Exists}]
+      volumes: [{name: v, emptyDir: {}}]
+      containers:
+      - {name: node, volumeMounts: [{name: v, mountPath: /v}], env: [{name: B, value: "2"}]}
+      - {name: other, env: [{name: C, value: "3"}]}
+      initContainers: [{name: q, env: [{name: D, value: "4"}]}]
+  - targetJobs: [{name: dataset-initializer}]
+    spec: {serviceAccountName: no}
+  podSpecOverrides:
+  - targetJobs: [{name: node}]
+    serviceAccountName: sb
+)");
+  const Json pod = conversion.job["spec"]["roles"][0]["template"];
+  EXPECT_EQ(pod["metadata"]["labels"]["z"], "z");
+  EXPECT_EQ(pod["spec"]["nodeSelector"]["x"], "y");
+  EXPECT_EQ(pod["spec"]["tolerations"][0]["key"], "g");
+  EXPECT_EQ(pod["spec"]["serviceAccountName"], "sb");
+  EXPECT_FALSE(pod["spec"].contains("initContainers"));
+  const Json container = pod["spec"]["containers"][0];
+  EXPECT_EQ(container["volumeMounts"][0]["mountPath"], "/v");
+  EXPECT_EQ(container["env"],
+            Json::array({{{"name", "A"}, {"value", "1"}}, {{"name", "B"}, {"value", "2"}}}));
+  const std::string notes = NotesOf(conversion);
+  const std::string of_runtime =
+      ".name: not kept: a container of the runtime, which is not in this file\n";
+  for (const std::string& note :
+       {"spec.podTemplateOverrides[0].spec.containers[1]" + of_runtime,
+        "spec.podTemplateOverrides[0].spec.initContainers[0]" + of_runtime,
+        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: it belongs to a step")}) {
+    EXPECT_NE(notes.find(note), std::string::npos) << notes;
+  }
+  EXPECT_EQ(notes.find("nothing like it"), std::string::npos) << notes;
+  EXPECT_EQ(notes.find("is a label"), std::string::npos) << notes;
+  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.tolerations[0].key"),
+            "spec.podTemplateOverrides[0].spec.tolerations[0].key");
+}
+
+TEST(ConvertTrainJob, NoNodesAreReportedWhereTheyAreCounted) {
+  std::string text = kTrainJob;
+  text.replace(text.find("numNodes: 2"), 11, "numNodes: 0");
+  const Conversion conversion = ConvertForeignJob(ReadYaml(text).documents.at(0).value, {});
+  EXPECT_EQ(ForeignField(conversion, "spec.roles"), "spec.trainer.numNodes");
+}
+
+}  // namespace
+}  // namespace lockstep::control
