@@ -30,14 +30,19 @@ std::optional<TimePoint> LastOf(const StatusDocument& document,
   return last;
 }
 
-// The first event of the kind after `when`.
+// Of an event that names no rank.
+constexpr int kNoRank = -1;
+
+// The first event of the kind after `when`, of those that name this rank.
 std::optional<TimePoint> FirstOf(const StatusDocument& document,
                                  TimelineEventKind kind,
-                                 TimePoint when) {
+                                 TimePoint when,
+                                 int rank = kNoRank) {
   std::optional<TimePoint> first;
   for (const TimelineEvent& event : document.timeline) {
     const TimePoint at = WhenOf(event);
-    if (event.event == kind && at > when && (!first || at < *first)) {
+    if (event.event == kind && event.rank.value_or(kNoRank) == rank && at > when &&
+        (!first || at < *first)) {
       first = at;
     }
   }
@@ -45,7 +50,7 @@ std::optional<TimePoint> FirstOf(const StatusDocument& document,
 }
 
 // When the process of `rank` was lost that another replaced at `started`: the first word of it
-// since it began, or all met or trained together. A pod tells of the newest process of each rank,
+// since it began, trained, or all met. A pod tells of the newest process of each rank,
 // so what the one before has met is not in its timeline: then its start alone is.
 TimePoint LossBefore(TimePoint started, int rank, const StatusDocument& document) {
   std::optional<TimePoint> lost;
@@ -55,8 +60,10 @@ TimePoint LossBefore(TimePoint started, int rank, const StatusDocument& document
       break;
     }
     const bool is_start = event.event == TimelineEventKind::kProcessStart && event.rank == rank;
-    if (event.event == TimelineEventKind::kFirstStep ||
-        event.event == TimelineEventKind::kRendezvousEnd || (is_start && when < started)) {
+    const bool is_step =
+        event.event == TimelineEventKind::kFirstStep && event.rank.value_or(rank) == rank;
+    if (is_step || event.event == TimelineEventKind::kRendezvousEnd ||
+        (is_start && when < started)) {
       lost.reset();
     } else if (event.event == TimelineEventKind::kPeerLost && event.rank == rank) {
       lost = lost.value_or(when);
@@ -184,17 +191,11 @@ void RecoveryTracker::Report(const StatusDocument& document) {
     if (recovery.replacement_pod.empty()) {
       continue;
     }
-    if (has_own_models_ && recovery.lost_rank) {
-      if (!recovery.over_at) {  // the pod's document has no step of this process alone
-        recovery.over_at = recovery.noticed_at;
-        Complete(&recovery);
-      }
-      continue;
-    }
     if (!recovery.next_step_at) {
       recovery.next_step_at = NextStepOf(recovery);
     }
-    if (recovery.next_step_at && !recovery.parts) {
+    // Of a process that was replaced its pod does not tell them.
+    if (recovery.next_step_at && !recovery.parts && !recovery.lost_rank) {
       recovery.parts = PartsOf(recovery);
     }
     if (recovery.next_step_at && !recovery.over_at) {
@@ -305,10 +306,32 @@ std::optional<TimePoint> RecoveryTracker::NextStepOf(const Recovery& recovery) c
   if (!has_own_models_) {
     return NextAfter(TimelineEventKind::kFirstStep, recovery.noticed_at);
   }
+  if (recovery.lost_rank) {
+    return NextStepOfModel(recovery);
+  }
   const auto document = newest_.find(recovery.replacement_pod);
   return document == newest_.end()
              ? std::nullopt
              : FirstOf(document->second, TimelineEventKind::kFirstStep, recovery.noticed_at);
+}
+
+// Of a model in a pod with several, by what the pod tells of its rank; where the pod went, too, by
+// the next one of its place. A process whose model was at its end takes no step.
+std::optional<TimePoint> RecoveryTracker::NextStepOfModel(const Recovery& recovery) const {
+  for (const auto& [pod, document] : newest_) {
+    if (document.task != recovery.culprit) {
+      continue;
+    }
+    const int rank = pod == recovery.lost_pod ? recovery.lost_rank.value_or(kNoRank) : kNoRank;
+    auto next = FirstOf(document, TimelineEventKind::kFirstStep, recovery.noticed_at, rank);
+    if (!next && rank != kNoRank) {
+      next = FirstOf(document, TimelineEventKind::kStateReady, recovery.noticed_at, rank);
+    }
+    if (next) {
+      return next;
+    }
+  }
+  return std::nullopt;
 }
 
 void RecoveryTracker::NoteBack(Recovery* recovery, TimePoint at) {

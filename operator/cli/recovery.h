@@ -46,8 +46,8 @@ struct Recovery {
   TimePoint fault_at;  // the signal where we sent it ourselves, else as early as is known
   TimePoint noticed_at;
   std::optional<TimePoint> back_at;  // of a command: when all its pods and programs ran again
-  // The next step; for commands, when all pods run again, or their ranks have met again; for a
-  // process with a model of its own beside others, when its successor began.
+  // The next step, of a model of its own the model's; for commands, when all pods run again, or
+  // their ranks have met again.
   std::optional<TimePoint> over_at;
   std::optional<TimePoint> next_step_at;
   std::optional<RecoveryParts> parts;  // once the replacement has reported all of them
@@ -124,6 +124,7 @@ class RecoveryTracker {
   void NoteBack(Recovery* recovery, TimePoint at);
   void NoteMeeting(Recovery* recovery);
   std::optional<TimePoint> NextStepOf(const Recovery& recovery) const;
+  std::optional<TimePoint> NextStepOfModel(const Recovery& recovery) const;
   std::optional<TimePoint> NextAfter(TimelineEventKind kind, TimePoint when) const;
   std::optional<RecoveryParts> PartsOf(const Recovery& recovery) const;
 

@@ -1,5 +1,6 @@
 #include "operator/cli/recovery.h"
 
+#include <optional>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -24,14 +25,19 @@ struct Moment {
   int64_t when_ms;
 };
 
+TimelineEvent EventOf(const Moment& moment, std::optional<int> rank = std::nullopt) {
+  TimelineEvent event;
+  event.event = moment.kind;
+  event.rank = rank;
+  event.monotonic_ns = moment.when_ms * 1'000'000;
+  return event;
+}
+
 StatusDocument DocumentOf(const std::string& pod, std::initializer_list<Moment> moments) {
   StatusDocument document;
   document.pod = pod;
   for (const Moment& moment : moments) {
-    TimelineEvent event;
-    event.event = moment.kind;
-    event.monotonic_ns = moment.when_ms * 1'000'000;
-    document.timeline.push_back(event);
+    document.timeline.push_back(EventOf(moment));
   }
   return document;
 }
@@ -300,6 +306,38 @@ TEST(RecoveryTracker, StepOfAnothersOwnModelIsNoRecovery) {
   EXPECT_TRUE(tracker.is_recovering());
   tracker.Report(DocumentOf("job-worker-1-r1", {{TimelineEventKind::kFirstStep, 1600}}));
   EXPECT_EQ(tracker.all().at(0).over_at, At(1600));
+}
+
+// The other processes of the pod went on meanwhile, and their pod is never away.
+TEST(RecoveryTracker, ProcessWithItsOwnModelCostsTimeUntilThatModelsNextStep) {
+  RecoveryTracker tracker(true, 2, /*has_own_models=*/true);
+  StatusDocument document = WithReplacedProcess();
+  document.timeline.push_back(EventOf({TimelineEventKind::kFirstStep, 1200}));  // of who leads
+  tracker.Report(document);
+  EXPECT_TRUE(tracker.is_recovering());
+  EXPECT_EQ(tracker.TimeLost(At(1500)), milliseconds(500));
+  document.timeline.push_back(EventOf({TimelineEventKind::kFirstStep, 3400}, 2));
+  tracker.Report(document);
+  EXPECT_TRUE(tracker.is_recovering()) << "it is another process's";
+  document.timeline.push_back(EventOf({TimelineEventKind::kFirstStep, 3500}, 3));
+  tracker.Report(document);
+  const auto completed = tracker.TakeCompleted();
+  ASSERT_EQ(completed.size(), 1U);
+  EXPECT_EQ(completed[0].over_at, At(3500));
+  EXPECT_EQ(completed[0].parts, std::nullopt);
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(2500));
+}
+
+TEST(RecoveryTracker, ModelWhosePodIsLostAsWellGoesOnInTheNextPod) {
+  RecoveryTracker tracker(true, 2, /*has_own_models=*/true);
+  tracker.Report(WithReplacedProcess());
+  tracker.PodLost({kWorker1, "job-worker-1", "killed", At(1100), {}});
+  tracker.PodStarted(kWorker1, "job-worker-1-r1", At(1200));
+  StatusDocument next = ReplacementsReport();
+  next.task = kWorker1;
+  tracker.Report(next);
+  EXPECT_FALSE(tracker.is_recovering());
+  EXPECT_EQ(tracker.TimeLost(At(9999)), milliseconds(401));
 }
 
 // What a pod of a command says of its programs.

@@ -176,6 +176,10 @@ class Independent(LocalTest):
         self.assert_trained(run)
         self.assertEqual(self.pods(run), ["quick-worker-0", "quick-worker-1"])
         self.assertEqual([model["rank"] for model in run.summary["models"]], [0, 1, 2, 3])
+        [loss] = run.summary["recoveries"]
+        self.assertEqual(loss["lostRank"], 3)
+        self.assertGreater(loss["killToNextStepSeconds"], 0.05, "an engine is loaded first")
+        self.assertGreaterEqual(run.summary["timeLostSeconds"], loss["killToNextStepSeconds"])
         again = self.run_job(text)
         self.assertEqual(self.weights(run), self.weights(again))
         self.assertEqual(*([epoch["loss"] for epoch in one.summary["history"]]

@@ -58,6 +58,9 @@ class ParameterServer(LocalTest):
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-1"])
+        ends = [samples_after(epoch["step"]) for epoch in run.summary["history"][:-1]]
+        self.assertEqual(ends, [9000 * (epoch + 1) for epoch in range(len(ends))],
+                         "each data epoch ends with the job's step")
 
     def test_killed_worker_is_replaced_alone_and_its_share_is_done_once(self):
         run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=500")
@@ -152,6 +155,7 @@ class ParameterServer(LocalTest):
         run = self.run_job(manifest(ps=1), "--chaos", "kill=ps-0@step=700")
         self.assert_learned(run)
         self.assertIn("quick-worker-0-a1", self.pods(run))
+        self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
 
 
 if __name__ == "__main__":

@@ -201,7 +201,7 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   // Each shard has this push behind what was pulled: whoever comes next finds at least that.
   const int64_t made = counts.least + skipped_ + 1;
   MoveTo(made + 1, &all_next_);
-  trainer_->ReportShare({made, all_next_.cursor.samples_consumed},
+  trainer_->ReportShare({made, all_next_.cursor.samples_consumed, update},
                         cursor,
                         own_,
                         sums.loss_sum / static_cast<double>(samples));

@@ -332,7 +332,7 @@ void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
   samples_of_others_ = data_epoch_.has_value() ? samples_of_others_
                                                : report.epoch_sample_count - report.sample_count;
   data_epoch_ = DataEpochResult{report.data_epoch,
-                                report.step.value(),
+                                report.data_epoch_end.value_or(report.step).value(),
                                 report.epoch_sample_count,
                                 report.epoch_loss,
                                 report.epoch_accuracy,

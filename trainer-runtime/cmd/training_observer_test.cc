@@ -182,6 +182,18 @@ TEST_F(Observed, DataEpochCountsTheSamplesOfSkippedStepsAndSaysWhatItsLossIsOver
   EXPECT_EQ(history[0].timed_sample_count, std::nullopt);
 }
 
+// Where workers share the steps out, what this one knows of the others' is older than its own.
+TEST_F(Observed, DataEpochOfSharedOutStepsEndsWithTheLastStepOfAll) {
+  StepReport report;
+  report.step = Step(7);
+  report.data_epoch_end = Step(10);
+  report.sample_count = report.epoch_sample_count = report.epoch_loss_sample_count = 96;
+  observer_.Hooks().on_step(report);
+  observer_.Finished({}, {});
+  EXPECT_EQ(board_.Snapshot().step, Step(7));
+  EXPECT_EQ(board_.Snapshot().history.at(0).step, 10);
+}
+
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {
   observer_.SamplesCounted({96, 90, 1, 7});
   EXPECT_EQ(board_.Snapshot().samples, (SampleCounts{96, 90, 1, 7}));

@@ -20,12 +20,35 @@ TimelineEvent EventAt(TimelineEventKind kind, TimePoint at) {
   return event;
 }
 
+std::optional<TimelineEvent> FirstOf(const StatusDocument& document, TimelineEventKind kind) {
+  const auto found = std::ranges::find(document.timeline, kind, &TimelineEvent::event);
+  return found == document.timeline.end() ? std::nullopt : std::optional(*found);
+}
+
+// When a process went on with its model: with its first step; one whose model was at its end has
+// none to take, and went on when it held it.
+std::optional<TimelineEvent> ModelGoesOn(const StatusDocument& process) {
+  if (auto step = FirstOf(process, TimelineEventKind::kFirstStep)) {
+    return step;
+  }
+  const bool is_done =
+      process.steps_total.has_value() && process.step.value() >= *process.steps_total;
+  return is_done ? FirstOf(process, TimelineEventKind::kStateReady) : std::nullopt;
+}
+
 // In the order of time, as the pod's own events are.
 void AddLosses(const StatusDocument& pod,
                const std::vector<ProcessReport>& reports,
+               bool has_own_models,
                std::vector<TimelineEvent>* timeline) {
   for (std::size_t i = 0; i < reports.size(); ++i) {
-    for (TimelineEvent event : reports[i].losses) {
+    std::vector<TimelineEvent> events = reports[i].losses;
+    if (has_own_models && !events.empty() && reports[i].newest.has_value()) {
+      if (const auto goes_on = ModelGoesOn(*reports[i].newest)) {
+        events.push_back(*goes_on);
+      }
+    }
+    for (TimelineEvent& event : events) {
       event.rank = pod.rank.value_or(0) + static_cast<int>(i);
       timeline->push_back(event);
     }
@@ -124,7 +147,7 @@ StatusDocument PodStatus(const StatusDocument& pod,
     document.history = first.has_value() ? first->history : std::vector<DataEpochResult>();
     document.models = ModelsOf(pod, reports);
   }
-  AddLosses(pod, reports, &document.timeline);
+  AddLosses(pod, reports, has_own_models, &document.timeline);
   for (PeerStatus& peer : document.peers) {
     peer.incarnation = IncarnationOfPod(peer.incarnation);
   }

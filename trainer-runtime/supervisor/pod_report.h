@@ -35,7 +35,8 @@ void NoteSuccessor(TimePoint at, ProcessReport* report);
 // far it is those of the leading process, and checkpoints are counted over all that wrote any. The
 // timeline has the processes that were replaced, too: kPeerLost and kProcessStart with their rank.
 // Where each process trains a model of its own (`has_own_models`), the history is the first one's,
-// and `models` tells of each.
+// `models` tells of each, and the timeline has with its rank what one that replaced another went on
+// by: kFirstStep, or kStateReady where its model was at its end.
 StatusDocument PodStatus(const StatusDocument& pod,
                          const std::vector<ProcessReport>& reports,
                          bool has_own_models = false);

@@ -163,5 +163,53 @@ TEST(PodReport, ReplacedProcessIsInThePodsTimelineWithItsRank) {
   EXPECT_EQ(timeline[2], step);
 }
 
+// The events of the whole document that are of one rank.
+std::vector<TimelineEvent> OfRank(int rank, const StatusDocument& document) {
+  std::vector<TimelineEvent> events;
+  for (const TimelineEvent& event : document.timeline) {
+    if (event.rank == rank) {
+      events.push_back(event);
+    }
+  }
+  return events;
+}
+
+TEST(PodReport, ModelOfAReplacedProcessGoesOnWithItsOwnFirstStep) {
+  std::vector<ProcessReport> reports(2);
+  reports[0].newest = OfProcess(2, 40);
+  NoteLost(At(3), &reports[1]);
+  NoteSuccessor(At(5), &reports[1]);
+  reports[1].newest = OfProcess(3, 9);
+  TimelineEvent event;
+  event.event = TimelineEventKind::kStateReady;
+  event.monotonic_ns = 6'000'000'000;
+  reports[1].newest->timeline = {event};
+  EXPECT_EQ(OfRank(3, PodStatus(OfPod(), reports, true)).size(), 2U) << "it has taken no step yet";
+
+  event.event = TimelineEventKind::kFirstStep;
+  event.monotonic_ns = 7'000'000'000;
+  reports[1].newest->timeline.push_back(event);
+  const std::vector<TimelineEvent> events = OfRank(3, PodStatus(OfPod(), reports, true));
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[2].event, TimelineEventKind::kFirstStep);
+  EXPECT_EQ(events[2].monotonic_ns, 7'000'000'000);
+  EXPECT_EQ(OfRank(3, PodStatus(OfPod(), reports)).size(), 2U) << "they train one model together";
+}
+
+TEST(PodReport, ModelThatIsAtItsEndGoesOnWhenItIsHeld) {
+  std::vector<ProcessReport> reports(1);
+  NoteLost(At(3), &reports[0]);
+  NoteSuccessor(At(5), &reports[0]);
+  reports[0].newest = OfProcess(2, 9);
+  reports[0].newest->steps_total = 9;
+  TimelineEvent event;
+  event.event = TimelineEventKind::kStateReady;
+  event.monotonic_ns = 6'000'000'000;
+  reports[0].newest->timeline = {event};
+  const std::vector<TimelineEvent> events = OfRank(2, PodStatus(OfPod(), reports, true));
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[2].event, TimelineEventKind::kStateReady);
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

@@ -34,8 +34,10 @@ enum class TrainerPhase {
 
 // One completed step, as all ranks see it.
 struct StepReport {
-  Step step;                             // steps taken, this one included
-  int64_t data_epoch = 0;                // that the step's samples belong to
+  Step step;               // steps taken, this one included
+  int64_t data_epoch = 0;  // that the step's samples belong to
+  // The last step of that data epoch, where others take steps of it that this rank is not told of.
+  std::optional<Step> data_epoch_end;
   double loss = 0;                       // mean over the step's global batch, before the update
   double epoch_loss = 0;                 // mean over the data epoch so far
   std::optional<double> epoch_accuracy;  // absent where hits have no meaning: MeanSquaredError
@@ -60,6 +62,7 @@ struct EvaluationResult {
 struct UpdatesMade {
   int64_t count = 0;
   int64_t sample_count = 0;  // that they have used
+  int64_t own = 0;           // number of the one that this rank has just made
 };
 
 // What a trainer tells while it runs. Called on the training thread; any may be empty.

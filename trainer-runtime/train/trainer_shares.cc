@@ -109,6 +109,8 @@ void Trainer::ReportShare(const UpdatesMade& made,
   StepReport report;
   report.step = Step(made.count);
   report.data_epoch = cursor.data_epoch;
+  report.data_epoch_end = Step(
+      std::min(last_step(), made.own - 1 + StepsLeftInDataEpoch(loader_.plan(), cursor.position)));
   report.loss = loss;
   report.epoch_loss = own.loss_sum / static_cast<double>(std::max<int64_t>(1, own.sample_count));
   if (HasAccuracy()) {
