@@ -70,6 +70,7 @@ void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
     }
     NoteRankCount(one.command, ranks, one.pod, conversion);
     NoteMachineCount(one.command, pods, conversion);
+    NoteOuterCount(one.command, one.role.at("replicas").get<int64_t>(), 1, conversion);
   }
 }
 
