@@ -68,10 +68,11 @@ TEST(ConvertPyTorchJob, LauncherBehindMpirunIsCountedInEachPod) {
   const auto notes = [](const std::string& mpirun) {
     return NotesOf(ConvertPyTorch(mpirun + ", torchrun, --nproc-per-node=2, --nnodes=2, t.py"));
   };
-  EXPECT_NE(notes("mpirun, -np, '4'")
-                .find("mpirun was to start torchrun 4 times; the job has one pod's processes in "
-                      "each of its pods, 2\n"),
+  EXPECT_NE(notes("mpirun, -np, '2'")
+                .find("mpirun was to start torchrun 2 times; the job has the processes of one in "
+                      "each of its pods\n"),
             std::string::npos);
+  EXPECT_EQ(notes("mpirun, -np, '1'").find("times"), std::string::npos);
   EXPECT_EQ(notes("mpirun, -pernode").find("times"), std::string::npos);
 }
 

@@ -70,8 +70,7 @@ void NoteOuterCount(const LaunchCommand& command,
         {command.path,
          std::string(NameOf(command.outer)) + " was to start " +
              std::string(NameOf(command.launcher)) + " " + std::to_string(started) +
-             " times; the job has one pod's processes in each of its pods, " +
-             std::to_string(pods)});
+             " times; the job has the processes of one in each of its pods"});
   }
 }
 
