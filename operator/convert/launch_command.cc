@@ -455,7 +455,9 @@ int64_t ProcessCountOf(const std::string& text) {
 }
 
 bool IsCountOfTorchrun(const std::string& text) {
-  return text == "auto" || text == "gpu" || text == "cpu" || ProcessCountOf(text) > 0;
+  // The last two by what makers of devices add to torch, which is asked for by its own name.
+  constexpr std::array<std::string_view, 6> kWords = {"auto", "gpu", "cpu", "xpu", "hpu", "npu"};
+  return ProcessCountOf(text) > 0 || std::find(kWords.begin(), kWords.end(), text) != kWords.end();
 }
 
 bool HasReference(const std::string& text) {

@@ -64,8 +64,8 @@ LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
 // The number of processes that `text` is, from 1 to 9999; 0: none.
 int64_t ProcessCountOf(const std::string& text);
 
-// Whether `text` is what torchrun takes for how many processes a pod has: a number, "auto", "gpu"
-// or "cpu".
+// Whether `text` is what torchrun takes for how many processes a pod has: a number, "auto", "cpu",
+// or a sort of devices such as "gpu".
 bool IsCountOfTorchrun(const std::string& text);
 
 // Whether `text` has the value of a variable in it, "$(NAME)".

@@ -64,6 +64,18 @@ TEST(ConvertPyTorchJob, MpirunMakesAHorovodJobOfAsManyRanks) {
                       "the job has 2, 1 in each of its pods"));
 }
 
+TEST(ConvertPyTorchJob, LauncherBehindMpirunIsCountedInEachPod) {
+  const auto notes = [](const std::string& mpirun) {
+    return NotesOf(ConvertPyTorch(mpirun + ", torchrun, --nproc-per-node=2, --nnodes=2, t.py"));
+  };
+  EXPECT_NE(notes("mpirun, -np, '2'")
+                .find("mpirun was to start torchrun 2 times; the job has the processes of one in "
+                      "each of its pods\n"),
+            std::string::npos);
+  EXPECT_EQ(notes("mpirun, -np, '1'").find("times"), std::string::npos);
+  EXPECT_EQ(notes("mpirun, -pernode").find("times"), std::string::npos);
+}
+
 TEST(ConvertTfJob, HorovodrunMakesAHorovodJobOfAsManyRanks) {
   const std::string text = Job("TFJob", "horovodrun, -np, '4', python, t.py", {1, 4});
   const Conversion conversion = ConvertText(text);
@@ -122,6 +134,8 @@ TEST(ConvertPyTorchJob, CountsThatTorchrunRefusesAreRefused) {
       std::string(kOfPyTorch) + "\"gpu\" found where no GPU is asked for, which torchrun refuses"))
       << NotesOf(gpu);
   EXPECT_FALSE(HasNote(gpu, "cores"));
+  EXPECT_TRUE(HasNote(ConvertPyTorch("torchrun, --nproc-per-node=npu, t.py"),
+                      "\"npu\", which meant a process for each of these devices"));
 }
 
 TEST(ConvertPyTorchJob, OtherNodesThanTorchrunTrainedOnAreSaid) {

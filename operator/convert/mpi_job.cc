@@ -101,17 +101,7 @@ void SetProcessesOfNested(const LaunchCommand& command,
   const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
   SetTorchProcesses(command, unless_told, command.path, pod, worker, conversion);
   const int64_t pods = worker->at("replicas").get<int64_t>();
-  const int64_t per_pod = ProcessCountOf(command.outer_per_pod);
-  const int64_t started =
-      command.outer_count.value_or(pods * (per_pod > 0 ? per_pod : slots.count.value_or(1)));
-  if (started != pods) {
-    conversion->notes.push_back(
-        {command.path,
-         std::string(NameOf(command.outer)) + " was to start " +
-             std::string(NameOf(command.launcher)) + " " + std::to_string(started) +
-             " times; the job has one pod's processes in each of its pods, " +
-             std::to_string(pods)});
-  }
+  NoteOuterCount(command, pods, slots.count.value_or(1), conversion);
   if (slots.count.value_or(1) != 1) {
     conversion->notes.push_back({slots.field,
                                  "not kept: " + std::string(NameOf(command.launcher)) +

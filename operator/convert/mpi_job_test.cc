@@ -58,10 +58,9 @@ TEST(ConvertMpiJob, MoreLaunchersThanWorkersAreSaid) {
   EXPECT_EQ(RoleOf(conversion)["processes"], 1);
   ExpectNote(conversion,
              std::string(kLaunchersCommand) +
-                 "mpirun was to start deepspeed 4 times; the job has one pod's processes in each "
-                 "of its pods, 2\n");
+                 "mpirun was to start deepspeed 4 times; the job has the processes of one in each "
+                 "of its pods\n");
   ExpectNote(conversion, "spec.slotsPerWorker: not kept: deepspeed says how many");
-  ExpectNote(conversion, "mpirun was to start deepspeed 4 times");
   ExpectNote(ConvertText(MpiJob("mpirun, accelerate, launch, t.py", 2)),
              "mpirun was to start accelerate launch 4 times");
   const Conversion torchrun = ConvertText(MpiJob("mpirun, -pernode, torchrun, t.py", 2));

@@ -59,4 +59,19 @@ void NoteMpiLaunch(const LaunchCommand& command,
   }
 }
 
+void NoteOuterCount(const LaunchCommand& command,
+                    int64_t pods,
+                    int64_t slots,
+                    Conversion* conversion) {
+  const int64_t per_pod = ProcessCountOf(command.outer_per_pod);
+  const int64_t started = command.outer_count.value_or(pods * (per_pod > 0 ? per_pod : slots));
+  if (command.outer != Launcher::kNone && started != pods) {
+    conversion->notes.push_back(
+        {command.path,
+         std::string(NameOf(command.outer)) + " was to start " +
+             std::string(NameOf(command.launcher)) + " " + std::to_string(started) +
+             " times; the job has the processes of one in each of its pods"});
+  }
+}
+
 }  // namespace lockstep::control

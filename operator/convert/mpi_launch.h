@@ -36,4 +36,12 @@ void NoteMpiLaunch(const LaunchCommand& command,
                    bool has_slots,
                    Conversion* conversion);
 
+// Says so where mpirun or horovodrun would start the launcher behind it another number of times
+// than the `pods` that it knows of are, one in each. `slots`: how many it starts in a pod if it is
+// told nothing.
+void NoteOuterCount(const LaunchCommand& command,
+                    int64_t pods,
+                    int64_t slots,
+                    Conversion* conversion);
+
 }  // namespace lockstep::control

@@ -160,7 +160,8 @@ void NoteLauncher(const LaunchCommand& command, const std::string& path, Convers
                      std::string(NameOf(command.launcher)) + (is_nested ? " are" : " is") +
                      " left out: Lockstep starts every rank itself, and tells it who it is";
   if (!command.dropped.empty()) {
-    text += "; so are its options " + Joined(command.dropped, ", ");
+    text += (is_nested ? "; so are their options " : "; so are its options ") +
+            Joined(command.dropped, ", ");
   }
   if (command.launcher == Launcher::kAccelerate) {
     text += "; what a configuration file in the image says (accelerate config) is not in this file";

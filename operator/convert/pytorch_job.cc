@@ -70,6 +70,7 @@ void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
     }
     NoteRankCount(one.command, ranks, one.pod, conversion);
     NoteMachineCount(one.command, pods, conversion);
+    NoteOuterCount(one.command, 1, 1, conversion);  // in each pod, as it knows of no other
   }
 }
 

@@ -59,6 +59,11 @@ std::string WhyUnlike(const std::string& text, bool is_torchrun, int64_t gpus) {
     return "\"gpu\" found where no GPU is asked for, which torchrun refuses unless it finds one: a "
            "TrainingJob has one process in each pod; set the role's processes for more";
   }
+  if (text.ends_with("pu") && text != "cpu") {
+    return "\"" + text +
+           "\", which meant a process for each of these devices: a TrainingJob has one; set the "
+           "role's processes for more";
+  }
   return (text.empty() ? "not there" : "\"" + text + "\"") +
          ", which meant as many processes as the node has cores: a TrainingJob has one; set the "
          "role's processes for more";

@@ -23,21 +23,26 @@ void Merge(const Json& from, const char* key, Json* to) {
 constexpr const char* kOfTheRuntime =
     "not kept: a container of the runtime, which is not in this file";
 
-// The variables of `added` go to those of the container, over those of the same name.
-void AddVariables(const Json& added, Json* container) {
-  Json variables = container->value("env", Json::array());
-  for (const Json& one : added.is_array() && variables.is_array() ? added : Json::array()) {
+// The variables of `added`, which stands at `path`, go to those of the container, over those of the
+// same name.
+void AddVariables(const Json& added, const std::string& path, ConvertedPod* pod) {
+  Json variables = pod->container().value("env", Json::array());
+  for (std::size_t i = 0; added.is_array() && variables.is_array() && i < added.size(); ++i) {
+    const Json& one = added[i];
     const Json name = one.is_object() ? one.value("name", Json()) : Json();
     const auto same = std::find_if(variables.begin(), variables.end(), [&](const Json& other) {
       return other.is_object() && other.value("name", Json()) == name;
     });
+    const auto index = same - variables.begin();
     if (same != variables.end()) {
       *same = one;
     } else {
       variables.push_back(one);
     }
+    pod->origins.push_back({kContainerInRole + (".env[" + std::to_string(index) + "]"),
+                            path + "[" + std::to_string(i) + "]"});
   }
-  (*container)["env"] = std::move(variables);
+  pod->container()["env"] = std::move(variables);
 }
 
 // A patch of a pod's containers: those that are not the trainer's are only in the runtime.
@@ -52,7 +57,7 @@ void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* p
       continue;
     }
     if (const Json* const variables = container.Take("env")) {
-      AddVariables(*variables, &pod->container());
+      AddVariables(*variables, container.PathOf("env"), pod);
     }
     for (const std::string& field : container.Rest()) {
       container.Copy(field, &pod->container());
@@ -182,7 +187,9 @@ void SetProcesses(const LaunchCommand& command,
   if (!IsMpiLaunch(command)) {
     SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
     NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
-    NoteMachineCount(command, role->at("replicas").get<int64_t>(), trainer->conversion());
+    const int64_t pods = role->at("replicas").get<int64_t>();
+    NoteMachineCount(command, pods, trainer->conversion());
+    NoteOuterCount(command, pods, 1, trainer->conversion());
     return;
   }
   MpiSlots slots{std::nullopt, field};

@@ -59,6 +59,8 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
   EXPECT_EQ(notes.find("is a label"), std::string::npos) << notes;
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.tolerations[0].key"),
             "spec.podTemplateOverrides[0].spec.tolerations[0].key");
+  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[1].value"),
+            "spec.podTemplateOverrides[0].spec.containers[0].env[0].value");
 }
 
 TEST(ConvertTrainJob, NoNodesAreReportedWhereTheyAreCounted) {
