@@ -179,6 +179,7 @@ class Recovery(OwnProgramCase):
                 for rank in range(3)]
         self.assertEqual(len(ends[0]), 1, ends)
         self.assertEqual(ends, [ends[0]] * 3)
+        self.assertEqual(run.summary["steps"], int(ends[0][0]))  # the last one is told, too
 
 
 if __name__ == "__main__":

@@ -95,9 +95,8 @@ struct SuperviseOptions {
 // - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
 // no
 //   prefix and is alone, byte by byte.
-// - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it;
-// TERM
-//   and INT as StopRequests says.
+// - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
+// - Of TERM and INT a process with a session hears first, and alone (StopRequests).
 // - After TERM or INT, or when one process fails that is not wanted again, all are asked to end;
 // what
 //   has not ended shortly before the grace period is over, or 2 s after a failure, is killed. If
