@@ -33,8 +33,7 @@ namespace {
 // that will not answer. Choice.
 constexpr std::chrono::seconds kLossGrace{2};
 
-// For modules to be imported before the first process. Choice: the largest take a minute from a
-// cold network disk.
+// For modules to be imported first. Choice: the largest take a minute from a cold network disk.
 constexpr std::chrono::seconds kImportPatience{120};
 
 // For killed processes to vanish, and for the last output to be taken.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional
+from typing import Iterable, NamedTuple, Optional, Union
 
 import torch
 
+from lockstep.arguments import real_number
 from lockstep.errors import InvalidArgument
 from lockstep.session import Pending
 from lockstep.torch.session import Session
@@ -13,6 +14,19 @@ from lockstep.torch.session import Session
 # Choice: large enough that a call's own cost vanishes, small enough that filling one overlaps with
 # the reduction of the one before.
 _BUCKET_BYTES = 4 << 20
+
+
+def loss_of(loss: Union[torch.Tensor, float, None]) -> Optional[float]:
+    """As a number. Errors: InvalidArgument (it is none, or of several)."""
+    if loss is None:
+        return None
+    if isinstance(loss, torch.Tensor):
+        if loss.numel() != 1:
+            raise InvalidArgument(
+                f"loss: shape {list(loss.shape)} found, expected one number, the mean over the "
+                "batch's samples")
+        loss = loss.detach().item()
+    return real_number("loss", loss)
 
 
 class Bucket(NamedTuple):

@@ -14,7 +14,6 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protoco
 
 import torch
 
-from lockstep.arguments import real_number
 from lockstep.errors import (
     Finished,
     InvalidArgument,
@@ -31,7 +30,7 @@ from lockstep.library import Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
-from lockstep.torch.gradients import StepReducer, StepShare
+from lockstep.torch.gradients import StepReducer, StepShare, loss_of
 from lockstep.torch.options import JobOptions
 from lockstep.torch.sampler import Sampler, Totals, mix
 from lockstep.torch.session import Session, open
@@ -54,19 +53,6 @@ class Stateful(Protocol):
     def state_dict(self) -> Any: ...
 
     def load_state_dict(self, state: Any) -> Any: ...
-
-
-def _loss_of(loss: Union[torch.Tensor, float, None]) -> Optional[float]:
-    """Errors: InvalidArgument."""
-    if loss is None:
-        return None
-    if isinstance(loss, torch.Tensor):
-        if loss.numel() != 1:
-            raise InvalidArgument(
-                f"loss: shape {list(loss.shape)} found, expected one number, the mean over the "
-                "batch's samples")
-        loss = loss.detach().item()
-    return real_number("loss", loss)
 
 
 class Job:
@@ -200,7 +186,7 @@ class Job:
         """
         if not self._is_open:
             raise LockstepError("step: there is no batch in progress; call it once for each")
-        value = _loss_of(loss)
+        value = loss_of(loss)
         self._is_open = False
         share = StepShare(self._ids, self.sampler.global_size(), value)
         try:
