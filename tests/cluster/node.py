@@ -63,8 +63,10 @@ class Node:
     @property
     def init_pid(self):
         """Process 1 of the node, as this machine sees it."""
-        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text()
-        return int(children.split()[0])
+        return int(self._children()[0])
+
+    def _children(self):
+        return pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
 
     def start(self):
         """Starts it, also again after a crash, on the disk it had. Returns at once."""
@@ -87,6 +89,7 @@ class Node:
         ip("link", "add", self._uplink, "master", self._cluster.BRIDGE, "type", "veth",
            "peer", "name", "eth0", "netns", self.pid)
         ip("link", "set", self._uplink, "up")
+        wait_for(self._children, 10, "process 1 of the node")
 
     def wait_containerd(self):
         self._program.wait_ready(lambda: self._ctr("version").returncode == 0)
