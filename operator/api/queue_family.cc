@@ -19,21 +19,6 @@ QueuesByName ByName(const std::vector<TrainingQueue>& queues) {
   return by_name;
 }
 
-// "b, c, a": the way up from `queue` to itself; empty: it does not lead there.
-std::string WayToItself(const QueuesByName& by_name, const TrainingQueue& queue) {
-  std::set<std::string> seen;
-  std::string way;
-  for (std::string at = queue.parent; !at.empty() && seen.insert(at).second;) {
-    way += (way.empty() ? "" : ", ") + at;
-    if (at == queue.name) {
-      return way;
-    }
-    const auto above = by_name.find(at);
-    at = above == by_name.end() ? "" : above->second->parent;
-  }
-  return "";
-}
-
 std::string Text(const std::string& resource, int64_t amount) {
   return QuantityText({resource, amount}) + " of " + resource;
 }
@@ -81,12 +66,31 @@ void AddLending(const std::vector<TrainingQueue>& queues,
 
 }  // namespace
 
+std::string WayToItself(const TrainingQueue& queue,
+                        const std::function<const TrainingQueue*(const std::string&)>& find) {
+  std::set<std::string> seen;
+  std::string way;
+  for (std::string at = queue.parent; !at.empty() && seen.insert(at).second;) {
+    way += (way.empty() ? "" : ", ") + at;
+    if (at == queue.name) {
+      return way;
+    }
+    const TrainingQueue* const above = find(at);
+    at = above == nullptr ? "" : above->parent;
+  }
+  return "";
+}
+
 std::vector<QueueRemark> RemarksOn(const std::vector<TrainingQueue>& queues) {
   const QueuesByName by_name = ByName(queues);
+  const auto find = [&by_name](const std::string& name) {
+    const auto found = by_name.find(name);
+    return found == by_name.end() ? nullptr : found->second;
+  };
   std::vector<QueueRemark> remarks;
   for (std::size_t i = 0; i < queues.size(); ++i) {
     const bool is_own_parent = queues[i].parent == queues[i].name;  // told of each for itself
-    if (const std::string way = WayToItself(by_name, queues[i]); !way.empty() && !is_own_parent) {
+    if (const std::string way = WayToItself(queues[i], find); !way.empty() && !is_own_parent) {
       remarks.push_back({i,
                          "spec.parent",
                          Quoted(queues[i].parent) + " found, and so " + queues[i].name +

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,11 @@ struct QueueRemark {
 // a parent in the file; limits of lending above what there is to lend. Queues that are not in the
 // file are not thought about.
 std::vector<QueueRemark> RemarksOn(const std::vector<TrainingQueue>& queues);
+
+// "b, c, a": the way up from the queue a to itself, by the parents that `find` gives (null: there
+// is no such queue); empty: it does not lead there.
+std::string WayToItself(const TrainingQueue& queue,
+                        const std::function<const TrainingQueue*(const std::string&)>& find);
 
 // The queues of the file below `name`, in file order.
 std::vector<std::string> QueuesBelow(const std::vector<TrainingQueue>& queues,

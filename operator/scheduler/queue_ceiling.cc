@@ -13,7 +13,7 @@ int64_t QueueTree::UnusedOf(QueueIndex queue, std::size_t resource, const More& 
   int64_t unused = nodes_[queue].limits[resource].nominal;
   for (const QueueIndex child : nodes_[queue].children) {
     const Limit& limit = nodes_[child].limits[resource];
-    unused -= std::min(limit.held + (child == more.child ? more.amount : 0), limit.nominal);
+    unused -= std::min(limit.held + (child == more.queue ? more.amount : 0), limit.nominal);
   }
   return std::max<int64_t>(0, unused);
 }

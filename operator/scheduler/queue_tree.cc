@@ -223,14 +223,6 @@ void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t
   }
 }
 
-// How much is missing for `amount` more in the parent of `on_way`, whose children keep what they do
-// not lend.
-int64_t QueueTree::MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const {
-  const Limit& limit = nodes_[nodes_[on_way].parent].limits[resource];
-  return limit.held + amount + KeptBeside(on_way, resource, false) - limit.nominal -
-         limit.borrowing;
-}
-
 std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::string& space) const {
   QueueIndex one = queue;
   while (one != kTopQueue &&
@@ -258,17 +250,19 @@ std::optional<QueueTree::Shortage> QueueTree::ShortAt(QueueIndex queue,
   int64_t kept = 0;
   QueueIndex below = queue;
   for (QueueIndex one = queue; one != kTopQueue; below = one, one = nodes_[one].parent) {
+    const QueueIndex above = nodes_[one].parent;
     const Limit& limit = nodes_[one].limits[resource];
-    const int64_t missing = MissingAt(one, resource, amount);
+    const Limit& shared = nodes_[above].limits[resource];
+    const int64_t beside = KeptBeside(one, resource, false);
+    const int64_t missing = shared.held + amount + beside - shared.nominal - shared.borrowing;
     if (limit.held + amount - limit.nominal > limit.borrowing || missing > 0) {
       return Shortage{one, missing};
     }
     if (missing + kept > 0) {
       return Shortage{below, missing + kept};
     }
-    const QueueIndex above = nodes_[one].parent;
-    const int64_t beside = KeptBeside(one, resource, false) + kept;
-    kept = beside == 0 ? 0 : std::min(beside, UnusedOf(above, resource, {one, amount}));
+    kept += beside;
+    kept = kept == 0 ? 0 : std::min(kept, UnusedOf(above, resource, {one, amount}));
   }
   return std::nullopt;
 }

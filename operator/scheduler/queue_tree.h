@@ -189,6 +189,12 @@ class QueueTree {
     int64_t missing = 0;  // beside what it may borrow at all
   };
 
+  // What one queue would hold beside what it does; no queue: kTopQueue.
+  struct More {
+    QueueIndex queue = kTopQueue;
+    int64_t amount = 0;
+  };
+
   struct Node {
     QueueSpec spec;
     QueueIndex parent = kTopQueue;
@@ -207,20 +213,12 @@ class QueueTree {
   // The first on the way up; empty: none.
   std::optional<Shortage> ShortAt(QueueIndex queue, std::size_t resource, int64_t amount) const;
   int64_t Kept(QueueIndex queue, std::size_t resource, bool is_idle) const;
-
-  // What a queue would hold more of.
-  struct More {
-    QueueIndex child = 0;
-    int64_t amount = 0;
-  };
-
   int64_t UnusedOf(QueueIndex queue, std::size_t resource, const More& more) const;
   int64_t KeptBeside(QueueIndex queue, std::size_t resource, bool is_idle) const;
   int64_t SharedMax(QueueIndex queue, std::size_t resource) const;
   std::string NeverText(QueueIndex queue, std::size_t resource, int64_t amount) const;
   std::set<std::string> BorrowersFrom(QueueIndex queue, std::size_t resource) const;
   QuotaShortfall ShortfallOf(const Shortage& shortage, std::size_t resource, int64_t amount) const;
-  int64_t MissingAt(QueueIndex on_way, std::size_t resource, int64_t amount) const;
   std::pair<QueueIndex, QueueIndex> Apart(QueueIndex a, QueueIndex b) const;
   bool IsOverNominal(QueueIndex queue, const ResourceVector& amounts) const;
 

@@ -9,6 +9,7 @@
 
 #include "common/base/name_list.h"
 #include "common/json/json.h"
+#include "operator/api/queue_family.h"
 #include "operator/kube/decode.h"
 #include "operator/scheduler/amount_text.h"
 #include "operator/view/job_stand.h"
@@ -72,15 +73,12 @@ QueuesByName ByName(const std::vector<StoredQueue>& queues) {
   return by_name;
 }
 
-// Of a queue that is below itself.
-std::string WordsOfCircle(const QueuesByName& by_name, const StoredQueue* queue) {
-  std::string text = "queue " + queue->queue.name + " is below itself";
-  std::vector<std::string> way;
-  for (const StoredQueue* one = by_name.at(queue->queue.parent); one != queue;
-       one = by_name.at(one->queue.parent)) {
-    way.push_back(one->queue.name);
-  }
-  return way.empty() ? text : text + ", by way of " + NameList(way);
+// Of a queue that is below itself, as `lockstep validate` says it.
+std::string WordsOfCircle(const QueuesByName& by_name, const TrainingQueue& queue) {
+  const std::string way =
+      WayToItself(queue, [&](const std::string& name) { return &by_name.at(name)->queue; });
+  return "queue " + queue.name + " is below itself" +
+         (way == queue.name ? "" : ", by way of " + way);
 }
 
 // Why the queue is not served; empty: it is.
@@ -91,7 +89,7 @@ std::string WhyUnserved(const QueuesByName& by_name, const StoredQueue* queue) {
   std::set<std::string> seen;
   while (!queue->queue.parent.empty()) {
     if (!seen.insert(queue->queue.name).second) {
-      return WordsOfCircle(by_name, queue);
+      return WordsOfCircle(by_name, queue->queue);
     }
     const auto above = by_name.find(queue->queue.parent);
     if (above == by_name.end()) {

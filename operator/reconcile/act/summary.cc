@@ -91,8 +91,10 @@ std::optional<TerminationMessage> FinalWords(const GangView& view, bool has_own_
     if (!has_own_models || (words->result.has_value() && !words->result->models.empty())) {
       return std::move(words).value();
     }
-    words->result.reset();
-    first = first.has_value() ? std::move(first) : std::move(words).value();
+    if (!first.has_value()) {
+      words->result.reset();
+      first = std::move(words).value();
+    }
   }
   return first;
 }
