@@ -7,7 +7,8 @@ for each step, and moments at which a rank kills itself, as PLACE:RANK:STEP. The
     after        when the step is applied
     checkpoint   (of rank 0) when one is written, before it appears
 
-LOADER_WORKERS: processes that read for each rank, which stay for the whole run.
+LOADER_WORKERS: processes that read for each rank, which stay for the whole run. CHECKPOINT_EVERY:
+steps, 5 by default.
 """
 
 import gzip
@@ -80,11 +81,12 @@ def main():
         digits(count), batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0)
     job = lockstep.torch.Job(
         model=model, optimizer=optimizer, sampler=sampler, extra={"scheduler": scheduler},
-        options=lockstep.torch.JobOptions(checkpoint_every=5))
+        options=lockstep.torch.JobOptions(
+            checkpoint_every=int(os.environ.get("CHECKPOINT_EVERY", "5"))))
     epoch = None
     moments.come_before(job.session, "all_reduce", "reduce", job)
     moments.come_before(job.optimizer, "step", "update", job)
-    moments.come_before(job._store, "_publish", "checkpoint", job)
+    moments.come_before(job._keeper.store, "_publish", "checkpoint", job)
     loss_function = nn.CrossEntropyLoss()
     with job:
         for inputs, labels in job.batches(loader):

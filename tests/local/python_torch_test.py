@@ -42,8 +42,7 @@ class Torch(TorchCase):
                  for rank in range(3)]
         self.assertEqual(stops, [stops[0]] * 3)
         self.assertEqual(len(stops[0]), 1)
-        newest = sorted((directory / "checkpoints").glob("step-*"))[-1]
-        self.assertEqual(newest.name, f"step-{int(stops[0][0]):08}")
+        self.assertEqual(self.newest(directory), f"step-{int(stops[0][0]):08}")
         return directory, int(stops[0][0])
 
     def test_all_stop_after_the_same_step_and_a_later_run_goes_on_from_there(self):
@@ -52,6 +51,38 @@ class Torch(TorchCase):
         self.assertEqual(resumed.exit_code, 0, resumed.output)
         self.assertEqual(self.steps_met(directory, 0)[-1], step)
         self.assertEqual(self.all_ends(resumed), {self.ends(self.train())})
+
+    def resume(self, directory, step):
+        """Goes on from `step` to the end; the weights are those of an undisturbed run."""
+        self.assertEqual(self.newest(directory), f"step-{step:08}")
+        resumed = self.finish(self.start_resumed(directory))
+        self.assertEqual(resumed.exit_code, 0, resumed.output)
+        self.assertEqual(self.steps_met(directory, 0)[-1], step)
+        self.assertEqual(self.all_ends(resumed), {self.ends(self.train(workers=2), workers=2)})
+
+    def newest(self, directory):
+        return sorted((directory / "checkpoints").glob("step-*"))[-1].name
+
+    def test_a_stop_while_a_lost_rank_is_replaced_keeps_all_steps(self):
+        for lost, left in ((1, 0), (0, 1)):
+            started = self.start(self.manifest(f"after:{lost}:7", workers=2))
+            _, directory, _ = started
+            self.wait_for(lambda: "meeting again after step 8" in self.log(directory, left))
+            run = self.stop(started)
+            self.assertEqual(run.exit_code, 130, run.output)
+            self.assertIn("asked to stop after 8 steps\n", self.log(directory, left))
+            self.resume(directory, 8)
+
+    def test_a_chief_that_dies_while_it_saves_a_stop_has_somebody_to_do_it(self):
+        started = self.start(self.manifest(
+            "checkpoint:0:0", workers=2, epochs=50, variables=["CHECKPOINT_EVERY=1000"]))
+        _, directory, _ = started
+        self.wait_for(lambda: "at epoch" in self.log(directory, 1))
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        [step] = re.findall(r"asked to stop after (\d+) steps\n", self.log(directory, 1))
+        self.assertNotIn("asked to stop", self.log(directory, 0))
+        self.assertEqual(self.newest(directory), f"step-{int(step):08}")
 
     def test_workers_of_a_loader_are_in_the_way_of_neither_a_stop_nor_the_end(self):
         directory, _ = self.stop_in_the_middle(self.manifest(variables=["LOADER_WORKERS=1"]))

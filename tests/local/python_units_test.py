@@ -48,6 +48,8 @@ class Declarations(unittest.TestCase):
             body = re.search(rf"enum lockstep_{kind} {{(.*?)}}", self.text, re.DOTALL)[1]
             found = re.findall(r"LOCKSTEP_(\w+) = (\d+)", body)
             self.assertEqual([(one.name, str(one.value)) for one in enumeration], found)
+        leaves = {**self.numbers("LOCKSTEP_LEAVE_"), "NOT": 0}
+        self.assertEqual({one.name: one.value for one in library.Leave}, leaves)
 
     def test_functions_are_those_of_the_header_with_as_many_arguments(self):
         declared = {

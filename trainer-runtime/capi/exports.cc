@@ -64,6 +64,10 @@ Result<Deadline> DeadlineOf(double timeout_seconds) {
   return Deadline::After(SteadyNow(), std::chrono::duration_cast<Duration>(timeout));
 }
 
+ApiOutcome NotMet() {
+  return {LOCKSTEP_ERROR_NOT_MET, "no meeting yet: call lockstep_meet first"};
+}
+
 Result<DataType> TypeOf(int type) {
   switch (type) {
     case LOCKSTEP_UINT8:
@@ -294,7 +298,7 @@ lockstep_status lockstep_meet(lockstep_session* session,
 lockstep_status lockstep_get_member(lockstep_session* session, int rank, lockstep_member* member) {
   return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
     if (open.members().empty()) {
-      return {LOCKSTEP_ERROR_NOT_MET, "no meeting yet: call lockstep_meet first"};
+      return run::NotMet();
     }
     if (rank < 0 || static_cast<std::size_t>(rank) >= open.members().size()) {
       return run::InvalidArgument("rank: there is no " + std::to_string(rank));
@@ -419,11 +423,24 @@ lockstep_status lockstep_should_stop(lockstep_session* session,
     if (run::StopCatcher::WasAsked()) {
       open.Stop();
     }
-    const lockstep::Result<bool> asked = open.ShouldStop(*deadline);
-    if (!asked.ok()) {
-      return run::OutcomeOf(asked.error());
+    const lockstep::Result<run::Leave> leave = open.ShouldStop(*deadline);
+    if (!leave.ok()) {
+      return run::OutcomeOf(leave.error());
     }
-    *should_stop = *asked ? 1 : 0;
+    *should_stop = static_cast<int>(*leave);
+    return {};
+  });
+}
+
+lockstep_status lockstep_should_save(lockstep_session* session, int* should_save) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    if (open.members().empty()) {
+      return run::NotMet();
+    }
+    if (should_save == nullptr) {
+      return run::InvalidArgument("should_save is null");
+    }
+    *should_save = open.ShouldSave() ? 1 : 0;
     return {};
   });
 }

@@ -200,7 +200,7 @@ Status LibrarySession::Barrier(Deadline deadline) {
   return communicator->Barrier(deadline);
 }
 
-Result<bool> LibrarySession::ShouldStop(Deadline deadline) {
+Result<Leave> LibrarySession::ShouldStop(Deadline deadline) {
   LOCKSTEP_ASSIGN_OR_RETURN(Communicator* const communicator, Joined());
   int32_t asked_count = is_stop_requested() ? 1 : 0;
   const TimePoint now = SteadyNow();
@@ -209,7 +209,12 @@ Result<bool> LibrarySession::ShouldStop(Deadline deadline) {
   }
   LOCKSTEP_RETURN_IF_ERROR(
       communicator->AllReduce(&asked_count, 1, DataType::kInt32, ReduceOp::kSum, deadline));
-  return asked_count == world_size_ || (stop_at_.has_value() && now - *stop_at_ >= kStopSkewMax);
+  session_->NoteAllHold();
+  if (asked_count == world_size_) {
+    return Leave::kTogether;
+  }
+  const bool is_alone = stop_at_.has_value() && now - *stop_at_ >= kStopSkewMax;
+  return is_alone ? Leave::kAlone : Leave::kNot;
 }
 
 void LibrarySession::Stop() {

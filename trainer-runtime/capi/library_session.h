@@ -26,6 +26,13 @@ struct Reduction {
   ReduceOp op = ReduceOp::kSum;
 };
 
+// How a rank should leave at the end of a step, if at all: values of lockstep_leave.
+enum class Leave {
+  kNot = 0,
+  kTogether = 1,  // after the same step as all others
+  kAlone = 2      // the others go on with its successor
+};
+
 // A program's session: what `lockstep.h` offers, in our own types. Errors are those of the header,
 // kNotFound standing for "no meeting yet" and kStale for "superseded".
 // Thread: one caller at a time; Abort, Stop and is_stop_requested from any.
@@ -66,8 +73,12 @@ class LibrarySession {
   Status AllGather(const Reduction& reduction, Deadline deadline);
   Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline);
   Status Barrier(Deadline deadline);
-  // Whether this rank should leave, as lockstep_should_stop.
-  Result<bool> ShouldStop(Deadline deadline);
+  // How this rank should leave, as lockstep_should_stop.
+  Result<Leave> ShouldStop(Deadline deadline);
+
+  // As lockstep_should_save. Precondition: members() is not empty. Blocks.
+  bool ShouldSave() const { return session_->AwaitFirstOfHolders(); }
+
   Status Finish(Deadline deadline);
 
   void Abort(const Error& reason);

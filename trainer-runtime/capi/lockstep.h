@@ -87,6 +87,12 @@ typedef enum lockstep_phase {
   LOCKSTEP_PHASE_STOPPING = 5
 } lockstep_phase;
 
+// How a rank is to leave that was asked to stop.
+typedef enum lockstep_leave {
+  LOCKSTEP_LEAVE_TOGETHER = 1,  // after the same step as all others
+  LOCKSTEP_LEAVE_ALONE = 2      // the others go on with its successor
+} lockstep_leave;
+
 typedef struct lockstep_options {
   uint64_t struct_size;
   // What must be equal on all ranks for them to work together, such as the text of a configuration;
@@ -222,13 +228,22 @@ lockstep_status lockstep_broadcast(lockstep_session* session,
 // Returns once all ranks have called it.
 lockstep_status lockstep_barrier(lockstep_session* session, double timeout_seconds);
 
-// Whether this rank should leave now, at the end of a step: 1 on all ranks once all were asked to
-// stop, so that all leave after the same step; 1 on a rank that was asked a second ago while others
-// were not, and go on with its successor. Collective, as the above. Whoever leaves before the work
-// is done does not call lockstep_finish but lockstep_close, and ends with code 42.
+// Whether this rank should leave now, at the end of a step, when all ranks hold what is trained:
+// LOCKSTEP_LEAVE_TOGETHER on all ranks once all were asked to stop, so that all leave after the
+// same step; LOCKSTEP_LEAVE_ALONE on a rank that was asked a second ago while others were not, and
+// go on with its successor; else 0. Collective, as the above. Whoever leaves before the work is
+// done does not call lockstep_finish but lockstep_close, and ends with code 42.
 lockstep_status lockstep_should_stop(lockstep_session* session,
                                      int* should_stop,
                                      double timeout_seconds);
+
+// After STOPPED, or a loss while this process is asked to stop: whether this rank is to save what
+// it holds, 1 or 0. 1 where no lower rank of the newest meeting that holds a state is left. Who
+// holds one: whoever brought it to that meeting, the one whose state all take, and once all have
+// called lockstep_should_stop in it all ranks. A lower rank may be leaving: waits until this is so,
+// for as long as a loss takes to be noticed (2 s by the defaults), else 0. Not collective. Errors:
+// NOT_MET.
+lockstep_status lockstep_should_save(lockstep_session* session, int* should_save);
 
 // Whether this process was asked to stop (`catch_stop`): 1 or 0, also where nothing is open.
 int lockstep_stop_requested(lockstep_session* session);

@@ -206,6 +206,9 @@ static void collectives(void) {
   int should_stop = 7;
   CHECK(lockstep_should_stop(session, &should_stop, kPatience) == LOCKSTEP_OK);
   CHECK(should_stop == 0);
+  int should_save = 7;
+  CHECK(lockstep_should_save(session, &should_save) == LOCKSTEP_OK);
+  CHECK(should_save == (place.rank == 0));  // all hold the same, and nobody has left
   leave(session);
 }
 
@@ -294,6 +297,7 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_barrier(session, 0), invalid, "timeout_seconds");
   CHECK_FAILS(lockstep_barrier(session, NAN), invalid, "timeout_seconds");
   CHECK_FAILS(lockstep_should_stop(session, NULL, 1), invalid, "null");
+  CHECK_FAILS(lockstep_should_save(session, NULL), invalid, "null");
   CHECK_FAILS(lockstep_report(session, NULL), invalid, "struct_size");
   lockstep_progress progress = {.struct_size = sizeof progress, .step = -4, .loss = NAN};
   progress.samples_per_second = -2;

@@ -23,7 +23,7 @@ from lockstep.errors import (
     TakenOver,
     run,
 )
-from lockstep.library import DataType, Op, Phase, version
+from lockstep.library import DataType, Leave, Op, Phase, version
 from lockstep.session import Meeting, Member, Pending, Progress, Session
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Finished",
     "Forked",
     "InvalidArgument",
+    "Leave",
     "LockstepError",
     "MeetAgain",
     "Meeting",

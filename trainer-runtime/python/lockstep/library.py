@@ -83,6 +83,14 @@ class MemberOut(ctypes.Structure):
     ]
 
 
+class Leave(enum.IntEnum):
+    """How a rank is to leave that was asked to stop: lockstep_leave, and 0."""
+
+    NOT = 0
+    TOGETHER = 1  # after the same step as all others
+    ALONE = 2  # the others go on with its successor
+
+
 class ProgressIn(ctypes.Structure):
     """lockstep_progress."""
 
@@ -117,6 +125,7 @@ _PROTOTYPES: dict[str, list[type]] = {
     "lockstep_broadcast": [*_MEMORY, c_int, c_double],
     "lockstep_barrier": [c_void_p, c_double],
     "lockstep_should_stop": [c_void_p, POINTER(c_int), c_double],
+    "lockstep_should_save": [c_void_p, POINTER(c_int)],
     "lockstep_stop_requested": [c_void_p],
     "lockstep_abort": [c_void_p, c_char_p],
     "lockstep_report": [c_void_p, POINTER(ProgressIn)],
@@ -144,7 +153,11 @@ def load() -> ctypes.CDLL:
         raise OSError(f"Lockstep's library: {error}; {variable}"
                       + ("" if named or own.exists() else f"; looked for {places}")) from None
     for function, arguments in _PROTOTYPES.items():
-        entry = getattr(library, function)
+        try:
+            entry = getattr(library, function)
+        except AttributeError:
+            raise OSError(f"Lockstep's library: {name} has no {function}: it is of another release "
+                          "than this package") from None
         entry.argtypes = arguments
         entry.restype = _OTHER_RESULTS.get(function, c_int)
     return library

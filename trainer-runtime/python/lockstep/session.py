@@ -21,7 +21,7 @@ from lockstep.arguments import (
 )
 from lockstep.errors import InvalidArgument, LockstepError, Status, error_of
 from lockstep.interrupt import InterruptWatcher
-from lockstep.library import DataType, Op, Phase
+from lockstep.library import DataType, Leave, Op, Phase
 
 # Choice, as in examples/own_program.c: for one call.
 CALL_SECONDS = 60.0
@@ -275,11 +275,23 @@ class Session(abc.ABC, Generic[Array]):
         """Returns once all ranks have called it."""
         self._call("barrier", seconds("timeout", timeout))
 
-    def should_stop(self, timeout: float = CALL_SECONDS) -> bool:
-        """Whether this rank should leave now, at the end of a step; then it ends with 42. Once all
-        were asked to, all leave after the same step. Collective."""
+    def should_stop(self, timeout: float = CALL_SECONDS) -> Leave:
+        """Whether this rank should leave now, at the end of a step, when all ranks hold what is
+        trained; then it ends with 42. Once all were asked to, all leave after the same step; one
+        that was asked alone leaves a second later. Leave.NOT is false. Collective."""
         answer = ctypes.c_int()
         self._call("should_stop", ctypes.byref(answer), seconds("timeout", timeout))
+        return Leave(answer.value)
+
+    def should_save(self) -> bool:
+        """After Stopped, or a loss while this process is asked to stop: whether this rank is to
+        save what it holds, as no lower one that holds a state is left. Waits for lower ones to
+        leave, as long as a loss takes to be noticed: 2 s by the defaults.
+
+        Errors: LockstepError (NOT_MET).
+        """
+        answer = ctypes.c_int()
+        self._call("should_save", ctypes.byref(answer))
         return answer.value != 0
 
     @property

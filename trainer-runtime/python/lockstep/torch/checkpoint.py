@@ -176,6 +176,14 @@ class CheckpointStore:
                   f"{problem}", file=sys.stderr, flush=True)
         return problem
 
+    def has_saved(self, step: int, writer: Writer) -> bool:
+        """Whether the checkpoint of `step` is there, whole, and `writer`'s. Errors: OSError."""
+        try:
+            manifest = _read_manifest(self._path_of(step))
+        except (ValueError, KeyError, FileNotFoundError, NotADirectoryError):
+            return False
+        return Writer.of_fields(manifest) == writer and self._is_whole(step)
+
     def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:
         """The state of the highest step whose files verify; None where there is none.
 

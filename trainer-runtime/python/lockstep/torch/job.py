@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import math
 import os
@@ -20,17 +21,15 @@ from lockstep.errors import (
     LockstepError,
     MeetAgain,
     Mismatch,
-    NotSaved,
     Status,
     Stopped,
-    StoppedUnsaved,
 )
-from lockstep.last_words import leave_unsaved
 from lockstep.library import Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
-from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.checkpoint import CheckpointStore, Manifest
 from lockstep.torch.gradients import StepReducer, StepShare, loss_of
+from lockstep.torch.keeper import Keeper, Snapshot
 from lockstep.torch.options import JobOptions
 from lockstep.torch.sampler import Sampler, Totals, mix
 from lockstep.torch.session import Session, open
@@ -111,7 +110,6 @@ class Job:
         self._is_whole = True  # no update is half done
         self._ids: list[int] = []
         self._used_count = 0  # samples that all ranks used in the newest step
-        self._kept_step = 0  # the newest that was to be saved, or was restored
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
         self._compared_at = 0
@@ -121,8 +119,8 @@ class Job:
         # What ranks come with is compared once they have met, so that a difference has a name.
         self.session: Session = open("lockstep.torch.Job", catches_stop)
         directory = options.checkpoint_directory or os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
-        self._store = (
-            CheckpointStore(directory, options.checkpoint_keep) if directory else None)
+        store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
+        self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
         try:
             self._meet()
         except BaseException:
@@ -260,27 +258,19 @@ class Job:
 
     def _leave(self) -> None:
         try:
-            if self._store is not None:
-                self._store.flush()
+            if self._keeper.store is not None:
+                self._keeper.store.flush()
         finally:
             self.session.close()
 
     def _save_early_end(self) -> None:
-        if self._is_finished or not self._is_whole or self._step <= self._kept_step:
+        if self._is_finished or not self._is_whole or not self._keeper.is_behind:
             return
         if self._is_open:
             self._reducer.forget_step()  # buffers that the forward pass has changed
         else:
             self._report()
-        self._kept_step = self._step
-        if self._store is None:
-            return
-        left = f"left after {self._step} of {self._step + len(self.sampler)} steps"
-        problem = self._save_last()
-        if problem is not None:
-            raise NotSaved(f"{left}, which are not saved: {problem}", Status.SYSTEM)
-        if self.is_chief:
-            print(f"lockstep: {left}, which are saved", file=sys.stderr, flush=True)
+        self._keeper.save_what_is_left()
 
     def _batches_of_meeting(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """Batches until the end, or until another meeting was joined."""
@@ -321,27 +311,17 @@ class Job:
         self._report()
         every = self._options.checkpoint_every
         if every > 0 and self._step % every == 0 and not self.sampler.is_done:
-            self._save()
+            self._keeper.save()
         try:
-            is_asked = self.session.should_stop(self._options.call_seconds)
+            leave = self.session.should_stop(self._options.call_seconds)
         except MeetAgain as lost:
             self._recover(lost)
             return
-        if is_asked and not self.sampler.is_done:
-            asked = f"asked to stop after {self._step} steps"
-            problem = self._save_last()
-            if problem is not None:
-                reason = f"{asked}, which are not saved: {problem}"
-                self._leave_unsaved("preempted", reason, problem)
-                raise StoppedUnsaved(reason, Status.STOPPED)
-            raise Stopped(asked, Status.STOPPED)
+        if leave and not self.sampler.is_done:
+            self._keeper.stop(leave, self._long_seconds())
 
     def _finish(self) -> None:
-        problem = self._save_last()
-        if problem is not None:
-            reason = f"trained to the end, {self._step} steps, which are not saved: {problem}"
-            self._leave_unsaved("permanent", reason, problem)
-            raise NotSaved(reason, Status.SYSTEM)
+        self._keeper.save_at_end()
         global _has_finished
         try:
             self.session.finish(self._long_seconds())
@@ -353,32 +333,27 @@ class Job:
         self._is_finished = True
         _has_finished = True
 
-    def _leave_unsaved(self, outcome: str, reason: str, problem: Exception) -> None:
-        assert self._store is not None, "there is nothing to save without"
-        progress = Progress(
+    def _progress(self) -> Progress:
+        return Progress(
             step=self._step, steps_total=self._step + len(self.sampler),
             data_epoch=self.sampler.data_epoch, loss=self._loss)
-        leave_unsaved(outcome, reason, progress, self._store.counts, problem)
 
     def _report(self) -> None:
         now = time.monotonic()
-        self.session.report(
-            Progress(
-                step=self._step,
-                steps_total=self._step + len(self.sampler),
-                data_epoch=self.sampler.data_epoch,
-                sample_count=len(self._ids),
-                loss=self._loss,
-                samples_per_second=self._used_count / max(now - self._begin, 1e-9),
-                phase=Phase.TRAINING,
-            )
-        )
+        self.session.report(dataclasses.replace(
+            self._progress(),
+            sample_count=len(self._ids),
+            samples_per_second=self._used_count / max(now - self._begin, 1e-9),
+            phase=Phase.TRAINING))
         self._begin = now
 
     def _recover(self, lost: MeetAgain) -> None:
         print(f"lockstep: meeting again after step {self._step}: {lost}", flush=True)
         self._lost = None
-        self._meet()
+        try:
+            self._meet()
+        except Stopped as stop:
+            self._keeper.stop_without(stop)
 
     def _meet(self) -> None:
         """Joins a meeting and takes over what it lacks, again where a rank is lost meanwhile."""
@@ -386,7 +361,7 @@ class Job:
             try:
                 self.session.meet(self._has_state, self._step, self._options.meeting_seconds)
                 check_agreement(self.session, self._terms(), self._options.call_seconds)
-                self._claim()
+                self._keeper.claim()
                 self._take_over()
                 self._has_state = True
                 self._reducer.note_weights()
@@ -423,8 +398,9 @@ class Job:
         source = self.meeting.state_source
         if source is None:
             source = 0
-            if self.is_chief and self._store is not None:
-                self._restore(self._store)
+            restored = self._keeper.restore(self._fingerprint())
+            if restored is not None:
+                self._load(restored)
         elif all(one.has_state and one.step == members[source].step for one in members):
             return  # equal to the bit already
         state = self._state() if self.rank == source else None
@@ -465,32 +441,10 @@ class Job:
     def _fingerprint(self) -> str:
         return hashlib.sha256(self._describe().encode()).hexdigest()
 
-    def _claim(self) -> None:
-        """The chief of a meeting is the writer; whoever comes from an earlier one is refused."""
-        if self._store is not None and self.is_chief:
-            incarnation = self.meeting.members[0].incarnation
-            self._store.claim(Writer.of_environment(self.meeting.epoch, incarnation))
-
-    def _save(self) -> None:
-        self._kept_step = self._step
-        if self._store is None or not self.is_chief:
-            return
+    def _snapshot(self) -> Snapshot:
         cursor = self.sampler
-        self._store.save_async(
-            flatten(self._state()),
-            Manifest(
-                step=self._step, data_epoch=cursor.data_epoch, position=cursor.position,
-                samples_consumed=self.totals.consumed, seed=cursor.seed, world_size=self.size,
-                fingerprint=self._fingerprint()),
-        )
-
-    def _save_last(self) -> Optional[Exception]:
-        """Returns once it is written; else, what was in the way."""
-        self._save()
-        return None if self._store is None else self._store.flush()
-
-    def _restore(self, store: CheckpointStore) -> None:
-        state = store.load_newest(self._fingerprint())
-        if state is not None:
-            self._load(state)
-            self._kept_step = self._step
+        manifest = Manifest(
+            step=self._step, data_epoch=cursor.data_epoch, position=cursor.position,
+            samples_consumed=self.totals.consumed, seed=cursor.seed, world_size=self.size,
+            fingerprint=self._fingerprint())
+        return Snapshot(flatten(self._state()), manifest)

@@ -22,6 +22,7 @@ from lockstep.errors import (
     StoppedUnsaved,
 )
 from lockstep.fake_exchange import FakeExchange, in_threads
+from lockstep.library import Leave
 from lockstep.session import Meeting, Member
 from lockstep.torch import checkpoint, job
 from lockstep.torch.checkpoint import CheckpointStore
@@ -69,7 +70,11 @@ class FakeSession:
         self.broadcast_timeouts.append(timeout)
 
     def should_stop(self, timeout):
-        return self.stops_after is not None and self.reports[-1].step >= self.stops_after
+        is_asked = self.stops_after is not None and self.reports[-1].step >= self.stops_after
+        return Leave.TOGETHER if is_asked else Leave.NOT
+
+    def barrier(self, timeout):
+        pass
 
     def report(self, progress):
         self.reports.append(progress)

@@ -1,0 +1,162 @@
+"""Who of a job's ranks saves what all of them hold, and when."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any, Callable, NamedTuple, NoReturn, Optional
+
+from lockstep.errors import LockstepError, MeetAgain, NotSaved, Status, Stopped, StoppedUnsaved
+from lockstep.last_words import leave_unsaved
+from lockstep.library import Leave
+from lockstep.session import Progress
+from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.session import Session
+from lockstep.torch.state import FlatState, broadcast_state
+
+
+class Snapshot(NamedTuple):
+    """What a rank holds."""
+
+    state: FlatState
+    manifest: Manifest
+
+
+class Keeper:
+    """Saves what a job holds, where it has a folder for that: the chief of the newest meeting does,
+    at the end and at a stop as well; where all are asked to stop and a rank is lost, the lowest one
+    that is left with a state. Thread: one."""
+
+    def __init__(
+        self,
+        store: Optional[CheckpointStore],
+        session: Session,
+        snapshot: Callable[[], Snapshot],
+        progress: Callable[[], Progress],
+    ) -> None:
+        self.store = store
+        self._session = session
+        self._snapshot = snapshot
+        self._progress = progress
+        self._kept_step = 0  # the newest that was to be saved, or was restored
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a step was taken since the newest one that was to be saved."""
+        return self._progress().step > self._kept_step
+
+    def claim(self) -> None:
+        """The chief of a meeting is the writer; whoever comes from an earlier one is refused."""
+        if self.store is not None and self._session.rank == 0:
+            self.store.claim(self._writer())
+
+    def restore(self, fingerprint: str) -> Optional[dict[str, Any]]:
+        """The newest checkpoint's state, on the chief. Errors: those of `load_newest`."""
+        if self.store is None or self._session.rank != 0:
+            return None
+        state = self.store.load_newest(fingerprint)
+        if state is not None:
+            self._kept_step = state["step"]
+        return state
+
+    def save(self) -> None:
+        """Begins to, on the chief."""
+        self._kept_step = self._progress().step
+        if self._session.rank == 0:
+            self._begin_to_write()
+
+    def save_at_end(self) -> None:
+        """Returns once it is written. Errors: NotSaved."""
+        problem = self._save_and_wait()
+        if problem is not None:
+            reason = (f"trained to the end, {self._progress().step} steps, which are not saved: "
+                      f"{problem}")
+            self._leave_unsaved("permanent", reason, problem)
+            raise NotSaved(reason, Status.SYSTEM)
+
+    def save_what_is_left(self) -> None:
+        """As of a loop that was left early, the steps since the newest checkpoint. Errors:
+        NotSaved."""
+        if self.store is None:
+            return
+        progress = self._progress()
+        left = f"left after {progress.step} of {progress.steps_total} steps"
+        problem = self._save_and_wait()
+        if problem is not None:
+            raise NotSaved(f"{left}, which are not saved: {problem}", Status.SYSTEM)
+        if self._session.rank == 0:
+            print(f"lockstep: {left}, which are saved", file=sys.stderr, flush=True)
+
+    def stop(self, leave: Leave, timeout: float) -> NoReturn:
+        """Ends this rank, which was asked to stop, after a checkpoint. Collective where all leave
+        together. Errors: Stopped, StoppedUnsaved."""
+        if leave == Leave.ALONE:
+            problem = self._save_and_wait()  # the others hold the state, but may be asked next
+        else:
+            try:
+                problem = self._save_together(timeout)
+            except MeetAgain:
+                self.stop_without(Stopped(self._asked(), Status.STOPPED))
+        self._end_stop(problem)
+
+    def stop_without(self, stop: Stopped) -> NoReturn:
+        """Ends this rank, which was asked to stop while a rank is lost, and nobody waits for its
+        successor: the lowest rank that is left with a state writes it, in the name of the chief of
+        their meeting, so that the chief of a later one is not disturbed.
+
+        Errors: Stopped, StoppedUnsaved.
+        """
+        if self.store is None:
+            raise Stopped(self._asked(), Status.STOPPED) from stop
+        if not self._session.should_save():
+            raise StoppedUnsaved(
+                f"{self._asked()}, which a lower rank saves, as it holds them, too",
+                Status.STOPPED) from stop
+        problem: Optional[Exception] = None
+        try:
+            # The chief may have come to it before it left.
+            if not self.store.has_saved(self._progress().step, self._writer()):
+                self.store.claim(self._writer())
+                self._begin_to_write()
+                problem = self.store.flush()
+        except (LockstepError, OSError) as error:
+            problem = error
+        self._end_stop(problem)
+
+    def _asked(self) -> str:
+        return f"asked to stop after {self._progress().step} steps"
+
+    def _end_stop(self, problem: Optional[Exception]) -> NoReturn:
+        if problem is None:
+            raise Stopped(self._asked(), Status.STOPPED)
+        reason = f"{self._asked()}, which are not saved: {problem}"
+        self._leave_unsaved("preempted", reason, problem)
+        raise StoppedUnsaved(reason, Status.STOPPED)
+
+    def _save_together(self, timeout: float) -> Optional[Exception]:
+        """What was in the chief's way. Nobody leaves before it is known, so that all others are
+        there where the chief is lost while it writes. Errors: MeetAgain, those of `flush`."""
+        problem = self._save_and_wait()
+        words = broadcast_state(
+            self._session, None if problem is None else str(problem), 0, timeout)
+        with contextlib.suppress(MeetAgain):  # one that has left knows it, too
+            self._session.barrier(timeout)
+        if problem is None and words is not None:
+            problem = NotSaved(f"rank 0 could not write them: {words}", Status.SYSTEM)
+        return problem
+
+    def _save_and_wait(self) -> Optional[Exception]:
+        self.save()
+        return None if self.store is None else self.store.flush()
+
+    def _begin_to_write(self) -> None:
+        if self.store is not None:
+            self.store.save_async(*self._snapshot())
+
+    def _writer(self) -> Writer:
+        meeting = self._session.meeting
+        return Writer.of_environment(meeting.epoch, meeting.members[0].incarnation)
+
+    def _leave_unsaved(self, outcome: str, reason: str, problem: Exception) -> None:
+        assert self.store is not None, "there is nothing to save without"
+        leave_unsaved(outcome, reason, self._progress(), self.store.counts, problem)
