@@ -188,7 +188,7 @@ void SetProcesses(const LaunchCommand& command,
     SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
     NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
     const int64_t pods = role->at("replicas").get<int64_t>();
-    NoteMachineCount(command, pods, trainer->conversion());
+    NoteMachineCount(command, *pod, pods, trainer->conversion());
     NoteOuterCount(command, pods, 1, trainer->conversion());
     return;
   }
@@ -228,7 +228,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   Json role = {{"name", "worker"},
                {"replicas", trainer.TakeCount("numNodes").value_or(1)},
                {"restartPolicy", "OnFailure"}};
-  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
+  const LaunchCommand command = ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
   SetProcesses(command, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});
