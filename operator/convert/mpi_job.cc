@@ -6,6 +6,7 @@
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
+#include "operator/convert/sshd_checks.h"
 #include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
@@ -172,6 +173,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
                    std::to_string(replicas_with_it));
   }
   NoteWorkersOwn(pod, launcher_head, worker, &worker_spec, conversion);
+  DropChecksOfSshd(&pod, conversion);
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
   SetProcesses(command, spec, &pod, &worker);
   Json& container = pod.container();
