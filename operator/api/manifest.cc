@@ -9,6 +9,7 @@
 #include "common/contract/problems.h"
 #include "operator/api/decode.h"
 #include "operator/api/fields.h"
+#include "operator/api/jobs_by_name.h"
 #include "operator/api/queue_family.h"
 #include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
@@ -287,20 +288,17 @@ void AddDocument(const YamlDocument& document,
   manifest->documents.push_back(std::move(value));
 }
 
-// Two jobs of one name in one namespace would overwrite each other.
 void CheckJobNames(const YamlStream& stream, Manifest* manifest) {
-  std::map<std::pair<std::string, std::string>, int> first_lines;
+  JobsByName names;
   for (std::size_t i = 0; i < manifest->jobs.size(); ++i) {
-    const Metadata& metadata = manifest->jobs[i].metadata;
-    const TextPosition at = stream.documents[i].positions.Find("metadata.name");
-    const auto [first, is_new] =
-        first_lines.emplace(std::pair(metadata.namespace_name, metadata.name), at.line);
-    const bool is_generated = at.line == 0;
-    if (!is_new && !metadata.name.empty() && !is_generated) {
+    const TrainingJob& job = manifest->jobs[i];
+    const YamlDocument& document = stream.documents[i];
+    const int line = PlaceOf(document, "metadata.name").line;
+    if (const auto first = names.Add(job, manifest->documents[i], line)) {
       manifest->problems.push_back(ProblemOf(
-          stream.documents[i],
+          document,
           "metadata.name",
-          Quoted(metadata.name) + " found twice, first on line " + std::to_string(first->second)));
+          Quoted(job.metadata.name) + " found twice, first on line " + std::to_string(*first)));
     }
   }
 }

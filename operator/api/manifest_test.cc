@@ -266,6 +266,16 @@ TEST(ReadManifest, ItemsOfAListAreReadOneByOneAndNamedInProblems) {
             "-: empty, expected a TrainingJob\n");
 }
 
+// An alias repeats all of a job, its name included.
+TEST(ReadManifest, JobThatIsRepeatedByAnAliasHasItsNameTwice) {
+  const std::string list =
+      "apiVersion: v1\nkind: List\nitems:\n"
+      "- &a {apiVersion: lockstep.dev/v1, kind: TrainingJob, metadata: {name: a}, spec: {}}\n"
+      "- *a\n";
+  EXPECT_THAT(FormatProblems(ReadManifest(list, "list.yaml")),
+              HasSubstr("list.yaml:5: items[1].metadata.name: \"a\" found twice, first on line 4"));
+}
+
 constexpr const char* kQueue =
     "---\napiVersion: lockstep.dev/v1\nkind: TrainingQueue\nmetadata: {name: team}\nspec: {}\n";
 

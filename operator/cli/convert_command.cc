@@ -1,8 +1,9 @@
 #include <cstdio>
-#include <set>
 #include <string>
 #include <utility>
 
+#include "operator/api/jobs_by_name.h"
+#include "operator/api/training_queue.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/summary.h"
@@ -67,9 +68,20 @@ class Converter {
   }
 
   static std::string NameOf(const Json& document) {
-    const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
-    return kind.is_string() ? "a document of kind " + kind.get<std::string>() + " stays as it is"
-                            : DescribeJson(document) + " is no object of Kubernetes";
+    const auto text = [](const Json& object, const char* key) {
+      const Json value = object.is_object() ? object.value(key, Json()) : Json();
+      return value.is_string() ? value.get<std::string>() : std::string();
+    };
+    const std::string kind = text(document, "kind");
+    if (kind.empty()) {
+      return DescribeJson(document) + " is no object of Kubernetes";
+    }
+    const std::string name = text(document.value("metadata", Json()), "name");
+    return "a document of kind " + kind + " stays as it is" +
+           (name.empty() ? "" : ", " + DescribeJson(name)) +
+           (kind.ends_with("Queue") && kind != kTrainingQueueKind
+                ? "; jobs here wait in a TrainingQueue, which has to be written"
+                : "");
   }
 
   // Where an object stands.
@@ -115,30 +127,22 @@ class Converter {
                    problem.error.message() + " (" + (field.empty() ? "" : field + " of ") +
                        "the TrainingJob made of it)");
     }
-    if (!manifest.ok() || !IsNewName(place, conversion.job["metadata"])) {
+    const bool is_new = manifest.jobs.empty() ||
+                        !names_.Add(manifest.jobs.front(), conversion.job, count_).has_value();
+    if (!is_new) {
+      place.TellOf("metadata.name",
+                   DescribeJson(conversion.job["metadata"]["name"]) +
+                       " found twice: a job before it has the same name");
+    }
+    if (!manifest.ok() || !is_new) {
       exit_code_ = exit_code_ == kCliSucceeded ? kCliFailed : exit_code_;
     }
   }
 
-  // Whether it is the first job of its name, which `lockstep validate` asks of what was printed.
-  bool IsNewName(const Place& place, const Json& metadata) {
-    const Json name = metadata.value("name", Json());
-    const Json of_namespace = metadata.value("namespace", Json());
-    if (!name.is_string() || name == "") {
-      return true;  // the API server makes one
-    }
-    const bool is_new = names_.emplace(DumpJson(of_namespace), name.get<std::string>()).second;
-    if (!is_new) {
-      place.TellOf("metadata.name",
-                   DescribeJson(name) + " found twice: the job before it has the same name");
-    }
-    return is_new;
-  }
-
   ConversionOptions options_;
-  std::set<std::pair<std::string, std::string>> names_;  // of jobs, by namespace
-  int count_ = 0;                                        // of jobs that were made
-  int known_count_ = 0;                                  // of those that could be
+  JobsByName names_;
+  int count_ = 0;        // of jobs that were made
+  int known_count_ = 0;  // of those that could be
   int exit_code_ = kCliSucceeded;
 };
 

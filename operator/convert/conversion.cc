@@ -123,15 +123,19 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   return conversion;
 }
 
-std::string ForeignField(const Conversion& conversion, const std::string& field) {
+std::string ForeignField(const std::vector<FieldOrigin>& origins, const std::string& field) {
   const FieldOrigin* nearest = nullptr;
-  for (const FieldOrigin& origin : conversion.origins) {
+  for (const FieldOrigin& origin : origins) {
     const bool is_nearer = nearest == nullptr || origin.of_job.size() >= nearest->of_job.size();
     if (is_nearer && IsWithin(field, origin.of_job)) {
       nearest = &origin;
     }
   }
   return nearest == nullptr ? field : nearest->foreign + field.substr(nearest->of_job.size());
+}
+
+std::string ForeignField(const Conversion& conversion, const std::string& field) {
+  return ForeignField(conversion.origins, field);
 }
 
 }  // namespace lockstep::control

@@ -48,8 +48,11 @@ std::string ForeignKinds();
 // what was noted. Precondition (checked): IsForeignJob. Pure.
 Conversion ConvertForeignJob(const Json& document, const ConversionOptions& options);
 
-// The field of the foreign manifest that `field` of the job was made of, by the nearest origin, or
-// the one of the same name. It need not be there: a default has none.
+// The field of the foreign manifest that `field` was made of, by the nearest of the origins, the
+// last of equals, or the one of the same name.
+std::string ForeignField(const std::vector<FieldOrigin>& origins, const std::string& field);
+
+// The same of a field of the job. It need not be there: a default has none.
 std::string ForeignField(const Conversion& conversion, const std::string& field);
 
 }  // namespace lockstep::control

@@ -31,6 +31,19 @@ ForeignObject ForeignObject::TakeObject(std::string_view key) {
   return ForeignObject(Take(key), PathOf(key), conversion_);
 }
 
+std::vector<ForeignObject> ForeignObject::TakeObjects(std::string_view key) {
+  std::vector<ForeignObject> objects;
+  const Json* const value = Take(key);
+  if (value != nullptr && !value->is_array()) {
+    Fail(key, DescribeJson(*value) + " found, expected a list of objects");
+  } else if (value != nullptr) {
+    for (std::size_t i = 0; i < value->size(); ++i) {
+      objects.emplace_back(&(*value)[i], PathOf(key) + "[" + std::to_string(i) + "]", conversion_);
+    }
+  }
+  return objects;
+}
+
 std::optional<std::string> ForeignObject::TakeText(std::string_view key) {
   const Json* const value = Take(key);
   if (value == nullptr) {

@@ -22,6 +22,8 @@ class ForeignObject {
   const Json* Take(std::string_view key);
   // An object below this one, which may be absent.
   ForeignObject TakeObject(std::string_view key);
+  // Those of a list; none when it is absent, or of another type, which is an error.
+  std::vector<ForeignObject> TakeObjects(std::string_view key);
   // Empty when absent, or of another type, which is an error.
   std::optional<std::string> TakeText(std::string_view key);
   std::optional<int64_t> TakeCount(std::string_view key);

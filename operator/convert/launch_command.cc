@@ -3,110 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
+#include "common/base/plural.h"
+#include "operator/convert/launcher_name.h"
 #include "operator/convert/launcher_options.h"
 #include "operator/convert/variable_references.h"
 
 namespace lockstep::control {
 namespace {
-
-std::string_view BaseName(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-}
-
-bool IsPython(std::string_view word) {
-  return BaseName(word).starts_with("python");
-}
-
-// How many words name the launcher, and which it is.
-struct LauncherName {
-  Launcher launcher = Launcher::kNone;
-  std::size_t word_count = 1;
-  std::string python = "python3";
-  std::string local_rank_argument = {};
-};
-
-// One that is run as a module of Python.
-struct LauncherModule {
-  std::string_view name;
-  Launcher launcher = Launcher::kTorchrun;
-  std::string_view local_rank_argument = {};
-};
-
-constexpr std::array<LauncherModule, 5> kModules = {{
-    {"torch.distributed.run"},
-    {"torch.distributed.elastic.run"},
-    {"torch.distributed.launch",
-     Launcher::kTorchrun,
-     "--local-rank (before torch 2: --local_rank)"},
-    {"accelerate.commands.launch", Launcher::kAccelerate},
-    {"deepspeed.launcher.runner", Launcher::kDeepspeed, "--local_rank"},
-}};
-
-// Where the name of the module stands that a command of Python's runs; 0: it runs none. What
-// stands before it ("-u") is the launcher's own, which starts its program without that.
-std::size_t ModuleIndex(const std::vector<std::string>& words) {
-  if (words.empty() || !IsPython(words[0])) {
-    return 0;
-  }
-  for (std::size_t i = 1; i + 1 < words.size() && words[i].starts_with('-'); ++i) {
-    const std::string& word = words[i];
-    if (word == "-W" || word == "-X") {
-      ++i;  // past its value
-      continue;
-    }
-    const bool is_group = word.find_first_of("-cWX", 1) == std::string::npos;  // "-um"
-    if (is_group && word.ends_with('m')) {
-      return i + 1;
-    }
-    if (word == "-c") {
-      return 0;
-    }
-  }
-  return 0;
-}
-
-LauncherName FindLauncher(const std::vector<std::string>& words) {
-  const std::string_view first = words.empty() ? "" : BaseName(words[0]);
-  if (first == "torchrun") {
-    return {Launcher::kTorchrun};
-  }
-  if (first == "mpirun" || first == "mpiexec" || first == "mpiexec.hydra") {
-    return {Launcher::kMpirun};
-  }
-  if (first == "horovodrun") {
-    return {Launcher::kHorovodrun};
-  }
-  if (first == "accelerate-launch") {
-    return {Launcher::kAccelerate};
-  }
-  if (first == "accelerate" && words.size() > 1 && words[1] == "launch") {
-    return {Launcher::kAccelerate, 2};
-  }
-  if (first == "deepspeed" || first == "ds") {
-    return {Launcher::kDeepspeed, 1, "python3", "--local_rank"};
-  }
-  if (const std::size_t at = ModuleIndex(words); at > 0) {
-    const auto found = std::find_if(kModules.begin(), kModules.end(), [&](const auto& module) {
-      return module.name == words[at];
-    });
-    if (found != kModules.end()) {
-      return {found->launcher, at + 1, words[0], std::string(found->local_rank_argument)};
-    }
-  }
-  return {};
-}
-
-std::optional<int64_t> NumberOf(const std::string& text) {
-  int64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? std::optional(count) : std::nullopt;
-}
 
 void NoteVariable(const std::vector<std::string>& values, LaunchCommand* command) {
   if (values.size() == 2) {
@@ -130,6 +37,21 @@ void NoteNames(const std::string& list, LaunchCommand* command) {
 }
 
 constexpr const char* kExpectedCount = "a number from 1 to 9999";
+constexpr std::string_view kSettingOfTorchrun = "PET_";
+
+// "--nnodes" of PET_NNODES.
+std::string OptionOfSetting(std::string_view variable) {
+  std::string option = "--";
+  for (const char letter : variable.substr(kSettingOfTorchrun.size())) {
+    option += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  }
+  return option;
+}
+
+// Whether deepspeed takes the number for none: it counts for itself.
+bool IsUnsaidOfDeepspeed(Launcher launcher, const std::string& value) {
+  return launcher == Launcher::kDeepspeed && (value == "0" || value == "-1");
+}
 
 bool IsOfMpi(Launcher launcher) {
   return launcher == Launcher::kMpirun || launcher == Launcher::kHorovodrun;
@@ -147,9 +69,6 @@ LaunchCommand Within(const LaunchCommand& outer, LaunchCommand inner) {
   inner.unknown_counts.insert(
       inner.unknown_counts.begin(), outer.unknown_counts.begin(), outer.unknown_counts.end());
   inner.working_directory = outer.working_directory;
-  if (inner.launcher == Launcher::kTorchrun && !inner.names_machines) {
-    inner.machine_count = 1;  // its default, which no operator's variable changes there
-  }
   return inner;
 }
 
@@ -167,7 +86,10 @@ class OptionReader {
     command_.local_rank_argument = name.local_rank_argument;
   }
 
-  LaunchCommand Read() {
+  LaunchCommand Read(const std::map<std::string, std::string>& settings) {
+    if (command_.launcher == Launcher::kTorchrun) {
+      HeedSettings(settings);
+    }
     while (at_ < words_.size() && words_[at_].starts_with('-') && command_.problem.empty()) {
       ReadOption();
     }
@@ -193,6 +115,27 @@ class OptionReader {
   }
 
  private:
+  // The command line wins over them: it is read later.
+  void HeedSettings(const std::map<std::string, std::string>& settings) {
+    for (const auto& [name, value] : settings) {
+      const auto found = name.starts_with(kSettingOfTorchrun)
+                             ? OptionOf(Launcher::kTorchrun, OptionOfSetting(name))
+                             : std::nullopt;
+      if (!found.has_value() || found->meaning == Meaning::kUsesEnvironment ||
+          !command_.problem.empty()) {
+        continue;
+      }
+      command_.heeded_variables.push_back(name);
+      const std::string written = name + "=" + value;
+      const bool is_flag = found->value_count == 0;
+      if (is_flag && value.find_first_not_of("0123456789") != std::string::npos) {
+        Refuse(written, "a whole number, as torchrun does");
+      } else if (!is_flag || value.find_first_not_of('0') != std::string::npos) {
+        Heed(written, *found, {value});
+      }
+    }
+  }
+
   void ReadOption() {
     const std::string& word = words_[at_++];
     const std::size_t equals = word.find('=');
@@ -218,7 +161,15 @@ class OptionReader {
       command_.problem = "the option " + word + " of " + Name() + " lacks its value";
       return;
     }
-    Heed(word.substr(0, equals), *found, values);
+    const bool is_number =
+        found->meaning == Meaning::kPerPod || found->meaning == Meaning::kCount ||
+        found->meaning == Meaning::kMachines || found->meaning == Meaning::kMapping;
+    std::string written = Written(word.substr(0, equals), values);
+    if (is_number && Resolved(values[0]) != values[0]) {
+      values[0] = Resolved(values[0]);
+      written += " (= " + values[0] + ")";
+    }
+    Heed(written, *found, values);
   }
 
   std::string Name() const {
@@ -228,7 +179,7 @@ class OptionReader {
 
   // Of accelerate, which is told how many there are in all.
   void CountPerPod() {
-    const int64_t machines = command_.machine_count.value_or(1);
+    const int64_t machines = command_.machines.value_or(MachineRange()).max;
     const std::optional<int64_t>& count = command_.process_count;
     const bool has_one = command_.pods_with_several == PodsWithSeveral::kNone;
     if (!command_.unknown_counts.empty() && !has_one) {
@@ -285,12 +236,23 @@ class OptionReader {
            " is no number, so it cannot be told how many processes a pod has; say the number there";
   }
 
-  // accelerate divides by it.
   void HeedMachines(const std::string& written, const std::string& value) {
-    command_.machine_count = NumberOf(value);
-    command_.names_machines = command_.names_machines || command_.launcher == Launcher::kTorchrun;
-    if (!command_.machine_count.has_value() && command_.launcher == Launcher::kAccelerate) {
-      command_.problem = NoNumber(written);
+    const bool is_torchrun = command_.launcher == Launcher::kTorchrun;
+    command_.names_machines = command_.names_machines || is_torchrun;
+    command_.machines = MachineRangeOf(value);
+    command_.unknown_machines.clear();
+    const bool is_range = command_.machines.has_value() && value.find(':') != std::string::npos;
+    if (IsUnsaidOfDeepspeed(command_.launcher, value)) {
+      return;
+    }
+    if (HasReference(value) && command_.launcher == Launcher::kAccelerate) {
+      command_.problem = NoNumber(written);  // it divides by it
+    } else if (HasReference(value)) {
+      command_.unknown_machines = written;
+    } else if (!command_.machines.has_value() || (is_range && !is_torchrun)) {
+      Refuse(written,
+             std::string(kExpectedCount) +
+                 (is_torchrun ? ", or MIN:MAX of such, as torchrun does" : ""));
     }
   }
 
@@ -317,8 +279,8 @@ class OptionReader {
       command_.processes_per_pod = value;
     } else if (HasReference(value)) {
       command_.unknown_counts.push_back(written);
-    } else if (launcher == Launcher::kDeepspeed && (value == "0" || value == "-1")) {
-      command_.dropped.push_back(written);  // as if it were not there
+    } else if (IsUnsaidOfDeepspeed(launcher, value)) {
+      command_.dropped.push_back(written);
     } else {
       Refuse(written,
              is_torchrun ? "a number from 1 to 9999, auto, gpu or cpu, as torchrun does"
@@ -327,25 +289,18 @@ class OptionReader {
   }
 
   // "ppr:2:node" says how many there are on a machine.
-  void HeedMapping(const std::string& value) {
+  void HeedMapping(const std::string& written, const std::string& value) {
     constexpr std::string_view kPerResource = "ppr:";
     const std::size_t end = value.find(':', kPerResource.size());
     if (value.starts_with(kPerResource) && end != std::string::npos &&
         (value.substr(end) == ":node" || value.substr(end).starts_with(":node:"))) {
-      command_.processes_per_pod = value.substr(kPerResource.size(), end - kPerResource.size());
+      HeedPerPod(written, value.substr(kPerResource.size(), end - kPerResource.size()));
     }
   }
 
-  void Heed(const std::string& name,
+  void Heed(const std::string& written,
             const LauncherOption& option,
-            std::vector<std::string> values) {
-    const std::string written = Written(name, values);
-    const bool is_number = option.meaning == Meaning::kPerPod ||
-                           option.meaning == Meaning::kCount ||
-                           option.meaning == Meaning::kMachines;
-    if (is_number) {
-      values[0] = Resolved(values[0]);
-    }
+            const std::vector<std::string>& values) {
     switch (option.meaning) {
       case Meaning::kPerPod:
         HeedPerPod(written, values[0]);
@@ -357,7 +312,7 @@ class OptionReader {
         command_.processes_per_pod = "1";
         break;
       case Meaning::kMapping:
-        HeedMapping(values[0]);
+        HeedMapping(written, values[0]);
         break;
       case Meaning::kMachines:
         HeedMachines(written, values[0]);
@@ -445,6 +400,17 @@ bool IsTorchLauncher(Launcher launcher) {
          launcher == Launcher::kDeepspeed;
 }
 
+std::string RanksAskedFor(int64_t count) {
+  return Plural(count, "rank") + (count == 1 ? " was" : " were") + " asked for";
+}
+
+std::optional<MachineRange> MachineRangeOf(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const int64_t min = ProcessCountOf(text.substr(0, colon));
+  const int64_t max = colon == std::string::npos ? min : ProcessCountOf(text.substr(colon + 1));
+  return min > 0 && max >= min ? std::optional(MachineRange{min, max}) : std::nullopt;
+}
+
 int64_t ProcessCountOf(const std::string& text) {
   constexpr std::size_t kDigitsMax = 4;
   const bool is_count = !text.empty() && text.size() <= kDigitsMax &&
@@ -465,19 +431,22 @@ bool HasReference(const std::string& text) {
 }
 
 LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
-                                const std::map<std::string, std::string>& known) {
+                                const std::map<std::string, std::string>& known,
+                                const std::map<std::string, std::string>& settings) {
   const LauncherName name = FindLauncher(words);
   if (name.launcher == Launcher::kNone) {
     LaunchCommand command;
     command.program = words;
     return command;
   }
-  LaunchCommand command = OptionReader(words, name, known).Read();
+  LaunchCommand command = OptionReader(words, name, known).Read(settings);
   if (!IsOfMpi(command.launcher) || !command.problem.empty() ||
       !IsTorchLauncher(FindLauncher(command.program).launcher)) {
     return command;
   }
-  return Within(command, ReadLaunchCommand(command.program, known));
+  const std::map<std::string, std::string> given(command.environment.begin(),
+                                                 command.environment.end());
+  return Within(command, ReadLaunchCommand(command.program, known, given));
 }
 
 }  // namespace lockstep::control

@@ -21,6 +21,15 @@ std::string_view NameOf(Launcher launcher);
 // Whether it starts programs of PyTorch: a pod's processes, which find their peers by variables.
 bool IsTorchLauncher(Launcher launcher);
 
+// On how many machines a launcher trains; two numbers where torchrun may lose and gain some.
+struct MachineRange {
+  int64_t min = 1;
+  int64_t max = 1;
+};
+
+// What torchrun takes for it, "2" or "1:4"; null: it refuses that.
+std::optional<MachineRange> MachineRangeOf(const std::string& text);
+
 // A command that starts a program on many ranks, taken apart. Lockstep starts every rank itself, so
 // what is wanted is the program.
 struct LaunchCommand {
@@ -30,10 +39,15 @@ struct LaunchCommand {
   // "4", "gpu" of torchrun, "$(NAME)" of torchrun and deepspeed where the number is not in the
   // file; empty: not said.
   std::string processes_per_pod{};
-  std::optional<int64_t> process_count{};     // in all; of torchrun and deepspeed none
-  std::optional<int64_t> machine_count{};     // of torchrun, accelerate and deepspeed
-  bool names_machines = false;                // of torchrun and deepspeed: it is told of the others
-  std::vector<std::string> unknown_counts{};  // options whose numbers are not in the file
+  std::optional<int64_t> process_count{};  // in all; of torchrun and deepspeed none
+  std::optional<MachineRange> machines{};  // of torchrun, accelerate and deepspeed
+  std::string unknown_machines{};          // the option, where its number is not in the file
+  bool names_machines = false;             // of torchrun and deepspeed: it is told of the others
+  // The job's operator tells torchrun, and accelerate by it, of machines and processes, unless the
+  // command does.
+  bool is_told_by_operator = false;
+  std::vector<std::string> heeded_variables{};  // of torchrun's settings, those that were heeded
+  std::vector<std::string> unknown_counts{};    // options whose numbers are not in the file
   // mpirun or horovodrun that starts the launcher, if one does, and how many of it.
   Launcher outer = Launcher::kNone;
   std::optional<int64_t> outer_count{};
@@ -58,8 +72,14 @@ struct LaunchCommand {
 // kept: that is its problem.
 // A launcher of PyTorch's that mpirun or horovodrun starts is the command's launcher. `known`: what
 // the container's variables say, for the numbers that options refer to, as InlineReferences has it.
+// `settings`: variables that torchrun reads in the place of options which its command line lacks,
+// such as PET_NNODES; others may be among them.
 LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
-                                const std::map<std::string, std::string>& known = {});
+                                const std::map<std::string, std::string>& known = {},
+                                const std::map<std::string, std::string>& settings = {});
+
+// "1 rank was asked for".
+std::string RanksAskedFor(int64_t count);
 
 // The number of processes that `text` is, from 1 to 9999; 0: none.
 int64_t ProcessCountOf(const std::string& text);

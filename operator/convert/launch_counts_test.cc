@@ -122,6 +122,9 @@ TEST(ConvertPyTorchJob, CountsThatTorchrunRefusesAreRefused) {
         ErrorsOf(ConvertPyTorch("torchrun, --nproc-per-node, '" + std::string(count) + "', t.py")),
         std::string(kOfPyTorch) + "--nproc-per-node " + count + " of torchrun" + expected);
   }
+  EXPECT_EQ(ErrorsOf(ConvertPyTorch("torchrun, --nproc-per-node, $(N), t.py",
+                                    {2, 0, "{name: N, value: x}"})),
+            std::string(kOfPyTorch) + "--nproc-per-node $(N) (= x) of torchrun" + expected);
   for (const char* const count : {"x", "0"}) {
     const std::string more = "  nprocPerNode: \"" + std::string(count) + "\"\n";
     EXPECT_EQ(ErrorsOf(ConvertPyTorch("torchrun, t.py", {2, 4, "", more})),
@@ -152,11 +155,39 @@ TEST(ConvertPyTorchJob, OtherNodesThanTorchrunTrainedOnAreSaid) {
   EXPECT_TRUE(HasNote(of("--nnodes=5", 2),
                       std::string(kOfPyTorch) +
                           "--nnodes 5 was asked for; the job trains on all of its pods, 2: set"));
-  for (const char* const nodes : {"--nnodes=2", "--nnodes=1:4", "--nnodes=$(PET_NNODES)"}) {
-    const Conversion conversion = of(nodes, 2);
-    EXPECT_FALSE(HasNote(conversion, "for itself")) << nodes;
-    EXPECT_FALSE(HasNote(conversion, "was asked for")) << nodes;
+  for (const char* const nodes : {"--nnodes=2", "--nnodes=$(PET_NNODES)"}) {
+    EXPECT_FALSE(HasNote(of(nodes, 2), "its pods")) << nodes;
+    EXPECT_FALSE(HasNote(of(nodes, 2), "for itself")) << nodes;
   }
+}
+
+TEST(ConvertPyTorchJob, RangeOfNodesIsHeldAgainstThePods) {
+  const auto of = [](const std::string& nodes, int pods) {
+    return ConvertPyTorch("torchrun, --nnodes, '" + nodes + "', --nproc-per-node=2, t.py", {pods});
+  };
+  EXPECT_TRUE(HasNote(of("1:1", 2), "torchrun for one node trained in each pod for itself"));
+  EXPECT_TRUE(HasNote(of("3:4", 2),
+                      std::string(kOfPyTorch) +
+                          "--nnodes 3:4 was asked for; the job trains on all of its pods, 2: set"));
+  EXPECT_TRUE(HasNote(of("1:2", 3), "--nnodes 1:2 was asked for"));
+  EXPECT_TRUE(HasNote(of("1:4", 2),
+                      std::string(kOfPyTorch) +
+                          "--nnodes 1:4: the job trains on all of its pods, 2, and keeps its size "
+                          "until somebody scales it\n"));
+  EXPECT_TRUE(HasNote(of("$(N)", 2),
+                      "--nnodes $(N): how many nodes that is cannot be told from this file; the "
+                      "job trains on all of its pods, 2\n"));
+  EXPECT_FALSE(HasNote(of("2:2", 2), "all of its pods"));
+  for (const char* const nodes : {"x", "0", "4:3", "1:2:3", "2:", ""}) {
+    EXPECT_EQ(ErrorsOf(of(nodes, 2)),
+              std::string(kOfPyTorch) + "--nnodes " + nodes +
+                  " of torchrun found, expected a number from 1 to 9999, or MIN:MAX of such, as "
+                  "torchrun does\n");
+  }
+  EXPECT_EQ(ErrorsOf(ConvertPyTorch("deepspeed, --num_nodes, x, t.py")),
+            std::string(kOfPyTorch) +
+                "--num_nodes x of deepspeed found, expected a number from 1 to 9999\n");
+  EXPECT_EQ(ErrorsOf(ConvertPyTorch("deepspeed, --num_nodes, '-1', t.py")), "");
 }
 
 TEST(ConvertPyTorchJob, AccelerateThatStartsOneProcessIsToldOf) {
@@ -166,6 +197,86 @@ TEST(ConvertPyTorchJob, AccelerateThatStartsOneProcessIsToldOf) {
   EXPECT_TRUE(HasNote(ConvertPyTorch("accelerate, launch, --cpu, t.py", {2, 4}), one));
   EXPECT_FALSE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {2, 1}), one));
   EXPECT_FALSE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {2, 4}), one));
+}
+
+// torchrun, by which it starts several, reads PET_NNODES: that of the operator.
+TEST(ConvertPyTorchJob, AccelerateThatKnewOfNoOtherPodIsToldOf) {
+  const std::string alone = "accelerate launch for one node trained in each pod for itself: the";
+  EXPECT_TRUE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {2, 1}), alone));
+  EXPECT_FALSE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {1, 1}), alone));
+  EXPECT_FALSE(HasNote(ConvertPyTorch("accelerate, launch, t.py", {2, 4}), alone));
+}
+
+constexpr const char* kVariables =
+    "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].env";
+
+TEST(ConvertPyTorchJob, SettingsOfTorchrunInVariablesAreReadAsItsOptions) {
+  const std::string env =
+      "{name: PET_STANDALONE, value: '1'}, {name: PET_MAX_RESTARTS, value: '3'}, {name: "
+      "PET_NO_PYTHON, value: '1'}, {name: PET_MODULE, value: '0'}, {name: PET_RDZV_ID, valueFrom: "
+      "{secretKeyRef: {name: s, key: k}}}";
+  const Conversion conversion = ConvertPyTorch("torchrun, --nproc-per-node=2, ./t", {2, 0, env});
+  EXPECT_EQ(conversion.job["spec"]["roles"][0]["template"]["spec"]["containers"][0]["command"],
+            Json({"./t"}));
+  EXPECT_TRUE(HasNote(conversion, "torchrun for one node trained in each pod for itself"));
+  EXPECT_TRUE(HasNote(conversion, "so are its options PET_MAX_RESTARTS=3, PET_STANDALONE=1"))
+      << NotesOf(conversion);
+  EXPECT_TRUE(HasNote(conversion,
+                      std::string(kVariables) +
+                          "[0]: PET_STANDALONE is read as an option of torchrun's: it says nothing "
+                          "to the job\n"));
+  EXPECT_TRUE(HasNote(conversion,
+                      std::string(kVariables) +
+                          "[4]: PET_RDZV_ID is not heeded: torchrun read it, which is left out\n"));
+}
+
+// Kubeflow's operator adds its own behind those of the manifest.
+TEST(ConvertPyTorchJob, SettingsThatTheOperatorGivesTorchrunWin) {
+  const std::string env = "{name: PET_NNODES, value: '7'}, {name: PET_NPROC_PER_NODE, value: '4'}";
+  const Conversion conversion = ConvertPyTorch("torchrun, t.py", {2, 2, env});
+  EXPECT_EQ(ProcessesOf(conversion), Json());
+  EXPECT_FALSE(HasNote(conversion, "all of its pods"));
+  for (const char* const variable : {"[0]: PET_NNODES", "[1]: PET_NPROC_PER_NODE"}) {
+    EXPECT_TRUE(HasNote(conversion,
+                        std::string(kVariables) + variable +
+                            " is not heeded: Kubeflow's operator gave torchrun another\n"))
+        << NotesOf(conversion);
+  }
+  const Conversion of_manifest = ConvertText(Job("TFJob", "torchrun, t.py", {2, 2, env}));
+  EXPECT_EQ(ProcessesOf(of_manifest), 4);
+  EXPECT_TRUE(
+      HasNote(of_manifest, "--nnodes 7 was asked for; the job trains on all of its pods, 2"));
+  EXPECT_EQ(
+      ErrorsOf(ConvertText(Job("TFJob", "torchrun, t.py", {2, 0, "{name: PET_NNODES, value: x}"}))),
+      "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: PET_NNODES=x of "
+      "torchrun found, expected a number from 1 to 9999, or MIN:MAX of such, as torchrun "
+      "does\n");
+}
+
+// What the operator tells torchrun may be handed on to it, too.
+TEST(ConvertPyTorchJob, OptionsThatReferToTheOperatorsVariablesSayNothing) {
+  const Conversion conversion = ConvertPyTorch(
+      "torchrun, --nnodes, $(PET_NNODES), --nproc-per-node, $(PET_NPROC_PER_NODE), t.py",
+      {2, 0, "", "  nprocPerNode: \"4\"\n"});
+  EXPECT_EQ(ProcessesOf(conversion), 4);
+  EXPECT_FALSE(HasNote(conversion, "not kept")) << NotesOf(conversion);
+}
+
+TEST(ConvertTfJob, SuccessPolicyOfAnotherNameIsRefused) {
+  EXPECT_EQ(ErrorsOf(ConvertText(Job("TFJob", "a", {2, 0, "", "  successPolicy: Foo\n"}))),
+            "spec.successPolicy: \"Foo\" found, expected AllWorkers or nothing\n");
+}
+
+TEST(ConvertPyTorchJob, ProcessesThatAreNoTextAreRefusedAndNotCalledMissing) {
+  const Conversion conversion = ConvertPyTorch("torchrun, t.py", {2, 0, "", "  nprocPerNode: 4\n"});
+  EXPECT_EQ(ErrorsOf(conversion), "spec.nprocPerNode: 4 found, expected a text\n");
+  EXPECT_FALSE(HasNote(conversion, "not there"));
+}
+
+TEST(ConvertTfJob, LauncherOfPyTorchSaysHowManyProcessesAPodHas) {
+  EXPECT_EQ(ProcessesOf(ConvertText(Job("TFJob", "torchrun, --nproc-per-node=4, t.py", {2}))), 4);
+  EXPECT_EQ(ProcessesOf(ConvertText(Job("TFJob", "torchrun, t.py", {2, 4}))), 1);
+  EXPECT_EQ(ProcessesOf(ConvertText(Job("TFJob", "python, t.py", {2, 4}))), 1);
 }
 
 TEST(ConvertPyTorchJob, CountThatIsRefusedIsNotNotedAsWell) {

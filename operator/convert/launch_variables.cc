@@ -1,8 +1,10 @@
 #include "operator/convert/launch_variables.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/base/name_list.h"
@@ -33,12 +35,7 @@ std::string PathInRole(std::size_t index) {
 
 // Where a variable of the pod stands in the foreign manifest.
 std::string ForeignPath(const ConvertedPod& pod, std::size_t index) {
-  const auto found =
-      std::find_if(pod.origins.rbegin(), pod.origins.rend(), [&](const FieldOrigin& origin) {
-        return origin.of_job == PathInRole(index);
-      });
-  return found != pod.origins.rend() ? found->foreign
-                                     : pod.container_path + ".env[" + std::to_string(index) + "]";
+  return pod.ForeignPathOf(PathInRole(index));
 }
 
 void Put(const Json& variable,
@@ -158,6 +155,37 @@ void NoteUnknown(const std::vector<std::string>& variables,
 std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod) {
   const Json variables = VariablesOf(pod);
   return WrittenValues(variables, variables.size());
+}
+
+// Source: pkg/controller.v1/pytorch of kubeflow/trainer v1.9.4, and its plugin torch of v2.3.
+bool IsSettingOfOperator(const std::string& variable) {
+  constexpr std::array<std::string_view, 5> kNames = {
+      "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"};
+  return std::find(kNames.begin(), kNames.end(), variable) != kNames.end();
+}
+
+void NoteSettingsOfTorchrun(const LaunchCommand& command,
+                            const ConvertedPod& pod,
+                            Conversion* conversion) {
+  if (command.launcher != Launcher::kTorchrun) {
+    return;
+  }
+  const Json variables = VariablesOf(pod);
+  const std::vector<std::string>& heeded = command.heeded_variables;
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const Json name = variables[i].is_object() ? variables[i].value("name", Json()) : Json();
+    if (!name.is_string() || !name.get<std::string>().starts_with("PET_")) {
+      continue;
+    }
+    const bool is_heeded = std::find(heeded.begin(), heeded.end(), name) != heeded.end();
+    const bool is_of_operator = command.is_told_by_operator && IsSettingOfOperator(name);
+    conversion->notes.push_back(
+        {ForeignPath(pod, i),
+         name.get<std::string>() +
+             (is_heeded        ? " is read as an option of torchrun's: it says nothing to the job"
+              : is_of_operator ? " is not heeded: Kubeflow's operator gave torchrun another"
+                               : " is not heeded: torchrun read it, which is left out")});
+  }
 }
 
 void SetVariables(const LaunchCommand& command,

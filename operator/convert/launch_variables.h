@@ -12,6 +12,16 @@ namespace lockstep::control {
 // are elsewhere, or refer to such, are left out.
 std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod);
 
+// Whether the variable is one that operators set, over what a manifest says, for torchrun in jobs
+// where they tell it of the others: PET_NNODES and its like.
+bool IsSettingOfOperator(const std::string& variable);
+
+// Says of each variable of the pod that torchrun read, in the place of an option, what became of
+// it. `command` is what the pod's program was read from.
+void NoteSettingsOfTorchrun(const LaunchCommand& command,
+                            const ConvertedPod& pod,
+                            Conversion* conversion);
+
 // Gives the container of `pod` the variables that the launcher of `command` would have given every
 // rank, over those of its own, which are noted as replaced. `launcher` is where the command stands,
 // and may be `pod`. References in their values

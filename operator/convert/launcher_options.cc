@@ -30,6 +30,8 @@ const OptionTable& TorchrunOptions() {
       {"-m", {0, Meaning::kModule}},
       {"--module", {0, Meaning::kModule}},
       {"--no_python", {0, Meaning::kNoPython}},
+      {"--run_path", {0, {}}},
+      {"--signals_to_handle", {1, {}}},
       {"--log_dir", {1, {}}},
       {"-r", {1, {}}},
       {"--redirects", {1, {}}},

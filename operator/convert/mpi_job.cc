@@ -6,6 +6,7 @@
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
+#include "operator/convert/sshd_checks.h"
 #include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
@@ -90,24 +91,23 @@ void SetWorkingDirectory(const LaunchCommand& command,
        command.working_directory.empty() ? launcher.container_path + ".workingDir" : command.path});
 }
 
-// mpirun started a launcher of PyTorch's: that says how many processes a pod has, mpirun how many
-// of the launcher there are.
-void SetProcessesOfNested(const LaunchCommand& command,
-                          const MpiSlots& slots,
-                          ConvertedPod* pod,
-                          Json* worker,
-                          Conversion* conversion) {
+// mpirun starts a launcher of PyTorch's, or the command is one: that says how many processes a pod
+// has, and mpirun how many of the launcher there are.
+void SetTorchProcessesOfWorker(const LaunchCommand& command,
+                               const MpiSlots& slots,
+                               ConvertedPod* pod,
+                               Json* worker,
+                               Conversion* conversion) {
   // Nothing but its command tells torchrun of more than one.
   const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
   SetTorchProcesses(command, unless_told, command.path, pod, worker, conversion);
   const int64_t pods = worker->at("replicas").get<int64_t>();
-  NoteOuterCount(command, pods, slots.count.value_or(1), conversion);
-  if (slots.count.value_or(1) != 1) {
+  const int64_t per_pod = RanksOf(*worker, *pod) / std::max<int64_t>(pods, 1);
+  if (const int64_t count = slots.count.value_or(1); count != 1 && count != per_pod) {
     conversion->notes.push_back({slots.field,
                                  "not kept: " + std::string(NameOf(command.launcher)) +
                                      " says how many processes a worker has"});
   }
-  NoteMachineCount(command, pods, conversion);
 }
 
 // As many as the launcher's command starts in each worker, else as the worker has slots. `spec` is
@@ -119,19 +119,17 @@ void SetProcesses(const LaunchCommand& command,
   Conversion* const conversion = spec->conversion();
   const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
   const int64_t pods = worker->at("replicas").get<int64_t>();
-  if (command.outer != Launcher::kNone) {
-    SetProcessesOfNested(command, slots, pod, worker, conversion);
+  const bool is_nested = command.outer != Launcher::kNone;
+  if (is_nested || (IsTorchLauncher(command.launcher) && !command.processes_per_pod.empty())) {
+    SetTorchProcessesOfWorker(command, slots, pod, worker, conversion);
   } else {
-    const std::string& told = command.processes_per_pod;
-    if (told.empty() || ProcessCountOf(told) > 0) {
-      SetMpiProcesses(command, &slots, pod, worker, conversion);
-    } else {
-      SetTorchProcesses(command, "", slots.field, pod, worker, conversion);
-    }
-    if (command.machine_count.has_value()) {  // else those of its hostfile, which are all
-      NoteMachineCount(command, pods, conversion);
-    }
+    SetMpiProcesses(command, &slots, pod, worker, conversion);
   }
+  if (is_nested) {
+    NoteOuterCount(command, pods, slots.count.value_or(1), conversion);
+  }
+  NoteMachineCount(
+      command, *pod, pods, conversion, is_nested ? kInEachPod : "in the launcher's pod alone");
   NoteMpiLaunch(command,
                 RanksOf(*worker, *pod),
                 RanksOf(*worker, *pod) / std::max<int64_t>(pods, 1),
@@ -158,13 +156,16 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   ConvertedPod launcher =
       ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"}, OtherContainers::kGone);
   launcher_spec.Finish();
-  const LaunchCommand command = ReadProgram(&launcher, options, conversion);
+  const LaunchCommand command =
+      ReadProgram(&launcher, TorchrunIsTold::kByItsManifest, options, conversion);
   NoteLauncherPod(launcher, &launcher_spec, conversion);
 
   Json worker = RoleHead("worker", "Never", &worker_spec);
   ConvertedPod pod = ConvertPod(&worker_spec, {"mpi-worker", "worker"});
   worker_spec.Finish();
-  if (joins != nullptr && *joins == true) {
+  if (joins != nullptr && !joins->is_boolean()) {
+    spec->Fail("runLauncherAsWorker", DescribeJson(*joins) + " found, expected true or false");
+  } else if (joins != nullptr && *joins == true) {
     const int64_t replicas_with_it = worker.at("replicas").get<int64_t>() + 1;
     worker["replicas"] = replicas_with_it;
     spec->Note("runLauncherAsWorker",
@@ -172,6 +173,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
                    std::to_string(replicas_with_it));
   }
   NoteWorkersOwn(pod, launcher_head, worker, &worker_spec, conversion);
+  DropChecksOfSshd(&pod, conversion);
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
   SetProcesses(command, spec, &pod, &worker);
   Json& container = pod.container();

@@ -75,9 +75,9 @@ TEST(ConvertMpiJob, ScriptBehindMpirunThatStartsALauncherIsWarnedOf) {
   ExpectNote(conversion, std::string(kLaunchersCommand) + "seems to start torchrun");
   ExpectNote(conversion,
              std::string(kLaunchersCommand) +
-                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE: mpirun set this, and nobody does "
-                 "now, so that it is empty; use RANK, LOCAL_RANK, WORLD_SIZE and "
-                 "LOCAL_WORLD_SIZE\n");
+                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE: mpirun set what is so called, and "
+                 "nobody does now: it is empty to a program or a shell, and $(NAME) stays as it "
+                 "is; programs have RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE\n");
   EXPECT_EQ(NotesOf(ConvertText(MpiJob("mpirun, python, t.py"))).find("seems"), std::string::npos);
 }
 
@@ -138,6 +138,63 @@ TEST(ConvertMpiJob, WorkingDirectoryIsThatOfMpirun) {
   EXPECT_EQ(ContainerOf(conversion)["workingDir"], "/b");
 }
 
+// Nobody tells a launcher of PyTorch's of the workers but its command.
+TEST(ConvertMpiJob, LaunchersOfPyTorchThatKnewOfNoOtherMachineAreToldOf) {
+  const std::string each = " trained in each pod for itself: the job's 2 pods train together";
+  const std::string one = " trained in the launcher's pod alone: the job's 2 pods train together";
+  ExpectNote(ConvertText(MpiJob("mpirun, -np, '2', accelerate, launch, --multi_gpu, t.py")),
+             std::string(kLaunchersCommand) + "accelerate launch for one node" + each);
+  ExpectNote(ConvertText(MpiJob("mpirun, -np, '2', torchrun, t.py")),
+             "torchrun for one node" + each);
+  ExpectNote(ConvertText(MpiJob("accelerate, launch, t.py")),
+             "accelerate launch for one node" + one);
+  ExpectNote(ConvertText(MpiJob("torchrun, --nproc_per_node=2, t.py")),
+             "torchrun for one node" + one);
+  ExpectNote(ConvertText(MpiJob("deepspeed, t.py")), "deepspeed without a hostfile" + one);
+  for (const char* const met : {"mpirun, -np, '2', accelerate, launch, --num_machines, '2', "
+                                "--num_processes, '2', t.py",
+                                "deepspeed, --hostfile, /etc/mpi/hostfile, t.py"}) {
+    const std::string notes = NotesOf(ConvertText(MpiJob(met)));
+    EXPECT_EQ(notes.find("train together"), std::string::npos) << notes;
+  }
+  ExpectNote(
+      ConvertText(MpiJob("accelerate, launch, --num_machines, '3', --num_processes, '3', t.py")),
+      "--num_machines 3 was asked for; the job trains on all of its pods, 2");
+}
+
+TEST(ConvertMpiJob, SlotsAreSpokenOfWhereTheyAreNotTheProcesses) {
+  const auto notes = [](const std::string& command, int slots) {
+    return NotesOf(ConvertText(MpiJob(command, slots)));
+  };
+  const std::string not_kept =
+      "spec.slotsPerWorker: not kept: torchrun says how many processes a worker has\n";
+  const std::string two = "mpirun, -pernode, torchrun, --nnodes=2, --nproc_per_node=2, t.py";
+  EXPECT_NE(notes(two, 4).find(not_kept), std::string::npos);
+  EXPECT_EQ(notes(two, 2).find("slotsPerWorker"), std::string::npos) << notes(two, 2);
+  EXPECT_NE(notes("torchrun, '--nproc_per_node=$(N)', t.py", 2).find(not_kept), std::string::npos);
+}
+
+TEST(ConvertMpiJob, AccelerateStartsOneProcessWhereItIsToldOfMoreInVain) {
+  const Conversion conversion =
+      ConvertText(MpiJob("accelerate, launch, --cpu, --num_processes, '4', t.py", 2));
+  EXPECT_EQ(RoleOf(conversion)["processes"], 1);
+  ExpectNote(conversion, "told of 4 processes a pod, accelerate launch started one");
+}
+
+TEST(ConvertMpiJob, RunLauncherAsWorkerIsTrueOrFalse) {
+  std::string text = MpiJob("mpirun, python, t.py");
+  text.insert(text.find("  slotsPerWorker"), "  runLauncherAsWorker: 'yes'\n");
+  EXPECT_EQ(ErrorsOf(ConvertText(text)),
+            "spec.runLauncherAsWorker: \"yes\" found, expected true or false\n");
+}
+
+TEST(ConvertMpiJob, OneOfAThingIsSpokenOfAsOne) {
+  ExpectNote(ConvertText(MpiJob("mpirun, -np, '1', python, t.py")),
+             "1 rank was asked for; the job has 2");
+  ExpectNote(ConvertText(MpiJob("mpirun, -np, '1', torchrun, t.py")),
+             "mpirun was to start torchrun 1 time; the job has");
+}
+
 TEST(ConvertMpiJob, SeveralProgramsAreRefused) {
   EXPECT_EQ(
       ErrorsOf(ConvertText(MpiJob("mpirun, -np, '1', python, a.py, ':', -np, '1', python, b.py"))),
@@ -171,6 +228,9 @@ TEST(ConvertMpiJob, CountThatIsAVariableIsReadOrSaidToBeUnknown) {
   EXPECT_EQ(
       ErrorsOf(ConvertText(MpiJob("mpirun, -np, x, python, t.py"))),
       std::string(kLaunchersCommand) + "-np x of mpirun found, expected a number from 1 to 9999\n");
+  EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command, 1, ", env: [{name: N, value: x}]"))),
+            std::string(kLaunchersCommand) +
+                "-np $(N) (= x) of mpirun found, expected a number from 1 to 9999\n");
 }
 
 TEST(ConvertMpiJob, NoWorkersAreReportedWhereTheyAreCounted) {

@@ -1,5 +1,7 @@
 #include "operator/convert/mpi_launch.h"
 
+#include "common/base/plural.h"
+
 namespace lockstep::control {
 
 bool IsMpiLaunch(const LaunchCommand& command) {
@@ -46,8 +48,7 @@ void NoteMpiLaunch(const LaunchCommand& command,
   }
   if (command.process_count.has_value() && *command.process_count != ranks) {
     conversion->notes.push_back(
-        {command.path,
-         std::to_string(*command.process_count) + " ranks were asked for; " + job_has});
+        {command.path, RanksAskedFor(*command.process_count) + "; " + job_has});
   }
   const bool is_unsaid = !command.process_count.has_value() && command.unknown_counts.empty() &&
                          command.processes_per_pod.empty();
@@ -66,11 +67,11 @@ void NoteOuterCount(const LaunchCommand& command,
   const int64_t per_pod = ProcessCountOf(command.outer_per_pod);
   const int64_t started = command.outer_count.value_or(pods * (per_pod > 0 ? per_pod : slots));
   if (command.outer != Launcher::kNone && started != pods) {
-    conversion->notes.push_back(
-        {command.path,
-         std::string(NameOf(command.outer)) + " was to start " +
-             std::string(NameOf(command.launcher)) + " " + std::to_string(started) +
-             " times; the job has the processes of one in each of its pods"});
+    conversion->notes.push_back({command.path,
+                                 std::string(NameOf(command.outer)) + " was to start " +
+                                     std::string(NameOf(command.launcher)) + " " +
+                                     Plural(started, "time") +
+                                     "; the job has the processes of one in each of its pods"});
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "common/base/name_list.h"
@@ -9,11 +10,10 @@
 #include "operator/api/pod_template.h"
 #include "operator/convert/launch_variables.h"
 #include "operator/convert/launcher_mentions.h"
+#include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
 namespace {
-
-constexpr const char* kGpu = "nvidia.com/gpu";
 
 void Note(std::string field, std::string text, Conversion* conversion) {
   conversion->notes.push_back({std::move(field), std::move(text)});
@@ -184,8 +184,9 @@ void NoteVariablesOfMpirun(const std::vector<std::string>& program,
   if (!names.empty()) {
     Note(path,
          NameList(names) +
-             ": mpirun set this, and nobody does now, so that it is empty; use RANK, LOCAL_RANK, "
-             "WORLD_SIZE and LOCAL_WORLD_SIZE",
+             ": mpirun set what is so called, and nobody does now: it is empty to a program or a "
+             "shell, and $(NAME) stays as it is; programs have RANK, LOCAL_RANK, WORLD_SIZE and "
+             "LOCAL_WORLD_SIZE",
          conversion);
   }
 }
@@ -209,17 +210,38 @@ int64_t DeviceCountOf(const Json& limit) {
 
 int64_t ConvertedPod::gpu_count() const {
   const Json limits = LimitsOf(spec.at("containers").at(0));
-  const auto found = limits.find(kGpu);
+  const auto found = limits.find(kGpuResource);
   return found == limits.end() ? 0 : DeviceCountOf(*found);
 }
 
-bool ConvertedPod::has_several_devices() const {
+std::vector<std::pair<std::string, int64_t>> ConvertedPod::devices() const {
+  std::vector<std::pair<std::string, int64_t>> devices;
   const Json limits = LimitsOf(spec.at("containers").at(0));
-  const auto& items = limits.get_ref<const Json::object_t&>();
-  return std::any_of(items.begin(), items.end(), [](const auto& item) {
-    const bool is_device = item.first.find('/') != std::string::npos;
-    return is_device && DeviceCountOf(item.second) > 1;
-  });
+  for (const auto& [name, limit] : limits.items()) {
+    if (const int64_t count = DeviceCountOf(limit); count > 0 && IsDevice(name)) {
+      devices.emplace_back(name, count);
+    }
+  }
+  return devices;
+}
+
+std::vector<std::string> ConvertedPod::claims() const {
+  std::vector<std::string> claims;
+  const Json resources = spec.at("containers").at(0).value("resources", Json());
+  const Json all = resources.is_object() ? resources.value("claims", Json()) : Json();
+  for (const Json& claim : all.is_array() ? all : Json::array()) {
+    const Json name = claim.is_object() ? claim.value("name", Json()) : Json();
+    if (name.is_string()) {
+      claims.push_back(name.get<std::string>());
+    }
+  }
+  return claims;
+}
+
+std::string ConvertedPod::ForeignPathOf(const std::string& of_role) const {
+  std::vector<FieldOrigin> all = {{kContainerInRole, container_path}};
+  all.insert(all.end(), origins.begin(), origins.end());
+  return ForeignField(all, of_role);
 }
 
 Json ConvertedPod::ToTemplate() const {
@@ -319,15 +341,17 @@ void SetProgram(const LaunchCommand& command,
     pod->origins.push_back({std::string(kContainerInRole) + ".workingDir", command.path});
   }
   SetVariables(command, launcher, pod, conversion);
+  NoteSettingsOfTorchrun(command, *pod, conversion);
 }
 
 bool HasImage(const ConvertedPod& pod) {
   return !pod.spec.at("containers").at(0).value("image", Json()).is_null();
 }
 
-LaunchCommand ReadProgram(ConvertedPod* pod,
-                          const ConversionOptions& options,
-                          Conversion* conversion) {
+// The words that the container starts, options filling in; an image that is missing, too.
+std::vector<std::string> ReadWords(ConvertedPod* pod,
+                                   const ConversionOptions& options,
+                                   Conversion* conversion) {
   Json& container = pod->container();
   const std::string& path = pod->container_path;
   if (!HasImage(*pod)) {
@@ -352,8 +376,35 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
   }
   const std::vector<std::string> args = WordsOf(container, "args");
   words.insert(words.end(), args.begin(), args.end());
-  LaunchCommand command = ReadLaunchCommand(words, WrittenVariables(*pod));
-  command.path = path + ".command";
+  return words;
+}
+
+// Options that hand on what torchrun would read in the operator's variables all the same.
+void ForgetOperatorsOwn(LaunchCommand* command) {
+  if (command->unknown_machines.ends_with("$(PET_NNODES)")) {
+    command->unknown_machines.clear();
+  }
+  if (command->processes_per_pod == "$(PET_NPROC_PER_NODE)") {
+    command->processes_per_pod.clear();
+  }
+}
+
+LaunchCommand ReadProgram(ConvertedPod* pod,
+                          TorchrunIsTold told,
+                          const ConversionOptions& options,
+                          Conversion* conversion) {
+  const std::vector<std::string> words = ReadWords(pod, options, conversion);
+  const bool is_by_operator = told == TorchrunIsTold::kByOperator;
+  std::map<std::string, std::string> known = WrittenVariables(*pod);
+  if (is_by_operator) {
+    std::erase_if(known, [](const auto& one) { return IsSettingOfOperator(one.first); });
+  }
+  LaunchCommand command = ReadLaunchCommand(words, known, known);
+  command.is_told_by_operator = is_by_operator && command.outer == Launcher::kNone;
+  if (command.is_told_by_operator && command.launcher == Launcher::kTorchrun) {
+    ForgetOperatorsOwn(&command);
+  }
+  command.path = pod->container_path + ".command";
   if (!command.problem.empty()) {
     Fail(command.path, command.problem, conversion);
     LaunchCommand unread;  // whose numbers mean nothing
@@ -380,9 +431,10 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
 }
 
 LaunchCommand ConvertProgram(ConvertedPod* pod,
+                             TorchrunIsTold told,
                              const ConversionOptions& options,
                              Conversion* conversion) {
-  LaunchCommand command = ReadProgram(pod, options, conversion);
+  LaunchCommand command = ReadProgram(pod, told, options, conversion);
   SetProgram(command, *pod, pod, conversion);
   return command;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operator/convert/foreign_object.h"
@@ -22,8 +23,14 @@ struct ConvertedPod {
   // GPUs that the container asks for.
   int64_t gpu_count() const;
 
-  // Whether it asks for more than one device of one name, whoever makes them.
-  bool has_several_devices() const;
+  // What it asks for by names with a domain of their own, such as "amd.com/gpu", in their order.
+  std::vector<std::pair<std::string, int64_t>> devices() const;
+
+  // The claims on devices that it names.
+  std::vector<std::string> claims() const;
+
+  // Where a field of the role stands in the foreign manifest.
+  std::string ForeignPathOf(const std::string& of_role) const;
 
   // {metadata, spec} as a role has it.
   Json ToTemplate() const;
@@ -42,15 +49,21 @@ ConvertedPod ConvertPod(ForeignObject* replica,
 // Whether the container names an image, of whatever type.
 bool HasImage(const ConvertedPod& pod);
 
+// Who tells torchrun in a pod of the others, by the variables PET_NNODES, PET_NPROC_PER_NODE and
+// their like: the job's operator, over what the manifest says in them, or nobody else.
+enum class TorchrunIsTold { kByOperator, kByItsManifest };
+
 // Reads what the container starts; notes what becomes of a launcher, and of the variables that it
 // set. Options fill in an image and a command that are not there; without them it is an error. Of a
 // command with a problem nothing else is told.
 LaunchCommand ReadProgram(ConvertedPod* pod,
+                          TorchrunIsTold told,
                           const ConversionOptions& options,
                           Conversion* conversion);
 
 // The same, and puts the program that a launcher would start in the command's place.
 LaunchCommand ConvertProgram(ConvertedPod* pod,
+                             TorchrunIsTold told,
                              const ConversionOptions& options,
                              Conversion* conversion);
 

@@ -46,7 +46,8 @@ Replica ConvertReplica(const std::string& role,
   Conversion* const conversion = replica.conversion();
   Json result = RoleHead(role, "OnFailure", &replica);
   ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
-  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
+  const LaunchCommand command =
+      ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
   SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
   if (IsMpiLaunch(command)) {
     SetMpiProcesses(command, nullptr, &pod, &result, conversion);
@@ -69,7 +70,7 @@ void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
       NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
     }
     NoteRankCount(one.command, ranks, one.pod, conversion);
-    NoteMachineCount(one.command, pods, conversion);
+    NoteMachineCount(one.command, one.pod, pods, conversion);
     NoteOuterCount(one.command, 1, 1, conversion);  // in each pod, as it knows of no other
   }
 }
@@ -78,7 +79,9 @@ void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
 
 Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = Json::object();
-  PerPod per_pod{spec->TakeText("nprocPerNode").value_or(""), spec->PathOf("nprocPerNode")};
+  const bool is_said = spec->Take("nprocPerNode") != nullptr;  // "1": it is refused
+  PerPod per_pod{spec->TakeText("nprocPerNode").value_or(is_said ? "1" : ""),
+                 spec->PathOf("nprocPerNode")};
   Json from_elastic = Json::object();
   ForeignObject elastic = spec->TakeObject("elasticPolicy");
   const auto restarts_max = elastic.TakeCount("maxRestarts");

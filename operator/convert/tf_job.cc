@@ -40,11 +40,12 @@ Replica ConvertReplica(const std::string& role,
                        const ConversionOptions& options) {
   Json result = RoleHead(role, "Never", &replica);
   ConvertedPod pod = ConvertPod(&replica, {kContainer});
-  const LaunchCommand command = ConvertProgram(&pod, options, replica.conversion());
+  const LaunchCommand command =
+      ConvertProgram(&pod, TorchrunIsTold::kByItsManifest, options, replica.conversion());
   NotePort(&pod, replica.conversion());
-  if (pod.gpu_count() > 1) {
-    result["processes"] = 1;  // which drives them all, as before
-  }
+  // Nothing but its command tells torchrun of more than one.
+  const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
+  SetTorchProcesses(command, unless_told, command.path, &pod, &result, replica.conversion());
   if (IsMpiLaunch(command)) {
     SetMpiProcesses(command, nullptr, &pod, &result, replica.conversion());
   }
@@ -53,14 +54,19 @@ Replica ConvertReplica(const std::string& role,
   return {std::move(result), std::move(pod), command};
 }
 
-// Whether mpirun or horovodrun starts the ranks, and what there is to say of that.
-bool NoteMpiLaunches(const std::vector<Replica>& all, Conversion* conversion) {
+// Whether mpirun or horovodrun starts the ranks, and what there is to say of launchers.
+bool NoteLaunches(const std::vector<Replica>& all, Conversion* conversion) {
   int64_t ranks = 0;
+  int64_t pods = 0;
   for (const Replica& one : all) {
-    ranks += one.role.at("name") == "evaluator" ? 0 : RanksOf(one.role, one.pod);
+    const bool is_rank = one.role.at("name") != "evaluator";
+    ranks += is_rank ? RanksOf(one.role, one.pod) : 0;
+    pods += is_rank ? one.role.at("replicas").get<int64_t>() : 0;
   }
   bool is_of_mpi = false;
   for (const Replica& one : all) {
+    NoteRankCount(one.command, ranks, one.pod, conversion);
+    NoteMachineCount(one.command, one.pod, pods, conversion);
     if (IsMpiLaunch(one.command)) {
       is_of_mpi = true;
       NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
@@ -96,7 +102,7 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
     }
   }
   spec->NoteOrigin("tfReplicaSpecs", "spec.roles");
-  const bool is_of_mpi = NoteMpiLaunches(kept, spec->conversion());
+  const bool is_of_mpi = NoteLaunches(kept, spec->conversion());
   if (is_of_mpi && names.contains("ps")) {
     replicas.Fail("PS",
                   "found beside mpirun or horovodrun, expected none: Horovod has no such role");
@@ -104,12 +110,15 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   job_spec["strategy"] = names.contains("ps") ? "ParameterServer"
                          : is_of_mpi          ? "Horovod"
                                               : "MultiWorkerMirrored";
-  if (spec->TakeText("successPolicy").value_or("") == "AllWorkers") {
+  const std::string success = spec->TakeText("successPolicy").value_or("");
+  if (success == "AllWorkers") {
     job_spec["successPolicy"] = "AllWorkers";
     if (names.contains("chief")) {
       spec->Note("successPolicy",
                  "kept: the job succeeds when the chief and every worker have succeeded");
     }
+  } else if (!success.empty()) {
+    spec->Fail("successPolicy", DescribeJson(success) + " found, expected AllWorkers or nothing");
   }
   spec->Drop("enableDynamicWorker",
              "not kept: TF_CONFIG names the whole cluster; the gang keeps its size");

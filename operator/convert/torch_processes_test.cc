@@ -71,18 +71,81 @@ TEST(ConvertPyTorchJob, AccelerateGivesWayToProcessesAndVariables) {
                 kNoConfiguration);
 }
 
+// A PyTorchJob of one pod that asks for `devices` and runs `command`.
+Conversion WithDevices(const std::string& command, const std::string& devices) {
+  return Convert(
+      "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
+      "  runPolicy: {backoffLimit: 1}\n"
+      "  pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, image: i, "
+      "command: [" +
+      command + "], resources: {limits: {" + devices + "}}}]}}}}\n");
+}
+
+constexpr const char* kCannotBeTold = "which meant a process for each device that PyTorch finds";
+
+// What starts one process for each device goes by all that PyTorch knows of, whoever makes them.
+TEST(ConvertPyTorchJob, DevicesOfOtherMakersAreCounted) {
+  struct Row {
+    std::string command;
+    std::string devices;
+    Json processes;
+  };
+
+  for (const Row& row : std::vector<Row>{
+           {"torchrun, --nproc-per-node=auto, t.py", "amd.com/gpu: 4", 4},
+           {"torchrun, --nproc-per-node=gpu, t.py", "amd.com/gpu: 4", 4},
+           {"torchrun, t.py", "gpu.intel.com/i915: 2", 2},
+           {"torchrun, --nproc-per-node=xpu, t.py", "gpu.intel.com/xe: 2", 2},
+           {"torchrun, --nproc-per-node=npu, t.py", "huawei.com/Ascend910: 8", 8},
+           {"accelerate, launch, t.py", "amd.com/gpu: 4", 4},
+           {"deepspeed, t.py", "habana.ai/gaudi: 8", 8},
+           {"torchrun, t.py", "nvidia.com/gpu: 4, rdma/hca: 4", Json()},
+           {"accelerate, launch, t.py", "nvidia.com/gpu: 1, rdma/hca: 4", Json()},
+           // CUDA shows a process one part of a GPU, however many a pod has.
+           {"torchrun, t.py", "nvidia.com/mig-1g.5gb: 2", 1},
+           {"accelerate, launch, t.py", "nvidia.com/mig-1g.5gb: 2", 1},
+       }) {
+    const Conversion conversion = WithDevices(row.command, row.devices);
+    const Json processes = RoleOf(conversion).value("processes", Json());
+    EXPECT_TRUE(processes == row.processes || (row.processes.is_null() && processes == 1))
+        << row.command << ", " << row.devices << ": " << processes;
+    EXPECT_EQ(NotesOf(conversion).find("TrainingJob has"), std::string::npos)
+        << NotesOf(conversion);
+  }
+}
+
+TEST(ConvertPyTorchJob, DevicesOfWhichNobodyKnowsWhetherPyTorchFindsThemAreSaid) {
+  for (const char* const command : {"torchrun, --nproc-per-node=auto, t.py", "deepspeed, t.py"}) {
+    const Conversion conversion = WithDevices(command, "acme.io/npu: 4");
+    EXPECT_EQ(RoleOf(conversion)["processes"], 1);
+    EXPECT_NE(NotesOf(conversion).find(kCannotBeTold), std::string::npos) << NotesOf(conversion);
+    EXPECT_NE(NotesOf(conversion).find("among 4 of acme.io/npu cannot be told"), std::string::npos)
+        << NotesOf(conversion);
+  }
+  const std::string told = "accelerate, launch, --num_processes, '4', t.py";
+  EXPECT_EQ(RoleOf(WithDevices(told, "acme.io/npu: 4"))["processes"], 4);
+  EXPECT_EQ(RoleOf(WithDevices(told, "nvidia.com/gpu: 1, rdma/hca: 4"))["processes"], 1);
+  const Conversion claimed =
+      WithDevices("torchrun, t.py", "cpu: 1}, claims: [{name: gpu}], requests: {cpu: 1");
+  EXPECT_NE(NotesOf(claimed).find("among claim gpu cannot be told"), std::string::npos)
+      << NotesOf(claimed);
+  EXPECT_NE(NotesOf(WithDevices("torchrun, --nproc-per-node=gpu, t.py", "gpu.intel.com/xe: 4"))
+                .find("\"gpu\" found where no GPU is asked for"),
+            std::string::npos);
+}
+
 TEST(ConvertPyTorchJob, AccelerateThatIsToldNothingRunsAProcessForEachGpu) {
   EXPECT_FALSE(RoleOf(ConvertPyTorch("[accelerate, launch, t.py]", 2)).contains("processes"));
   EXPECT_EQ(RoleOf(ConvertPyTorch("[accelerate, launch, t.py]"))["processes"], 1);
 }
 
-// Each pod starts as many without --num_machines, for itself alone.
+// Each pod starts as many without --num_machines.
 TEST(ConvertPyTorchJob, OtherNumberOfProcessesThanWasAskedForIsSaid) {
   const Conversion conversion =
       ConvertPyTorch("[accelerate, launch, --num_processes, '2', t.py]", 2);
   EXPECT_EQ(NotesOf(conversion),
             std::string(kCommand) + kAccelerateIsOut + kNoConfiguration + kCommand +
-                "2 processes were asked for in all; the job has 4, 2 in each of its pods: set the "
+                "2 ranks were asked for in all; the job has 4, 2 in each of its pods: set the "
                 "role's processes for another number\n");
 }
 
@@ -221,7 +284,7 @@ spec:
   EXPECT_NE(notes.find("4 ranks were asked for; the job has 8, 4 in each of its pods"),
             std::string::npos)
       << notes;
-  EXPECT_NE(notes.find("spec.slotsPerWorker: not kept: the launcher's command says 4"),
+  EXPECT_NE(notes.find("spec.slotsPerWorker: not kept: accelerate launch says how many"),
             std::string::npos)
       << notes;
 }

@@ -2,66 +2,33 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "common/base/quantity.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
+#include "operator/convert/pod_patch.h"
 #include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
 namespace {
 
 constexpr const char* kTrainerJob = "node";  // the replicated job of a runtime that trains
-constexpr const char* kNotInTheJob = "not kept: it belongs to a step that the runtime runs before";
-
-void Merge(const Json& from, const char* key, Json* to) {
-  for (const auto& [name, value] : from.items()) {
-    (*to)[key][name] = value;
-  }
-}
+constexpr const char* kNotInTheJob = "not kept: it is not said of node, the pods that train";
 
 constexpr const char* kOfTheRuntime =
     "not kept: a container of the runtime, which is not in this file";
 
-// The variables of `added`, which stands at `path`, go to those of the container, over those of the
-// same name.
-void AddVariables(const Json& added, const std::string& path, ConvertedPod* pod) {
-  Json variables = pod->container().value("env", Json::array());
-  for (std::size_t i = 0; added.is_array() && variables.is_array() && i < added.size(); ++i) {
-    const Json& one = added[i];
-    const Json name = one.is_object() ? one.value("name", Json()) : Json();
-    const auto same = std::find_if(variables.begin(), variables.end(), [&](const Json& other) {
-      return other.is_object() && other.value("name", Json()) == name;
-    });
-    const auto index = same - variables.begin();
-    if (same != variables.end()) {
-      *same = one;
-    } else {
-      variables.push_back(one);
-    }
-    pod->origins.push_back({kContainerInRole + (".env[" + std::to_string(index) + "]"),
-                            path + "[" + std::to_string(i) + "]"});
-  }
-  pod->container()["env"] = std::move(variables);
-}
-
 // A patch of a pod's containers: those that are not the trainer's are only in the runtime.
 void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* pod) {
-  const Json* const containers = spec->Take(key);
-  for (std::size_t i = 0; containers != nullptr && containers->is_array() && i < containers->size();
-       ++i) {
-    ForeignObject container(
-        &(*containers)[i], spec->PathOf(key) + "[" + std::to_string(i) + "]", spec->conversion());
-    if (container.TakeText("name").value_or("") != kTrainerJob) {
+  for (ForeignObject& container : spec->TakeObjects(key)) {
+    const bool is_trainer = key == std::string_view("containers") &&
+                            container.TakeText("name").value_or("") == kTrainerJob;
+    if (is_trainer) {
+      ApplyPatch(&container, kContainerInRole, &pod->container(), pod);
+    } else if (container) {
       container.Note("name", kOfTheRuntime);
-      continue;
-    }
-    if (const Json* const variables = container.Take("env")) {
-      AddVariables(*variables, container.PathOf("env"), pod);
-    }
-    for (const std::string& field : container.Rest()) {
-      container.Copy(field, &pod->container());
-      pod->origins.push_back({kContainerInRole + ("." + field), container.PathOf(field)});
     }
   }
 }
@@ -70,21 +37,17 @@ void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* p
 void ApplyPodSpecPatch(ForeignObject* spec, ConvertedPod* pod) {
   ApplyContainerPatches("containers", spec, pod);
   ApplyContainerPatches("initContainers", spec, pod);
-  for (const std::string& key : spec->Rest()) {
-    spec->Copy(key, &pod->spec);
-    pod->origins.push_back({"template.spec." + key, spec->PathOf(key)});
-  }
+  ApplyPatch(spec, "template.spec", &pod->spec, pod);
 }
 
 void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
   ForeignObject metadata = patch.TakeObject("metadata");
-  for (const char* const key : {"labels", "annotations"}) {
-    if (const Json* const values = metadata.Take(key); values != nullptr && values->is_object()) {
-      Merge(*values, key, &pod->metadata);
-      pod->origins.push_back({std::string("template.metadata.") + key, metadata.PathOf(key)});
+  for (const std::string& key : metadata.Rest()) {
+    if (key != "labels" && key != "annotations") {
+      metadata.Drop(key, "not kept: a TrainingJob has nothing like it");
     }
   }
-  metadata.Finish();
+  ApplyPatch(&metadata, "template.metadata", &pod->metadata, pod);
   ForeignObject spec = patch.TakeObject("spec");
   ApplyPodSpecPatch(&spec, pod);
   patch.Finish();
@@ -92,21 +55,20 @@ void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
 
 // Whether what older versions say beside the runtime is said of the pods that train.
 bool IsOfTrainer(ForeignObject* override_of_pods) {
-  const Json* const targets = override_of_pods->Take("targetJobs");
-  return targets == nullptr || !targets->is_array() ||
-         std::any_of(targets->begin(), targets->end(), [](const Json& target) {
-           return target.is_object() && target.value("name", Json()) == kTrainerJob;
-         });
+  if (override_of_pods->Take("targetJobs") == nullptr) {
+    return true;
+  }
+  std::vector<ForeignObject> targets = override_of_pods->TakeObjects("targetJobs");
+  return std::any_of(targets.begin(), targets.end(), [](ForeignObject& target) {
+    return target.TakeText("name").value_or("") == kTrainerJob;
+  });
 }
 
 // podSpecOverrides of v1alpha1, whose fields are a pod's, and podTemplateOverrides, which took its
 // place: {metadata, spec}.
 void ApplyOverrides(ForeignObject* spec, ConvertedPod* pod) {
   for (const char* const key : {"podSpecOverrides", "podTemplateOverrides"}) {
-    const Json* const all = spec->Take(key);
-    for (std::size_t i = 0; all != nullptr && all->is_array() && i < all->size(); ++i) {
-      ForeignObject one(
-          &(*all)[i], spec->PathOf(key) + "[" + std::to_string(i) + "]", spec->conversion());
+    for (ForeignObject& one : spec->TakeObjects(key)) {
       if (!IsOfTrainer(&one)) {
         one.Note("targetJobs", kNotInTheJob);
       } else if (key == std::string_view("podSpecOverrides")) {
@@ -121,14 +83,11 @@ void ApplyOverrides(ForeignObject* spec, ConvertedPod* pod) {
 void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
   patch.Take("manager");
   patch.Take("time");
-  ForeignObject job_set = patch.TakeObject("trainingRuntimeSpec").TakeObject("template");
+  ForeignObject runtime = patch.TakeObject("trainingRuntimeSpec");
+  ForeignObject job_set = runtime.TakeObject("template");
   job_set.Drop("metadata", "not kept: there is no JobSet; what is said of the pods is");
   ForeignObject spec = job_set.TakeObject("spec");
-  const Json* const jobs = spec.Take("replicatedJobs");
-  for (std::size_t i = 0; jobs != nullptr && jobs->is_array() && i < jobs->size(); ++i) {
-    ForeignObject job(&(*jobs)[i],
-                      spec.PathOf("replicatedJobs") + "[" + std::to_string(i) + "]",
-                      patch.conversion());
+  for (ForeignObject& job : spec.TakeObjects("replicatedJobs")) {
     if (job.TakeText("name").value_or("") != kTrainerJob) {
       job.Note("name", kNotInTheJob);
       continue;
@@ -143,6 +102,7 @@ void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
   }
   spec.Finish();
   job_set.Finish();
+  runtime.Finish();
   patch.Finish();
 }
 
@@ -168,10 +128,44 @@ void NoteRuntime(ForeignObject runtime) {
     runtime.Take(key);
   }
   runtime.Note("name",
-               "what the runtime " + name +
+               "what the runtime" + (name.empty() ? "" : " " + name) +
                    " adds to the pods (image, volumes, init steps) is not in this file and not in "
                    "the job");
   runtime.Finish();
+}
+
+// Cores that the container asks for, as Kubeflow's operator counts them; 0: none.
+int64_t CoreCountOf(const ConvertedPod& pod) {
+  const Json resources = pod.spec.at("containers").at(0).value("resources", Json());
+  for (const char* const kind : {"requests", "limits"}) {
+    const Json amounts = resources.is_object() ? resources.value(kind, Json()) : Json();
+    const Json cores = amounts.is_object() ? amounts.value("cpu", Json()) : Json();
+    const Result<int64_t> count = ParseQuantity(
+        cores.is_string() ? cores.get<std::string>() : DumpJson(cores), QuantityUnit::kOnes);
+    if (count.ok() && *count > 0) {
+      return *count;
+    }
+  }
+  return 0;
+}
+
+// What torchrun is told of processes where neither it nor the manifest says a number. Source: the
+// plugin torch of kubeflow/trainer v2.3, for which a GPU is what has such a name.
+std::string PerPodUnsaid(const ConvertedPod& pod, ForeignObject* trainer) {
+  const auto devices = pod.devices();
+  if (std::any_of(devices.begin(), devices.end(), [](const auto& device) {
+        return device.first.find("gpu") != std::string::npos;
+      })) {
+    return "auto";
+  }
+  const int64_t cores = CoreCountOf(pod);
+  if (cores == 0) {
+    trainer->Note(
+        "numProcPerNode",
+        "not there, which meant a process for each GPU or core that the runtime asks for: "
+        "a TrainingJob has one; set the role's processes for more");
+  }
+  return std::to_string(std::max<int64_t>(cores, 1));
 }
 
 // As many as torchrun starts in a pod, or as mpirun has slots there.
@@ -181,14 +175,20 @@ void SetProcesses(const LaunchCommand& command,
                   Json* role) {
   const std::string field = trainer->PathOf("numProcPerNode");
   const Json* const value = trainer->Take("numProcPerNode");  // a text, in older versions
-  const std::string per_pod = value == nullptr     ? ""
-                              : value->is_string() ? value->get<std::string>()
-                                                   : DumpJson(*value);
+  std::string per_pod = value == nullptr     ? ""
+                        : value->is_string() ? value->get<std::string>()
+                                             : DumpJson(*value);
   if (!IsMpiLaunch(command)) {
+    const bool is_unsaid = (per_pod.empty() || per_pod == "auto") &&
+                           command.launcher == Launcher::kTorchrun &&
+                           command.processes_per_pod.empty();
+    if (is_unsaid) {
+      per_pod = PerPodUnsaid(*pod, trainer);
+    }
     SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
     NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
     const int64_t pods = role->at("replicas").get<int64_t>();
-    NoteMachineCount(command, pods, trainer->conversion());
+    NoteMachineCount(command, *pod, pods, trainer->conversion());
     NoteOuterCount(command, pods, 1, trainer->conversion());
     return;
   }
@@ -217,18 +217,15 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   NoteRuntime(spec->TakeObject("runtimeRef"));
   ForeignObject trainer = spec->TakeObject("trainer");
   ConvertedPod pod = PodOf(&trainer);
-  const Json* const patches = spec->Take("runtimePatches");
-  for (std::size_t i = 0; patches != nullptr && patches->is_array() && i < patches->size(); ++i) {
-    ApplyRuntimePatch(ForeignObject(&(*patches)[i],
-                                    spec->PathOf("runtimePatches") + "[" + std::to_string(i) + "]",
-                                    conversion),
-                      &pod);
+  for (ForeignObject& patch : spec->TakeObjects("runtimePatches")) {
+    ApplyRuntimePatch(std::move(patch), &pod);
   }
   ApplyOverrides(spec, &pod);
   Json role = {{"name", "worker"},
                {"replicas", trainer.TakeCount("numNodes").value_or(1)},
                {"restartPolicy", "OnFailure"}};
-  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
+  const LaunchCommand command =
+      ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
   SetProcesses(command, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});

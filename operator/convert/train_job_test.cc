@@ -52,7 +52,7 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
   for (const std::string& note :
        {"spec.podTemplateOverrides[0].spec.containers[1]" + of_runtime,
         "spec.podTemplateOverrides[0].spec.initContainers[0]" + of_runtime,
-        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: it belongs to a step")}) {
+        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: it is not said of node")}) {
     EXPECT_NE(notes.find(note), std::string::npos) << notes;
   }
   EXPECT_EQ(notes.find("nothing like it"), std::string::npos) << notes;
@@ -61,6 +61,28 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
             "spec.podTemplateOverrides[0].spec.tolerations[0].key");
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[1].value"),
             "spec.podTemplateOverrides[0].spec.containers[0].env[0].value");
+}
+
+// Without a GPU Kubeflow's operator tells torchrun of the cores that a pod asks for.
+TEST(ConvertTrainJob, ProcessesThatNobodySaysAreTheDevicesOrCoresAskedFor) {
+  const auto convert = [](const std::string& of_trainer) {
+    std::string text = kTrainJob;
+    text.replace(text.find("command: [a]"), 12, "command: [torchrun, t.py], " + of_trainer);
+    return ConvertText(text);
+  };
+  const auto processes = [&](const std::string& amounts) {
+    const Conversion conversion = convert("resourcesPerNode: {" + amounts + "}");
+    EXPECT_EQ(NotesOf(conversion).find("numProcPerNode"), std::string::npos) << NotesOf(conversion);
+    return conversion.job["spec"]["roles"][0].value("processes", Json());
+  };
+  EXPECT_EQ(processes("limits: {cpu: 4}"), 4);
+  EXPECT_EQ(processes("requests: {cpu: 1500m}, limits: {cpu: 4}"), 2);
+  EXPECT_EQ(processes("limits: {cpu: 4, nvidia.com/gpu: 2}"), Json());
+  EXPECT_EQ(processes("limits: {cpu: 4, amd.com/gpu: 2}"), 2);
+  EXPECT_NE(NotesOf(convert("args: [x]"))
+                .find("spec.trainer.numProcPerNode: not there, which meant a process for each GPU "
+                      "or core that the runtime asks for: a TrainingJob has one"),
+            std::string::npos);
 }
 
 TEST(ConvertTrainJob, NoNodesAreReportedWhereTheyAreCounted) {

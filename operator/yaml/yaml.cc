@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -437,14 +438,17 @@ std::vector<YamlDocument> WithoutLists(std::vector<YamlDocument> documents) {
       continue;
     }
     Json& items = document.value["items"];
+    std::vector<YamlDocument> inner;
     for (std::size_t i = 0; i < items.size(); ++i) {
       const std::string item = "items[" + std::to_string(i) + "]";
       const TextPosition start = document.positions.Find(item);
-      result.push_back({std::move(items[i]),
-                        start.line == 0 ? document.start : start,
-                        document.positions.Below(item),
-                        item});
+      inner.push_back({std::move(items[i]),
+                       start.line == 0 ? document.start : start,
+                       document.positions.Below(item),
+                       (document.item.empty() ? "" : document.item + ".") + item});
     }
+    inner = WithoutLists(std::move(inner));  // which are nested as deeply as ReadYaml lets them
+    std::move(inner.begin(), inner.end(), std::back_inserter(result));
   }
   return result;
 }

@@ -48,7 +48,7 @@ struct YamlDocument {
   Json value;
   TextPosition start;
   FieldPositions positions;
-  std::string item{};  // "items[2]" of a list's document; empty: it is one of its own
+  std::string item{};  // "items[2]" of a list's document, "items[2].items[0]" of one in that
 };
 
 struct YamlStream {
@@ -65,7 +65,7 @@ struct YamlStream {
 YamlStream ReadYaml(std::string_view text);
 
 // With the items of each list, as `kubectl get` prints several objects (a kind that ends with
-// "List" and `items`), in its place.
+// "List" and `items`), in its place; lists may hold lists.
 std::vector<YamlDocument> WithoutLists(std::vector<YamlDocument> documents);
 
 // A plain scalar's value by the core schema; a string if it is nothing else. Numbers that JSON

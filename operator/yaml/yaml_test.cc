@@ -167,5 +167,15 @@ TEST(ReadYaml, FileThatIsCutOffSaysWhereItEndsAndWithinWhat) {
   EXPECT_EQ(AsJson("{a: 1}: 2\n"), "not valid YAML: an object found, expected a key");
 }
 
+TEST(WithoutLists, ListsThatHoldListsAreReadToTheirEnds) {
+  std::vector<YamlDocument> documents = WithoutLists(
+      ReadYaml("kind: List\nitems:\n- kind: List\n  items:\n  - {a: 1}\n- {b: 2}\n").documents);
+  ASSERT_EQ(documents.size(), 2U);
+  EXPECT_EQ(documents[0].value["a"], 1);
+  EXPECT_EQ(documents[0].item, "items[0].items[0]");
+  EXPECT_EQ(documents[0].positions.Find("a").line, 5);
+  EXPECT_EQ(documents[1].item, "items[1]");
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -68,6 +68,19 @@ class Convert(LocalTest):
         self.assertEqual(jobs.count("kind: TrainingJob"), 2)
         self.assertIn("standard input:1: items[1].spec.runPolicy.backoffLimit:", notes)
 
+    def test_job_in_a_list_of_a_list_is_converted_and_one_by_alias_named(self):
+        inner = {"kind": "List", "items": [tf_job("b")]}
+        items = {"apiVersion": "v1", "kind": "List", "items": [tf_job("a"), inner]}
+        exit_code, jobs, told = convert(json.dumps(items), "--command", "x")
+        self.assertEqual(exit_code, 0, told)
+        self.assertEqual(jobs.count("kind: TrainingJob"), 2)
+        self.assertIn("items[1].items[0].spec.runPolicy.backoffLimit:", told)
+        again = f"kind: List\nitems:\n- &a {json.dumps(tf_job('a'))}\n- *a\n"
+        exit_code, jobs, told = convert(again, "--command", "x")
+        self.assertEqual(exit_code, 1, told)
+        self.assertEqual(jobs.count("kind: TrainingJob"), 2)
+        self.assertIn('standard input:4: items[1].metadata.name: "a" found twice', told)
+
     def test_what_stands_in_the_way_is_told_by_line_and_nothing_is_printed(self):
         exit_code, job, told = convert(TF_WITHOUT_COMMAND)
         self.assertEqual((exit_code, job), (2, ""))
@@ -108,7 +121,14 @@ class Convert(LocalTest):
         self.assertEqual(exit_code, 0, told)
         self.assertNotIn("ConfigMap", job)
         self.assertIn("standard input:1: not converted: a document of kind ConfigMap stays as it "
-                      "is", told)
+                      'is, "c"\n', told)
+
+    def test_queue_of_others_is_named_and_what_takes_its_place(self):
+        queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
+        exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("a document of kind Queue stays as it is, \"q\"; jobs here wait in a "
+                      "TrainingQueue, which has to be written\n", told)
 
 
 if __name__ == "__main__":

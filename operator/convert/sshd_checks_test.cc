@@ -1,0 +1,64 @@
+#include "operator/convert/sshd_checks.h"
+
+#include <gtest/gtest.h>
+
+#include "operator/convert/testing/converted.h"
+
+namespace lockstep::control {
+namespace {
+
+// An MPIJob whose workers have `more` beside sshd.
+Conversion WithWorker(const std::string& more) {
+  return ConvertText(
+      "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
+      "  runPolicy: {backoffLimit: 1}\n  mpiReplicaSpecs:\n"
+      "    Launcher: {template: {spec: {containers: [{name: l, image: a, command: [mpirun, "
+      "p]}]}}}\n"
+      "    Worker: {template: {spec: {containers: [{name: w, image: a, ports: [{name: shell, "
+      "containerPort: 2222}], command: [sshd, -De], " +
+      more + "}]}}}\n");
+}
+
+Json ContainerOf(const Conversion& conversion) {
+  return conversion.job["spec"]["roles"][0]["template"]["spec"]["containers"][0];
+}
+
+constexpr const char* kWorker = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].";
+
+TEST(DropChecksOfSshd, ProbesAndHooksOfSshdGoWithIt) {
+  for (const auto& [field, check] : std::vector<std::pair<std::string, std::string>>{
+           {"readinessProbe", "{tcpSocket: {port: 2222}}"},
+           {"livenessProbe", "{tcpSocket: {port: 22}, periodSeconds: 5}"},
+           {"startupProbe", "{tcpSocket: {port: shell}}"},
+           {"livenessProbe", "{exec: {command: [pgrep, sshd]}}"},
+           {"lifecycle.postStart", "{exec: {command: [sh, -c, service ssh start]}}"}}) {
+    const std::size_t dot = field.find('.');
+    const std::string key = field.substr(0, dot);
+    const Conversion conversion = WithWorker(
+        dot == std::string::npos ? field + ": " + check : key + ": {postStart: " + check + "}");
+    EXPECT_FALSE(ContainerOf(conversion).contains(key)) << check;
+    EXPECT_NE(
+        NotesOf(conversion)
+            .find(kWorker + field + ": not kept: it is of sshd, which runs in no pod of the job\n"),
+        std::string::npos)
+        << NotesOf(conversion);
+  }
+}
+
+TEST(DropChecksOfSshd, OthersAreKeptAndToldOf) {
+  const Conversion conversion = WithWorker(
+      "livenessProbe: {httpGet: {port: 8080}}, lifecycle: {preStop: {exec: {command: [sync]}}}");
+  EXPECT_TRUE(ContainerOf(conversion).contains("livenessProbe"));
+  EXPECT_TRUE(ContainerOf(conversion)["lifecycle"].contains("preStop"));
+  for (const char* const field : {"livenessProbe", "lifecycle.preStop"}) {
+    EXPECT_NE(NotesOf(conversion)
+                  .find(std::string(kWorker) + field +
+                        ": kept: it was made for a pod that ran sshd, and which runs the program "
+                        "now\n"),
+              std::string::npos)
+        << NotesOf(conversion);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::control
