@@ -270,7 +270,7 @@ void Supervisor::RunUntilAllEnded() {
     while (const std::optional<pid_t> ended = FindEndedChild()) {
       HandleEnded(*ended);
     }
-    stops_.Pass();
+    stops_.Pass(SteadyNow(), kill_at_);
     LookForHung();
     LookForHalt();
     if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
@@ -289,7 +289,7 @@ void Supervisor::WaitForSomething() {
   stops_.AddEntries(&entries);
   output_.AddEntries(&entries);
   const std::optional<Deadline> wake_at =
-      IsWatched() ? Deadline::At(watchdog_->next_look()) : kill_at_;
+      IsWatched() ? Deadline::At(watchdog_->next_look()) : stops_.NextTurn(kill_at_);
   const int timeout = wake_at.has_value() ? wake_at->RemainingMilliseconds(SteadyNow()) : -1;
   ::poll(entries.data(), entries.size(), timeout);
 }
