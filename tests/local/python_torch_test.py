@@ -53,6 +53,21 @@ class Torch(TorchCase):
         self.assertEqual(self.steps_met(directory, 0)[-1], step)
         self.assertEqual(self.all_ends(resumed), {self.ends(self.train())})
 
+    def test_a_stop_that_cannot_be_saved_says_what_to_put_right(self):
+        started = self.start(self.manifest(epochs=1000))
+        _, directory, _ = started
+        self.wait_for(lambda: (directory / "checkpoints" / "step-00000005").exists())
+        (directory / "checkpoints").rename(directory / "removed")
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 1, run.output)
+        problem = (f"No such file or directory: {directory}/checkpoints; put back what was removed "
+                   "or unmounted there; the folder is the job's while it runs")
+        self.assertEqual(run.summary["reason"], "stopped by SIGINT, and the checkpoint could not "
+                         f"be written by own-worker-0: {problem}")
+        self.assertRegex(run.output, rf"own-worker-0.*{problem}")
+        self.assertRegex(run.summary["pods"][0]["message"],
+                         rf"^asked to stop after \d+ steps, which are not saved: {problem}$")
+
     def test_workers_of_a_loader_are_in_the_way_of_neither_a_stop_nor_the_end(self):
         directory, _ = self.stop_in_the_middle(self.manifest(variables=["LOADER_WORKERS=1"]))
         resumed = self.finish(self.start_resumed(directory))
