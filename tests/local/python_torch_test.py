@@ -53,6 +53,25 @@ class Torch(TorchCase):
         self.assertEqual(self.steps_met(directory, 0)[-1], step)
         self.assertEqual(self.all_ends(resumed), {self.ends(self.train())})
 
+    def launcher(self, handed_on):
+        """By Python's subprocess. `handed_on`: descriptors, as words of Python."""
+        code = f"subprocess.run(sys.argv[1:], pass_fds=[{handed_on}]).returncode"
+        return ["python3", "-c", f"import os, subprocess, sys; sys.exit({code})"]
+
+    def test_a_launcher_ends_with_the_code_of_its_program_that_was_stopped(self):
+        channel = "int(os.environ['LOCKSTEP_CHANNEL_FD'])"
+        directory, _ = self.stop_in_the_middle(
+            self.manifest(launcher=self.launcher(channel), variables=["LOADER_WORKERS=1"]))
+        for rank in range(3):
+            self.assertRegex(self.log(directory, rank), "ended when it was asked to.*exit code 42")
+
+    def test_a_program_whose_launcher_dies_of_the_stop_saves_and_was_told_what_it_lacks(self):
+        directory, _ = self.stop_in_the_middle(self.manifest(launcher=self.launcher("")))
+        for rank in range(3):
+            log = self.log(directory, rank)
+            self.assertRegex(log, r"closed its descriptor to the runtime: .*pass_fds=\[\d+\]")
+            self.assertRegex(log, "ended when it was asked to.*killed by SIGTERM")
+
     def test_a_stop_that_cannot_be_saved_says_what_to_put_right(self):
         started = self.start(self.manifest(epochs=1000))
         _, directory, _ = started

@@ -46,6 +46,21 @@ std::vector<pid_t> LeftHelpers(const std::vector<ProcessStat>& table, pid_t lead
   return left;
 }
 
+std::vector<pid_t> StillEnding(const std::vector<ProcessStat>& table, pid_t leader, int signal) {
+  std::vector<pid_t> ending;
+  for (const ProcessStat& stat : table) {
+    if (stat.group == leader && stat.pid != leader && Handles(stat, signal)) {
+      ending.push_back(stat.pid);
+    }
+  }
+  return ending;
+}
+
+void StopRequests::AskGroup(pid_t leader, int signal) {
+  asked_[leader] = signal;
+  ::kill(-leader, signal);
+}
+
 void StopRequests::Ask(pid_t leader, pid_t session, int signal) {
   if (const auto found = waiting_.find(leader); found != waiting_.end()) {
     Waiting& waiting = found->second;
@@ -63,7 +78,7 @@ void StopRequests::Ask(pid_t leader, pid_t session, int signal) {
     session_fd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, session, 0)));
   }
   if (!session_fd.is_open() || ::getpgid(session) != leader || IsReadable(session_fd.get())) {
-    ::kill(-leader, signal);
+    AskGroup(leader, signal);
     return;
   }
   ::syscall(SYS_pidfd_send_signal, session_fd.get(), signal, nullptr, 0);
@@ -102,12 +117,46 @@ void StopRequests::Pass(TimePoint now, std::optional<Deadline> kill_at) {
       }
     }
     if (waiting.turn_at.has_value() && now >= *waiting.turn_at) {
-      ::kill(-leader, waiting.signal);
+      AskGroup(leader, waiting.signal);
       at = waiting_.erase(at);
     } else {
       ++at;
     }
   }
+}
+
+bool StopRequests::HasLeft(pid_t leader) const {
+  const auto asked = asked_.find(leader);
+  return asked != asked_.end() &&
+         !StillEnding(ReadProcessTable("/proc"), leader, asked->second).empty();
+}
+
+bool StopRequests::Hold(const EndedChild& leader) {
+  if (leader.signal != asked_.at(leader.pid)) {
+    ::kill(-leader.pid, SIGKILL);
+    return false;
+  }
+  held_[leader.pid] = leader;
+  return true;
+}
+
+std::vector<EndedChild> StopRequests::TakeSettled(bool all) {
+  std::vector<EndedChild> settled;
+  for (auto at = held_.begin(); at != held_.end();) {
+    if (!all && HasLeft(at->first)) {
+      ++at;
+      continue;
+    }
+    settled.push_back(at->second);
+    Forget(at->first);
+    at = held_.erase(at);
+  }
+  return settled;
+}
+
+void StopRequests::Forget(pid_t leader) {
+  waiting_.erase(leader);
+  asked_.erase(leader);
 }
 
 }  // namespace lockstep::runtime

@@ -1,5 +1,7 @@
 #include "trainer-runtime/supervisor/stop_requests.h"
 
+#include <csignal>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,6 +55,20 @@ TEST(LeftHelpers, AreAdoptedAndOfTheGroupAndNoScriptThatWaits) {
       Stat(20, 2, 20),   // another leader
       Stat(21, 2, 20)};  // and its orphan
   EXPECT_THAT(LeftHelpers(table, 10, 2), testing::ElementsAre(13));
+}
+
+TEST(StillEnding, IsWhatHandlesTheSignalInTheGroupOfAScriptThatHasDiedOfIt) {
+  ProcessStat saving = Stat(11, 2, 10);
+  saving.caught = 1 << (SIGTERM - 1);
+  ProcessStat other_signal = Stat(12, 2, 10);
+  other_signal.caught = 1 << (SIGINT - 1);
+  ProcessStat leader = Stat(10, 2, 10);
+  leader.caught = saving.caught;
+  ProcessStat stranger = Stat(20, 2, 20);
+  stranger.caught = saving.caught;
+  const std::vector<ProcessStat> table = {leader, saving, other_signal, stranger};
+  EXPECT_THAT(StillEnding(table, 10, SIGTERM), testing::ElementsAre(11));
+  EXPECT_THAT(StillEnding(table, 10, SIGINT), testing::ElementsAre(12));
 }
 
 }  // namespace

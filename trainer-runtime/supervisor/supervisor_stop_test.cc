@@ -96,6 +96,29 @@ TEST_F(SupervisorStopTest, WrapperThatDoesNotEndIsAskedAndThenKilledWithinTheGra
   EXPECT_LT(seen_.find("saved"), seen_.find("wrapper was asked")) << seen_;
 }
 
+// Of a launcher that hands on no channel, as Python's subprocess, nobody knows who has a session.
+TEST_F(SupervisorStopTest, ProgramWhoseScriptDiesOfTheSignalHasTheGraceForWhatItSaves) {
+  options_.session_of = nullptr;
+  UseScript(Session("sleep 0.5; echo saved; exit 42") + "; echo never");
+  Start();
+  AwaitOutput("ready");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 128 + SIGTERM);
+  EXPECT_THAT(seen_, HasSubstr("saved"));
+  EXPECT_THAT(seen_, Not(HasSubstr("never")));
+}
+
+TEST_F(SupervisorStopTest, ProgramWhoseScriptHasDiedOfTheSignalIsKilledWithinTheGrace) {
+  options_.session_of = nullptr;
+  options_.grace = std::chrono::seconds(1);
+  UseScript(Session("echo goes on") + "; echo never");
+  Start();
+  AwaitOutput("ready");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 128 + SIGTERM);
+  EXPECT_THAT(seen_, HasSubstr("goes on"));
+}
+
 // One that has ended, whose number may be a stranger's by now.
 TEST_F(SupervisorStopTest, GroupIsAskedToEndWhereTheSessionIsOfNoProcessInIt) {
   UseScript("trap 'echo got it; exit 7' TERM; echo ready; while :; do sleep 0.01; done");
