@@ -23,6 +23,7 @@ struct ProcessStat {
   int64_t threads = 1;  // an ended one that nobody has waited for counts as one
   Duration cpu{0};      // of all its threads, and of the children that it has waited for
   int64_t resident_bytes = 0;
+  uint64_t caught = 0;  // signals that it has handlers for: signal N is bit N - 1
 
   friend bool operator==(const ProcessStat&, const ProcessStat&) = default;
 };
@@ -40,6 +41,9 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view line, const Process
 // Whether nothing of the process runs any more. A main thread may end before others, which keep
 // what the process has open: its ports are taken until the last of them has gone.
 bool HasEnded(const ProcessStat& stat);
+
+// Whether it has a handler for `signal`.
+bool Handles(const ProcessStat& stat, int signal);
 
 // Of one process; null where there is none. `folder`: where proc(5) is mounted.
 std::optional<ProcessStat> ReadProcessStat(pid_t pid, const std::string& folder = "/proc");

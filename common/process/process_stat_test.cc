@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
@@ -23,6 +24,19 @@ TEST(ParseProcessStat, RefusesWhatIsCutShort) {
   for (const char* line : {"", "42", "42 (a", "42 (a) S 1 2 3", "x (a) S 1"}) {
     EXPECT_FALSE(ParseProcessStat(line, {milliseconds(10), 4096}).has_value()) << line;
   }
+}
+
+TEST(Handles, WhatThisProcessHasAHandlerFor) {
+  const auto handles = [](int signal) {
+    return Handles(ReadProcessStat(::getpid()).value(), signal);
+  };
+  ASSERT_NE(::signal(SIGUSR2, SIG_IGN), SIG_ERR);
+  EXPECT_FALSE(handles(SIGUSR2));
+  ASSERT_NE(::signal(SIGUSR2, [](int) {}), SIG_ERR);
+  EXPECT_TRUE(handles(SIGUSR2));
+  EXPECT_FALSE(handles(SIGUSR1));
+  ::signal(SIGUSR2, SIG_DFL);
+  EXPECT_FALSE(handles(SIGUSR2));
 }
 
 TEST(HasEnded, NotWhileAThreadIsLeftBehindItsMainThread) {

@@ -184,5 +184,21 @@ class Recovery(OwnProgramCase):
         self.assertEqual(run.summary["steps"], int(ends[0][0]))  # the last one is told, too
 
 
+class Wrapped(OwnProgramCase):
+    """The same below a script, which ends a moment after it."""
+
+    program = ["sh", "-c", '"$0" "$@"; code=$?; sleep 0.2; exit $code',
+               str(BIN / "lockstep_own_program")]
+
+    def test_a_stop_ends_the_script_with_its_programs_code(self):
+        started = self.start_and_meet(self.manifest(steps=100000))
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        for rank in range(3):
+            log = run.pod_log(f"own-worker-{rank}")
+            self.assertIn("asked to stop after", log)
+            self.assertRegex(log, r"ended when it was asked to.*exit code 42")
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -20,11 +20,11 @@ STEP_SECONDS = 0.01
 class TorchCase(OwnProgramCase):
     """Runs of python_torch_program.py."""
 
-    def manifest(self, *moments, workers=3, epochs=EPOCHS, variables=(), **changes):
-        """`variables`: of the program's environment, as NAME=VALUE."""
+    def manifest(self, *moments, workers=3, epochs=EPOCHS, variables=(), launcher=(), **changes):
+        """`variables`: of the program's environment, as NAME=VALUE. `launcher`: what starts it."""
         words = python_words(PROGRAM, str(epochs), str(SAMPLES), str(STEP_SECONDS), *moments)
-        return command_manifest(["/usr/bin/env", *variables, *words], name="own", workers=workers,
-                                **{"backoff_limit": 3, **changes})
+        return command_manifest(["/usr/bin/env", *variables, *launcher, *words], name="own",
+                                workers=workers, **{"backoff_limit": 3, **changes})
 
     def ends(self, run, workers=3):
         """What each rank says at its end, which must be equal."""

@@ -84,6 +84,40 @@ class Torch(TorchCase):
         self.assertNotIn("asked to stop", self.log(directory, 0))
         self.assertEqual(self.newest(directory), f"step-{int(step):08}")
 
+    def launcher(self, handed_on):
+        """By Python's subprocess. `handed_on`: descriptors, as words of Python."""
+        code = f"subprocess.run(sys.argv[1:], pass_fds=[{handed_on}]).returncode"
+        return ["python3", "-c", f"import os, subprocess, sys; sys.exit({code})"]
+
+    def test_a_launcher_ends_with_the_code_of_its_program_that_was_stopped(self):
+        channel = "int(os.environ['LOCKSTEP_CHANNEL_FD'])"
+        directory, _ = self.stop_in_the_middle(
+            self.manifest(launcher=self.launcher(channel), variables=["LOADER_WORKERS=1"]))
+        for rank in range(3):
+            self.assertRegex(self.log(directory, rank), "ended when it was asked to.*exit code 42")
+
+    def test_a_program_whose_launcher_dies_of_the_stop_saves_and_was_told_what_it_lacks(self):
+        directory, _ = self.stop_in_the_middle(self.manifest(launcher=self.launcher("")))
+        for rank in range(3):
+            log = self.log(directory, rank)
+            self.assertRegex(log, r"closed its descriptor to the runtime: .*pass_fds=\[\d+\]")
+            self.assertRegex(log, "ended when it was asked to.*killed by SIGTERM")
+
+    def test_a_stop_that_cannot_be_saved_says_what_to_put_right(self):
+        started = self.start(self.manifest(epochs=1000))
+        _, directory, _ = started
+        self.wait_for(lambda: (directory / "checkpoints" / "step-00000005").exists())
+        (directory / "checkpoints").rename(directory / "removed")
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 1, run.output)
+        problem = (f"No such file or directory: {directory}/checkpoints; put back what was removed "
+                   "or unmounted there; the folder is the job's while it runs")
+        self.assertEqual(run.summary["reason"], "stopped by SIGINT, and the checkpoint could not "
+                         f"be written by own-worker-0: {problem}")
+        self.assertRegex(run.output, rf"own-worker-0.*{problem}")
+        self.assertRegex(run.summary["pods"][0]["message"],
+                         rf"^asked to stop after \d+ steps, which are not saved: {problem}$")
+
     def test_workers_of_a_loader_are_in_the_way_of_neither_a_stop_nor_the_end(self):
         directory, _ = self.stop_in_the_middle(self.manifest(variables=["LOADER_WORKERS=1"]))
         resumed = self.finish(self.start_resumed(directory))

@@ -87,6 +87,7 @@ Result<LibraryEnvironment> ReadLibraryEnvironment(EnvironmentMap variables) {
   *environment.worker.rank += here.local_rank;
   environment.worker.incarnation = IncarnationOfProcess(environment.worker.incarnation, here.start);
   environment.channel_fd = OpenChannel(here.channel_fd);
+  environment.closed_fd = environment.channel_fd < 0 ? here.channel_fd : -1;
   return environment;
 }
 

@@ -15,6 +15,7 @@ struct LibraryEnvironment {
   WorkerEnvironment worker;  // of this process: its rank and incarnation, not the pod's first one's
   std::string job_key;       // empty: the pod has none
   int channel_fd = -1;       // to the supervisor; -1: none that listens
+  int closed_fd = -1;        // where there is none: what the supervisor had called it
 };
 
 // Reads the variables of a process, and the key file that they name. Errors: as ParseEnvironment;

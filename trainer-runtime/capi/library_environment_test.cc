@@ -31,6 +31,7 @@ TEST(LibraryEnvironment, IsThatOfThePodsFirstProcessWithoutASupervisor) {
   EXPECT_EQ(read->worker.rank, 2);
   EXPECT_EQ(read->worker.incarnation, Incarnation(1000));
   EXPECT_EQ(read->channel_fd, -1);
+  EXPECT_EQ(read->closed_fd, -1);
   EXPECT_EQ(read->job_key, "");
 }
 
@@ -46,6 +47,7 @@ TEST(LibraryEnvironment, ASupervisedProcessHasARankAndAnIncarnationOfItsOwn) {
   EXPECT_EQ(read->worker.rank, 3);
   EXPECT_EQ(read->worker.incarnation, Incarnation(1004));
   EXPECT_EQ(read->channel_fd, ours.get());
+  EXPECT_EQ(read->closed_fd, -1);
 }
 
 // A launcher between the supervisor and the program may close what it did not open.
@@ -55,6 +57,7 @@ TEST(LibraryEnvironment, ADescriptorThatIsNoChannelIsLeftAlone) {
   const auto read = ReadLibraryEnvironment(std::move(variables));
   ASSERT_TRUE(read.ok()) << read.error().ToString();
   EXPECT_EQ(read->channel_fd, -1);
+  EXPECT_EQ(read->closed_fd, 2);
 }
 
 TEST(LibraryEnvironment, OutsideAJobSaysWhoWouldMakeOne) {

@@ -41,6 +41,14 @@ LibraryReport::LibraryReport(const LibraryEnvironment& environment,
   board_.Record(TimelineEventKind::kProcessStart, SteadyNow());
   if (environment.channel_fd >= 0) {
     reporter_.emplace(environment.channel_fd, &board_, &metrics_, logger, std::move(on_control));
+  } else if (environment.closed_fd >= 0) {
+    const std::string fd = std::to_string(environment.closed_fd);
+    logger->Warn(
+        "whoever has started this process has closed its descriptor to the runtime: it reports "
+        "nothing, has no successor in its pod, and a stop asks its helpers as well, so that it may "
+        "not save",
+        {{"LOCKSTEP_CHANNEL_FD", fd},
+         {"expected", "as Python's subprocess with pass_fds=[" + fd + "]"}});
   }
 }
 

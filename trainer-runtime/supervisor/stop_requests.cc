@@ -8,10 +8,17 @@
 
 #include <sys/syscall.h>
 
+#include "trainer-runtime/supervisor/process_table.h"
+
 namespace lockstep::runtime {
 namespace {
 
-bool HasEnded(int pid_fd) {
+// For who has started a process with a session, once that has ended. Choice: a script's last lines
+// take milliseconds, and a launcher in Python ends within some tenths of a second; one that starts
+// its next program instead trains for so long in vain.
+constexpr std::chrono::seconds kWrapperTime{2};
+
+bool IsReadable(int pid_fd) {
   pollfd entry{pid_fd, POLLIN, 0};
   return ::poll(&entry, 1, 0) != 0;
 }
@@ -24,37 +31,132 @@ Duration KillAfter(Duration grace) {
   return grace - std::min(kMarginMax, grace / kMarginShare);
 }
 
+TimePoint TurnOfRest(TimePoint ended_at, TimePoint kill_at) {
+  const Duration left = std::max(kill_at - ended_at, Duration::zero());
+  return ended_at + std::min<Duration>(kWrapperTime, left / 2);
+}
+
+std::vector<pid_t> LeftHelpers(const std::vector<ProcessStat>& table, pid_t leader, pid_t reaper) {
+  std::vector<pid_t> left;
+  for (const ProcessStat& stat : table) {
+    if (stat.group == leader && stat.parent == reaper && stat.pid != leader) {
+      left.push_back(stat.pid);
+    }
+  }
+  return left;
+}
+
+std::vector<pid_t> StillEnding(const std::vector<ProcessStat>& table, pid_t leader, int signal) {
+  std::vector<pid_t> ending;
+  for (const ProcessStat& stat : table) {
+    if (stat.group == leader && stat.pid != leader && Handles(stat, signal)) {
+      ending.push_back(stat.pid);
+    }
+  }
+  return ending;
+}
+
+void StopRequests::AskGroup(pid_t leader, int signal) {
+  asked_[leader] = signal;
+  ::kill(-leader, signal);
+}
+
 void StopRequests::Ask(pid_t leader, pid_t session, int signal) {
-  UniqueFd pid_fd;
+  if (const auto found = waiting_.find(leader); found != waiting_.end()) {
+    Waiting& waiting = found->second;
+    waiting.signal = signal;
+    // One that has closed its session is on its way out, perhaps without a handler by now.
+    if (waiting.session_fd.is_open() && waiting.session == session) {
+      ::syscall(SYS_pidfd_send_signal, waiting.session_fd.get(), signal, nullptr, 0);
+    }
+    return;
+  }
+  UniqueFd session_fd;
   if (session > 0) {
     // Names the process even after its number is another's (pidfd_open(2)). Its group is looked at
     // after that, so that a stranger's number is found out. Old kernels have none.
-    pid_fd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, session, 0)));
+    session_fd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, session, 0)));
   }
-  if (!pid_fd.is_open() || ::getpgid(session) != leader || HasEnded(pid_fd.get())) {
-    waiting_.erase(leader);
-    ::kill(-leader, signal);
+  if (!session_fd.is_open() || ::getpgid(session) != leader || IsReadable(session_fd.get())) {
+    AskGroup(leader, signal);
     return;
   }
-  ::syscall(SYS_pidfd_send_signal, pid_fd.get(), signal, nullptr, 0);
-  waiting_[leader] = Waiting{std::move(pid_fd), signal};
+  ::syscall(SYS_pidfd_send_signal, session_fd.get(), signal, nullptr, 0);
+  waiting_[leader] = Waiting{session, std::move(session_fd), std::nullopt, signal};
 }
 
 void StopRequests::AddEntries(std::vector<pollfd>* entries) const {
   for (const auto& [leader, waiting] : waiting_) {
-    entries->push_back({waiting.session.get(), POLLIN, 0});
+    if (waiting.session_fd.is_open()) {
+      entries->push_back({waiting.session_fd.get(), POLLIN, 0});
+    }
   }
 }
 
-void StopRequests::Pass() {
+std::optional<Deadline> StopRequests::NextTurn(std::optional<Deadline> kill_at) const {
+  std::optional<Deadline> next = kill_at;
+  for (const auto& [leader, waiting] : waiting_) {
+    if (waiting.turn_at.has_value() && (!next.has_value() || *waiting.turn_at < next->when())) {
+      next = Deadline::At(*waiting.turn_at);
+    }
+  }
+  return next;
+}
+
+void StopRequests::Pass(TimePoint now, std::optional<Deadline> kill_at) {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
-    if (HasEnded(at->second.session.get())) {
-      ::kill(-at->first, at->second.signal);
+    const pid_t leader = at->first;
+    Waiting& waiting = at->second;
+    if (waiting.session_fd.is_open() && IsReadable(waiting.session_fd.get())) {
+      waiting.session_fd.Reset();
+      waiting.turn_at = TurnOfRest(now, kill_at.has_value() ? kill_at->when() : now);
+      // Whoever reads what they write would wait for them. They are children of this process, so
+      // that no number of theirs is another's.
+      for (const pid_t left : LeftHelpers(ReadProcessTable("/proc"), leader, ::getpid())) {
+        ::kill(left, waiting.signal);
+      }
+    }
+    if (waiting.turn_at.has_value() && now >= *waiting.turn_at) {
+      AskGroup(leader, waiting.signal);
       at = waiting_.erase(at);
     } else {
       ++at;
     }
   }
+}
+
+bool StopRequests::HasLeft(pid_t leader) const {
+  const auto asked = asked_.find(leader);
+  return asked != asked_.end() &&
+         !StillEnding(ReadProcessTable("/proc"), leader, asked->second).empty();
+}
+
+bool StopRequests::Hold(const EndedChild& leader) {
+  if (leader.signal != asked_.at(leader.pid)) {
+    ::kill(-leader.pid, SIGKILL);
+    return false;
+  }
+  held_[leader.pid] = leader;
+  return true;
+}
+
+std::vector<EndedChild> StopRequests::TakeSettled(bool all) {
+  std::vector<EndedChild> settled;
+  for (auto at = held_.begin(); at != held_.end();) {
+    if (!all && HasLeft(at->first)) {
+      ++at;
+      continue;
+    }
+    settled.push_back(at->second);
+    Forget(at->first);
+    at = held_.erase(at);
+  }
+  return settled;
+}
+
+void StopRequests::Forget(pid_t leader) {
+  waiting_.erase(leader);
+  asked_.erase(leader);
 }
 
 }  // namespace lockstep::runtime

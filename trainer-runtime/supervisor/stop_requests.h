@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <poll.h>
 #include <vector>
 
@@ -8,6 +9,8 @@
 
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
+#include "common/process/process_stat.h"
+#include "trainer-runtime/supervisor/process_reaper.h"
 
 namespace lockstep::runtime {
 
@@ -15,33 +18,73 @@ namespace lockstep::runtime {
 // supervisor as well, which has a message to write after the last kill.
 Duration KillAfter(Duration grace);
 
+// When the rest of a group is asked whose process with a session has ended at `ended_at`: until
+// then whoever has started it may end by itself, with the exit code that it was given. At most half
+// of what is left until `kill_at`: once it is asked, it has as long again. Pure.
+TimePoint TurnOfRest(TimePoint ended_at, TimePoint kill_at);
+
+// What in the group of `leader` has lost its parent, so that `reaper`, a subreaper, has adopted it:
+// helpers of a program that has ended. In the order of the table. Pure.
+std::vector<pid_t> LeftHelpers(const std::vector<ProcessStat>& table, pid_t leader, pid_t reaper);
+
+// What in the group of `leader`, but for itself, has a handler for `signal`: once asked, it is on
+// its way to end, as one that saves first. In the order of the table. Pure.
+std::vector<pid_t> StillEnding(const std::vector<ProcessStat>& table, pid_t leader, int signal);
+
 // Asks the programs of a pod to end: each its whole group, as a terminal would do it. But where a
-// process of the group has a session of liblockstep, that one is asked alone, and the rest of its
-// group when it has ended: it takes a step to its end and saves, and needs its helpers for that,
-// such as a loader's workers, which would die of the signal. Thread: the supervisor's.
+// process of the group has a session of liblockstep, that one is asked alone: it takes a step to
+// its end and saves, and needs its helpers for that, such as a loader's workers, which would die of
+// the signal. When it has ended, what it has left is asked, and the rest of the group, such as the
+// script that has started it, at its turn (TurnOfRest). A script that dies of the signal may leave
+// its program behind, which handles it: that one has the rest of the grace. Thread: the
+// supervisor's.
 class StopRequests {
  public:
   // Sends `signal` to the group of `leader`, or first to `session` where that is of this group; 0:
-  // nobody has a session. May be repeated. Precondition: `leader` is a child that is not reaped.
+  // nobody has a session. May be repeated: then whoever was asked alone hears it again as long as
+  // it has the session, and nobody's turn comes sooner. Precondition: `leader` is a child that is
+  // not reaped, or is held (Hold).
   void Ask(pid_t leader, pid_t session, int signal);
 
   // Adds what becomes readable when Pass has something to do.
   void AddEntries(std::vector<pollfd>* entries) const;
 
-  // Asks the groups whose process with a session has ended.
-  void Pass();
+  // When Pass has something to do though nothing becomes readable; `kill_at` if that is earlier.
+  std::optional<Deadline> NextTurn(std::optional<Deadline> kill_at) const;
+
+  // Asks those whose turn has come; all are killed at `kill_at`.
+  void Pass(TimePoint now, std::optional<Deadline> kill_at);
+
+  // Whether `leader`, which has ended, was asked with its group, and others of it are on their way
+  // to end.
+  bool HasLeft(pid_t leader) const;
+
+  // Takes in a leader that is reaped, and of which HasLeft, where the signal that its group was
+  // asked by has ended it. Returns whether it does: then its end counts when TakeSettled gives it;
+  // else the rest of its group is killed.
+  bool Hold(const EndedChild& leader);
+
+  // The leaders held that HasLeft is no longer true of, or all of them. What ignores the signal may
+  // be left of their groups.
+  std::vector<EndedChild> TakeSettled(bool all);
 
   // `leader` is about to be reaped: its number will be another's.
-  void Forget(pid_t leader) { waiting_.erase(leader); }
+  void Forget(pid_t leader);
 
  private:
-  // A group whose turn comes when `session` has ended.
+  // A group of which one process was asked alone.
   struct Waiting {
-    UniqueFd session;  // a pidfd
+    pid_t session = 0;
+    UniqueFd session_fd;               // a pidfd; empty when it has ended
+    std::optional<TimePoint> turn_at;  // of the rest; set when it has ended
     int signal = 0;
   };
 
+  void AskGroup(pid_t leader, int signal);
+
   std::map<pid_t, Waiting> waiting_;  // by leader
+  std::map<pid_t, int> asked_;        // the signal that the whole group was asked by; by leader
+  std::map<pid_t, EndedChild> held_;  // by leader
 };
 
 }  // namespace lockstep::runtime

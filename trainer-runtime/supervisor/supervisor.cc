@@ -20,6 +20,7 @@
 #include "trainer-runtime/supervisor/child_process.h"
 #include "trainer-runtime/supervisor/pod_output.h"
 #include "trainer-runtime/supervisor/pod_verdict.h"
+#include "trainer-runtime/supervisor/process_names.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
 #include "trainer-runtime/supervisor/stop_requests.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
@@ -74,6 +75,7 @@ class Supervisor {
   void WaitForSomething();
   void HandleSignals();
   void HandleEnded(pid_t pid);
+  void Settle(const EndedChild& ended);
   SupervisorEvent EndOf(std::size_t local_rank, const EndedChild& ended) const;
   void NoteFailure(const SupervisorEvent& ended);
   void AskToEnd(int signal, Duration grace);
@@ -82,8 +84,7 @@ class Supervisor {
   void WriteTerminationMessage();
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
-  std::string NameOf(std::size_t local_rank) const;
-  std::vector<std::string> Names() const;
+
   std::string SearchPath() const;
 
   const SuperviseOptions& options_;
@@ -127,7 +128,7 @@ int Supervisor::Run() {
 void Supervisor::MakeWatchdog() {
   WatchdogOptions options;
   options.limit = *options_.hung_after;
-  options.names = Names();
+  options.names = NamesOf(options_.processes);
   options.has_peers_elsewhere = options_.has_peers_elsewhere;
   options.logger = options_.logger;
   watchdog_.emplace(std::move(options));
@@ -136,7 +137,7 @@ void Supervisor::MakeWatchdog() {
 // Returns when the modules are imported, or when somebody asks this process to end.
 void Supervisor::MakeWarm() {
   const PythonCommand command = ParsePythonCommand(options_.command).value();
-  warm_.emplace(Names(), options_.logger);
+  warm_.emplace(NamesOf(options_.processes), options_.logger);
   for (const SupervisedProcess& process : options_.processes) {
     warm_->Add({program_, command, options_.warm, process.environment, options_.error_fd});
   }
@@ -247,7 +248,7 @@ bool Supervisor::StartAgain(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
   options_.logger->Warn("process lost, another takes its place",
-                        {{"process", NameOf(local_rank)}, {"exit", what}});
+                        {{"process", NameOf(options_.processes, local_rank)}, {"exit", what}});
   output_.TakeRest(local_rank);
   ForgetWords(options_.termination_message_file);  // the end that they tell of was none of the pod
   const Status started = Start(local_rank);
@@ -270,7 +271,10 @@ void Supervisor::RunUntilAllEnded() {
     while (const std::optional<pid_t> ended = FindEndedChild()) {
       HandleEnded(*ended);
     }
-    stops_.Pass();
+    for (const EndedChild& ended : stops_.TakeSettled(is_killed_)) {
+      Settle(ended);
+    }
+    stops_.Pass(SteadyNow(), kill_at_);
     LookForHung();
     LookForHalt();
     if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
@@ -289,7 +293,7 @@ void Supervisor::WaitForSomething() {
   stops_.AddEntries(&entries);
   output_.AddEntries(&entries);
   const std::optional<Deadline> wake_at =
-      IsWatched() ? Deadline::At(watchdog_->next_look()) : kill_at_;
+      IsWatched() ? Deadline::At(watchdog_->next_look()) : stops_.NextTurn(kill_at_);
   const int timeout = wake_at.has_value() ? wake_at->RemainingMilliseconds(SteadyNow()) : -1;
   ::poll(entries.data(), entries.size(), timeout);
 }
@@ -344,10 +348,20 @@ void Supervisor::HandleEnded(pid_t pid) {
     }
     return;
   }
-  stops_.Forget(pid);
-  // The unreaped process still holds the number, so this cannot hit a stranger's group.
-  ::kill(-pid, SIGKILL);
+  const bool has_left = !is_killed_ && stops_.HasLeft(pid);
+  if (!has_left) {
+    ::kill(-pid, SIGKILL);  // no stranger's group: the unreaped process still holds the number
+  }
   const EndedChild ended = ReapChild(pid);
+  if (!has_left || !stops_.Hold(ended)) {
+    Settle(ended);
+  }
+}
+
+// A process has ended, and its group.
+void Supervisor::Settle(const EndedChild& ended) {
+  stops_.Forget(ended.pid);
+  const auto found = std::find(pids_.begin(), pids_.end(), ended.pid);
   *found = 0;
   const auto local_rank = static_cast<std::size_t>(found - pids_.begin());
   const SupervisorEvent event = EndOf(local_rank, ended);
@@ -383,7 +397,7 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
 void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
-  const KilledProcess killed{NameOf(local_rank), ended.pid, what, ended.at};
+  const KilledProcess killed{NameOf(options_.processes, local_rank), ended.pid, what, ended.at};
   // We ask the others to end, and whoever was killed with the first has not heard of it.
   const bool is_of_ours = was_asked_to_end_ || is_halting_ || is_killed_ ||
                           ended.exit_code == kExitSignalBase + SIGTERM;
@@ -413,7 +427,7 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   }
   failure_ = PodFailure{exit_code,
                         signal,
-                        needs_name ? NameOf(local_rank) + ": " + words : words,
+                        needs_name ? killed.name + ": " + words : words,
                         rank,
                         output_.words(local_rank).Tail(),
                         ended.at,
@@ -471,20 +485,6 @@ void Supervisor::Report(const SupervisorEvent& event) {
   if (options_.on_event) {
     options_.on_event(event);
   }
-}
-
-std::string Supervisor::NameOf(std::size_t local_rank) const {
-  const std::optional<int> rank = options_.processes[local_rank].rank;
-  return rank.has_value() ? "rank " + std::to_string(*rank)
-                          : "process " + std::to_string(local_rank);
-}
-
-std::vector<std::string> Supervisor::Names() const {
-  std::vector<std::string> names;
-  for (std::size_t local_rank = 0; local_rank < options_.processes.size(); ++local_rank) {
-    names.push_back(NameOf(local_rank));
-  }
-  return names;
 }
 
 }  // namespace

@@ -105,7 +105,8 @@ struct SuperviseOptions {
 // again
 //   when the hold says so; and all are ended, and started again, when it asks for that. Nothing
 //   that they left runs then. A process that could not be started ends it all.
-// - When a process ends, what it left running is killed; at the end nothing is left.
+// - When a process ends, what it left running is killed, but for what handles the signal of a stop
+//   that the process has died of, which has its grace (StopRequests); at the end nothing is left.
 // - The termination message says outcome, reason, culprit and the end of its standard error, unless
 //   the program wrote one. The reason is the exception that ended the culprit, or its last line.
 //

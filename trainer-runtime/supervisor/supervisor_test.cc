@@ -124,55 +124,6 @@ TEST_F(SupervisorTest, EverySignalIsForwarded) {
   }
 }
 
-// In the file "session" of the folder; 0 while there is none.
-pid_t SessionIn(const std::string& directory) {
-  const Result<std::string> text = ReadFile(directory + "/session", 100);
-  return text.ok() ? static_cast<pid_t>(std::stol(*text)) : 0;
-}
-
-// A loader's worker would die of it, and its program of that.
-TEST_F(SupervisorTest, HelpersOfASessionAreNotAskedToEndWhileItSaves) {
-  for (const int signal : {SIGTERM, SIGINT}) {
-    seen_.clear();
-    UseScript(
-        "(trap 'echo helper was asked' TERM INT; echo ready; while :; do sleep 0.01; done) & "
-        "trap 'sleep 0.3; echo saved; exit 42' TERM INT; echo $$ > " +
-        directory_ + "/session; echo ready; while :; do sleep 0.01; done");
-    options_.session_of = [this](int) { return SessionIn(directory_); };
-    Start();
-    AwaitOutput("ready\n[rank 0] ready");
-    Signal(signal);
-    EXPECT_EQ(Finish(), 42);
-    EXPECT_THAT(seen_, HasSubstr("saved"));
-    EXPECT_THAT(seen_, Not(HasSubstr("helper was asked")));
-  }
-}
-
-TEST_F(SupervisorTest, WrapperIsAskedToEndOnceTheSessionThatItHasStartedHasEnded) {
-  UseScript("trap 'echo wrapper was asked; exit 7' TERM; sh -c 'echo $$ > " + directory_ +
-            "/session; trap \"sleep 0.3; echo saved; exit 42\" TERM; echo ready; "
-            "while :; do sleep 0.01; done' & while :; do sleep 0.01; done");
-  options_.session_of = [this](int) { return SessionIn(directory_); };
-  Start();
-  AwaitOutput("ready");
-  Signal(SIGTERM);
-  EXPECT_EQ(Finish(), 7);
-  EXPECT_LT(seen_.find("saved"), seen_.find("wrapper was asked")) << seen_;
-}
-
-// One that has ended, whose number may be a stranger's by now.
-TEST_F(SupervisorTest, GroupIsAskedToEndWhereTheSessionIsOfNoProcessInIt) {
-  UseScript("trap 'echo got it; exit 7' TERM; echo ready; while :; do sleep 0.01; done");
-  for (const pid_t session : {::getpid(), 1 << 30}) {
-    options_.session_of = [session](int) { return session; };
-    seen_.clear();
-    Start();
-    AwaitOutput("ready");
-    Signal(SIGTERM);
-    EXPECT_EQ(Finish(), 7);
-  }
-}
-
 // A program that is told twice may take it for an order to stop saving, or die of the signal that
 // it has given back.
 TEST_F(SupervisorTest, WhoSavesIsNotToldAgainWhenAnotherHasLeft) {

@@ -42,6 +42,23 @@ _LEDGER = "lockstep/ledger"
 _OWN_LEDGER = "sampler/ledger"  # its path in the state
 _STEP_NAME = re.compile(r"step-(\d+)")
 
+# What its user can do about a checkpoint that cannot be written.
+_GONE = "put back what was removed or unmounted there; the folder is the job's while it runs"
+_SHUT = f"let user {os.geteuid()}, as whom this process runs, write there"
+_SICK = "see to the disk, or to the server that it is on"
+_ROOM = "make room there, or keep fewer checkpoints (checkpoint_keep)"
+_REMEDIES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EACCES: _SHUT,
+    errno.EPERM: _SHUT,
+    errno.EROFS: "mount it for writing",
+    errno.ENOENT: _GONE,
+    errno.ENOTDIR: _GONE,
+    errno.EIO: _SICK,
+    errno.ESTALE: _SICK,
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Writer:
@@ -65,6 +82,10 @@ class Writer:
         if not all(name in document for name in names):
             raise ValueError(f"{sorted(document)} found, expected {', '.join(names)}")
         return Writer(*(document[name] for name in names))
+
+    def __str__(self) -> str:
+        return (f"attempt {self.attempt}, epoch {self.epoch}, incarnation {self.incarnation} of "
+                f"job {self.job_uid}")
 
     def order(self) -> tuple[int, int, int]:
         """By which writers of one job follow each other."""
@@ -102,6 +123,15 @@ class _LaterFormat(ValueError):
     """Of a release that this one does not know."""
 
 
+class NotWritten(Exception):
+    """A checkpoint could not be: says why, where, and what its user can do about it."""
+
+    def __init__(self, error: OSError, directory: pathlib.Path) -> None:
+        remedy = _REMEDIES.get(error.errno or 0)
+        super().__init__(f"{error.strerror or error}: {directory}" + (
+            "" if remedy is None else f"; {remedy}"))
+
+
 class CheckpointStore:
     """Complete checkpoints appear by a rename; `keep` of them stay. Thread: one calling thread; the
     writer is inside, and holds copies."""
@@ -119,13 +149,20 @@ class CheckpointStore:
     def claim(self, writer: Writer) -> None:
         """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
         holds the directory), TakenOver (another job does), InvalidArgument (it cannot be made),
-        OSError."""
+        NotWritten."""
         self.flush()
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidArgument(f"checkpoint_directory: {self._directory} cannot be made: {error}"
                                   ) from None
+        try:
+            self._take(writer)
+        except OSError as error:
+            raise NotWritten(error, self._directory) from None
+        self._writer = writer
+
+    def _take(self, writer: Writer) -> None:
         with self._locked():
             holder, shut_out = self._read_fence_or_none()
             if holder is not None and holder.job_uid != writer.job_uid:
@@ -140,7 +177,6 @@ class CheckpointStore:
             self._write_atomically(_FENCE, _dump_hashed(document))
             for left in self._directory.glob(".tmp-*"):
                 shutil.rmtree(left, ignore_errors=True)
-        self._writer = writer
 
     def save_async(self, state: FlatState, manifest: Manifest) -> None:
         """Copies the state and returns; the one before is waited for. A step that this process has
@@ -163,7 +199,8 @@ class CheckpointStore:
 
     def flush(self) -> Optional[Exception]:
         """Waits until all is written. What kept the newest from that is returned and told on
-        standard error, as a full disk; the next save tries again. Errors: Superseded, TakenOver."""
+        standard error, as a full disk (NotWritten); the next save tries again. Errors: Superseded,
+        TakenOver."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -172,8 +209,8 @@ class CheckpointStore:
             raise problem
         if problem is not None:
             self.counts = self.counts._replace(failed=self.counts.failed + 1)
-            print(f"lockstep: checkpoint of step {self._newest} not written to {self._directory}: "
-                  f"{problem}", file=sys.stderr, flush=True)
+            print(f"lockstep: checkpoint of step {self._newest} not written: {problem}",
+                  file=sys.stderr, flush=True)
         return problem
 
     def has_saved(self, step: int, writer: Writer) -> bool:
@@ -218,6 +255,8 @@ class CheckpointStore:
     def _save(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
         try:
             self._write(tensors, tree, manifest)
+        except OSError as error:
+            self._problem = NotWritten(error, self._directory)
         except Exception as error:  # whatever it is, the step is not saved
             self._problem = error
         else:
@@ -294,12 +333,15 @@ class CheckpointStore:
         if holder.job_uid != writer.job_uid:
             raise self._taken_over_by(holder)
         if holder.order() > writer.order():
-            raise Superseded(f"{self._directory}: is now written by {holder}, not by {writer}",
-                             Status.SUPERSEDED)
+            raise Superseded(
+                f"{self._directory} is now written by {holder}, not by {writer}: that one saves, "
+                "and there is nothing to put right", Status.SUPERSEDED)
 
     def _taken_over_by(self, holder: Writer) -> TakenOver:
-        return TakenOver(f"{self._directory}: was taken over by job {holder.job_uid}, which began "
-                         "to write there later; two jobs must not share one", Status.SUPERSEDED)
+        return TakenOver(
+            f"{self._directory} was taken over by job {holder.job_uid}, which began to write there "
+            "later; two jobs must not share one: name another as this one's checkpoint_directory",
+            Status.SUPERSEDED)
 
     def _read_fence(self) -> tuple[Writer, list[str]]:
         """Who holds it, and which jobs are shut out. Errors: FileNotFoundError, ValueError."""
@@ -415,7 +457,10 @@ def _dump_hashed(document: dict[str, Any]) -> bytes:
 
 def _read_hashed(path: pathlib.Path) -> dict[str, Any]:
     """Errors: FileNotFoundError, ValueError (it is damaged)."""
-    document = json.loads(path.read_bytes())
+    try:
+        document = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise ValueError(f"{path} is no object")
     expected = document.pop("sha256", None)

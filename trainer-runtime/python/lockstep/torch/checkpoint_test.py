@@ -1,10 +1,14 @@
 """Checkpoints: whole or not there, of the newest writer only, skipped when damaged."""
 
 import collections
+import contextlib
+import errno
 import hashlib
+import io
 import json
 import os
 import pathlib
+import shutil
 import tempfile
 import unittest
 import unittest.mock
@@ -36,6 +40,12 @@ def equal(one, other):
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(equal, one, other))
     return type(one) is type(other) and one == other
+
+
+def failing_writes(number):
+    """No file can be written, for the reason of that number."""
+    return unittest.mock.patch.object(
+        checkpoint, "_write_lasting", side_effect=OSError(number, os.strerror(number)))
 
 
 class Flat(unittest.TestCase):
@@ -180,12 +190,34 @@ class Store(unittest.TestCase):
 
     def test_a_disk_that_fails_is_told_and_the_next_save_tries_again(self):
         store = self.store()
-        with unittest.mock.patch.object(
-                checkpoint, "_write_lasting", side_effect=OSError(28, "No space left on device")):
+        with failing_writes(errno.ENOSPC):
             self.assertIn("No space left", str(self.save(store, 1)))
         self.assertEqual(list(self.directory.glob("[.s]*")), [])
         self.assertIsNone(self.save(store, 1))
         self.assertEqual(self.steps(), [1])
+
+    def test_who_cannot_write_says_where_and_what_to_do_about_it(self):
+        store = self.store()
+        for number, cause, remedy in (
+                (errno.ENOSPC, "No space left on device", "make room there, or keep fewer"),
+                (errno.EDQUOT, "Disk quota exceeded", "make room there, or keep fewer"),
+                (errno.EACCES, "Permission denied", f"let user {os.geteuid()}, as whom"),
+                (errno.EROFS, "Read-only file system", "mount it for writing"),
+                (errno.EIO, "Input/output error", "see to the disk"),
+                (errno.ESTALE, "Stale file handle", "see to the disk, or to the server")):
+            with failing_writes(number), contextlib.redirect_stderr(io.StringIO()) as told:
+                problem = str(self.save(store, 1))
+            self.assertTrue(problem.startswith(f"{cause}: {self.directory}; {remedy}"), problem)
+            self.assertEqual(
+                told.getvalue(), f"lockstep: checkpoint of step 1 not written: {problem}\n")
+        with failing_writes(errno.EMFILE):  # nobody knows a remedy for all
+            self.assertEqual(str(self.save(store, 1)), f"Too many open files: {self.directory}")
+
+    def test_who_finds_its_folder_gone_says_what_is_missing(self):
+        store = self.store()
+        shutil.rmtree(self.directory)
+        self.assertTrue(str(self.save(store, 1)).startswith(
+            f"No such file or directory: {self.directory}; put back what was removed"))
 
     def test_a_damaged_fence_is_no_other_job_and_the_next_claim_replaces_it(self):
         for damage in ("{", "[]"):
@@ -200,7 +232,9 @@ class Store(unittest.TestCase):
         old = self.store(epoch=1)
         self.save(old, 1)
         self.save(self.store(epoch=2), 2)
-        with self.assertRaisesRegex(Superseded, "is now written by"):
+        with self.assertRaisesRegex(
+                Superseded, "is now written by attempt 0, epoch 2, incarnation 0 of job job, not "
+                "by attempt 0, epoch 1, incarnation 0 of job job: that one saves"):
             self.save(old, 3)
         with self.assertRaisesRegex(Superseded, "is now written by"):
             self.store(epoch=1)
@@ -211,7 +245,8 @@ class Store(unittest.TestCase):
         self.save(first, 1)
         self.store(job="second")
         for attempt in (lambda: self.save(first, 2), lambda: self.store(job="first")):
-            with self.assertRaisesRegex(TakenOver, "taken over by job second"):
+            with self.assertRaisesRegex(
+                    TakenOver, "taken over by job second, .*: name another as this one's"):
                 attempt()
 
 

@@ -220,9 +220,13 @@ class Loop(unittest.TestCase):
             ended = json.loads(file.read_text())
         self.assertEqual(
             (stopped["outcome"], stopped["lastStep"], stopped["stepsTotal"]), ("preempted", 1, 2))
+        problem = f"No space left on device: {self.directory}; make room there, or keep fewer " \
+            "checkpoints (checkpoint_keep)"
+        self.assertEqual(
+            stopped["reason"], f"asked to stop after 1 steps, which are not saved: {problem}")
         self.assertEqual(
             stopped["checkpoints"],
-            {"written": 0, "failed": 1, "skipped": 0, "lastError": str(DISK_FULL)})
+            {"written": 0, "failed": 1, "skipped": 0, "lastError": problem})
         self.assertEqual((ended["outcome"], ended["lastStep"]), ("permanent", 2))
         self.assertRegex(ended["reason"], "2 steps, which are not saved: .*No space left")
 

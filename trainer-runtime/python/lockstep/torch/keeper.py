@@ -10,7 +10,7 @@ from lockstep.errors import LockstepError, MeetAgain, NotSaved, Status, Stopped,
 from lockstep.last_words import leave_unsaved
 from lockstep.library import Leave
 from lockstep.session import Progress
-from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.checkpoint import CheckpointStore, Manifest, NotWritten, Writer
 from lockstep.torch.session import Session
 from lockstep.torch.state import FlatState, broadcast_state
 
@@ -90,11 +90,10 @@ class Keeper:
     def stop(self, leave: Leave, timeout: float) -> NoReturn:
         """Ends this rank, which was asked to stop, after a checkpoint. Collective where all leave
         together. Errors: Stopped, StoppedUnsaved."""
-        if leave == Leave.ALONE:
-            problem = self._save_and_wait()  # the others hold the state, but may be asked next
-        else:
+        problem = self._save_and_wait()  # one that leaves alone does: others may be asked next
+        if leave == Leave.TOGETHER:
             try:
-                problem = self._save_together(timeout)
+                self._hear_of_chief(problem, timeout)
             except MeetAgain:
                 self.stop_without(Stopped(self._asked(), Status.STOPPED))
         self._end_stop(problem)
@@ -119,7 +118,7 @@ class Keeper:
                 self.store.claim(self._writer())
                 self._begin_to_write()
                 problem = self.store.flush()
-        except (LockstepError, OSError) as error:
+        except (LockstepError, NotWritten, OSError) as error:
             problem = error
         self._end_stop(problem)
 
@@ -133,17 +132,17 @@ class Keeper:
         self._leave_unsaved("preempted", reason, problem)
         raise StoppedUnsaved(reason, Status.STOPPED)
 
-    def _save_together(self, timeout: float) -> Optional[Exception]:
-        """What was in the chief's way. Nobody leaves before it is known, so that all others are
-        there where the chief is lost while it writes. Errors: MeetAgain, those of `flush`."""
-        problem = self._save_and_wait()
+    def _hear_of_chief(self, problem: Optional[Exception], timeout: float) -> None:
+        """The chief says how its save has ended. Nobody leaves before all know it, so that all
+        others are there where the chief is lost while it writes. Errors: MeetAgain,
+        StoppedUnsaved (on the others: it could not)."""
         words = broadcast_state(
             self._session, None if problem is None else str(problem), 0, timeout)
         with contextlib.suppress(MeetAgain):  # one that has left knows it, too
             self._session.barrier(timeout)
-        if problem is None and words is not None:
-            problem = NotSaved(f"rank 0 could not write them: {words}", Status.SYSTEM)
-        return problem
+        if words is not None and self._session.rank != 0:
+            raise StoppedUnsaved(
+                f"{self._asked()}, which rank 0 could not save: {words}", Status.STOPPED)
 
     def _save_and_wait(self) -> Optional[Exception]:
         self.save()

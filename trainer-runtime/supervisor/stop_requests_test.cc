@@ -1,0 +1,75 @@
+#include "trainer-runtime/supervisor/stop_requests.h"
+
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+TimePoint At(Duration since_stop) {
+  return TimePoint(std::chrono::hours(1) + since_stop);
+}
+
+TEST(TurnOfRest, IsTwoSecondsAfterTheSessionAndLeavesHalfOfTheRestOfTheGrace) {
+  struct Row {
+    Duration ended_at;
+    Duration kill_at;
+    Duration turn_at;
+  };
+
+  const Row rows[] = {
+      {seconds(0), seconds(29), seconds(2)},
+      {seconds(20), seconds(29), seconds(22)},
+      {seconds(25), seconds(29), seconds(27)},
+      {seconds(27), seconds(29), seconds(28)},                      // as long for the signal
+      {milliseconds(600), milliseconds(1600), milliseconds(1100)},  // after a failure: 2 s in all
+      {seconds(29), seconds(29), seconds(29)},
+      {seconds(30), seconds(29), seconds(30)},  // it was killed: nobody waits
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(TurnOfRest(At(row.ended_at), At(row.kill_at)), At(row.turn_at))
+        << ToSeconds(row.ended_at) << " of " << ToSeconds(row.kill_at);
+  }
+}
+
+ProcessStat Stat(pid_t pid, pid_t parent, pid_t group) {
+  ProcessStat stat;
+  stat.pid = pid;
+  stat.parent = parent;
+  stat.group = group;
+  return stat;
+}
+
+TEST(LeftHelpers, AreAdoptedAndOfTheGroupAndNoScriptThatWaits) {
+  const std::vector<ProcessStat> table = {
+      Stat(10, 2, 10),   // the leader, a script
+      Stat(11, 10, 10),  // what reads the program's output, for it
+      Stat(13, 2, 10),   // a loader's worker, whose program has ended
+      Stat(14, 13, 10),  // and a thing of the worker's
+      Stat(15, 2, 15),   // that has left the group
+      Stat(20, 2, 20),   // another leader
+      Stat(21, 2, 20)};  // and its orphan
+  EXPECT_THAT(LeftHelpers(table, 10, 2), testing::ElementsAre(13));
+}
+
+TEST(StillEnding, IsWhatHandlesTheSignalInTheGroupOfAScriptThatHasDiedOfIt) {
+  ProcessStat saving = Stat(11, 2, 10);
+  saving.caught = 1 << (SIGTERM - 1);
+  ProcessStat other_signal = Stat(12, 2, 10);
+  other_signal.caught = 1 << (SIGINT - 1);
+  ProcessStat leader = Stat(10, 2, 10);
+  leader.caught = saving.caught;
+  ProcessStat stranger = Stat(20, 2, 20);
+  stranger.caught = saving.caught;
+  const std::vector<ProcessStat> table = {leader, saving, other_signal, stranger};
+  EXPECT_THAT(StillEnding(table, 10, SIGTERM), testing::ElementsAre(11));
+  EXPECT_THAT(StillEnding(table, 10, SIGINT), testing::ElementsAre(12));
+}
+
+}  // namespace
+}  // namespace lockstep::runtime
