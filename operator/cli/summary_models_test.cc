@@ -121,7 +121,7 @@ TEST(FormatSummary, CheckpointsOfModelsThatAreNotEquallyFarAreToldFromTheLowest)
   RunSummary summary = OfTwoModels();
   summary.checkpoint_directory = "/c";
   summary.last_checkpoint_step = Step(1031);
-  summary.lowest_checkpoint_step = Step(672);
+  summary.newest_checkpoints = {{Step(1031), "", 0}, {Step(672), "", 1}};
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text, HasSubstr("/c, newest of steps 672 to 1031\n"));
 }
