@@ -286,8 +286,10 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   if (tally.is_unreadable) {
     text += ", which cannot be read: " + tally.last_error;
   }
-  text += newest ? ", newest of " +
-                       StepsBetween(LowestOf(summary.newest_checkpoints).value_or(*newest), *newest)
+  text += newest
+              ? ", newest of " +
+                    StepsBetween(LowestOf(summary.newest_checkpoints).value_or(*newest), *newest) +
+                    ModelsWithout(summary.newest_checkpoints, summary.models.size())
           : tally.is_unreadable ? ""
                                 : ", there is none";
   if (tally.failed > 0) {
