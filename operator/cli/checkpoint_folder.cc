@@ -89,4 +89,14 @@ std::string StepsBetween(Step lowest, Step highest) {
                            : "steps " + std::to_string(lowest.value()) + " to " + last;
 }
 
+std::string ModelsWithout(const std::vector<FoundCheckpoint>& newest, std::size_t model_count) {
+  std::string ranks;
+  for (int64_t rank = 0; !newest.empty() && rank < static_cast<int64_t>(model_count); ++rank) {
+    if (std::ranges::find(newest, rank, &FoundCheckpoint::rank) == newest.end()) {
+      ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    }
+  }
+  return ranks.empty() ? "" : ", none of model " + ranks;
+}
+
 }  // namespace lockstep::control

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,5 +31,8 @@ std::optional<Step> LowestOf(const std::vector<FoundCheckpoint>& newest);
 
 // "step 20"; of several models that are not equally far "steps 672 to 1031".
 std::string StepsBetween(Step lowest, Step highest);
+
+// ", none of model 0": which of `model_count` models have no checkpoint while others do.
+std::string ModelsWithout(const std::vector<FoundCheckpoint>& newest, std::size_t model_count);
 
 }  // namespace lockstep::control

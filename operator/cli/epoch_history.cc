@@ -62,9 +62,10 @@ std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t
     std::snprintf(figure, sizeof figure, " training accuracy %.1f %%,", 100 * *result.accuracy);
     text += figure;
   }
+  const bool is_timed = result.timed_sample_count != 0;
   std::snprintf(figure, sizeof figure, " %.1f s", result.seconds);
-  text += figure;
-  if (result.timed_sample_count) {
+  text += is_timed ? figure : " untimed";
+  if (result.timed_sample_count && is_timed) {
     text += " for the last " + std::to_string(*result.timed_sample_count) + " of its " +
             std::to_string(result.sample_count) + " samples";
   }

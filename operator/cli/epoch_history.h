@@ -37,9 +37,9 @@ class EpochHistory {
 };
 
 // "data epoch 2 of 5: loss 0.3121, training accuracy 91.2 %, 1.7 s"; `epochs_total` where known. Of
-// one that this run came to in its midst: "..., 0.6 s for the last 3000 of its 9000 samples".
-// Where steps were skipped: "...; the loss is over 8904 of its 9000 samples, without skipped
-// steps".
+// one that this run came to in its midst: "..., 0.6 s for the last 3000 of its 9000 samples"; of
+// one that was over before: "..., untimed". Where steps were skipped: "...; the loss is over 8904
+// of its 9000 samples, without skipped steps".
 std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t> epochs_total);
 
 }  // namespace lockstep::control

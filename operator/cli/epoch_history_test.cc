@@ -68,6 +68,8 @@ TEST(FormatDataEpoch, TellsWhatIsKnown) {
             "data epoch 1: loss not finite, 0.0 s");
   EXPECT_EQ(FormatDataEpoch({1, 188, 9000, 0.5, {}, 0.64, 3000}, 5),
             "data epoch 2 of 5: loss 0.5000, 0.6 s for the last 3000 of its 9000 samples");
+  EXPECT_EQ(FormatDataEpoch({1, 188, 9000, 0.5, {}, 0, 0}, 5),
+            "data epoch 2 of 5: loss 0.5000, untimed");
   EXPECT_EQ(FormatDataEpoch({1, 188, 9000, 0.5, {}, 0.64, {}, 8904}, 5),
             "data epoch 2 of 5: loss 0.5000, 0.6 s; the loss is over 8904 of its 9000 samples, "
             "without skipped steps");

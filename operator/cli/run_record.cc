@@ -145,6 +145,10 @@ void RunRecord::NoteLastWords(const std::string& pod, const TerminationMessage& 
   if (name && TellsHistory(name->task)) {
     history_.Add(message.history);
   }
+  if (name && stopped_at_) {  // before, a successor may go on at an earlier step
+    int64_t& highest = highest_[name->task];
+    highest = std::max(highest, message.last_step.value_or(Step()).value());
+  }
   models_.NoteLastWords(pod, message);
   final_samples_ = message.samples ? message.samples : final_samples_;
   final_result_ = message.result ? message.result : final_result_;
@@ -231,10 +235,7 @@ void RunRecord::NotePace(const TaskId& task, const StepSeen& seen) {
 // survivor may lack one of those that a lost rank had done.
 void RunRecord::NoteFallBack(int64_t step) {
   const std::size_t losses = recoveries_.all().size();
-  int64_t reached = 0;
-  for (const auto& [task, highest] : highest_) {
-    reached = std::max(reached, highest);
-  }
+  const int64_t reached = Reached();
   if (options_.batch_size || losses == losses_before_fall_ || step + 1 >= reached) {
     return;
   }
@@ -301,15 +302,23 @@ std::string RunRecord::RunningPodOf(const TaskId& task) const {
   return running == running_.end() ? "" : running->second;
 }
 
-Step RunRecord::StepOfRunning() const {
-  Step highest;
-  for (const auto& [task, pod] : running_) {
-    const auto report = reports_.find(task);
-    if (report != reports_.end() && report->second.pod == pod) {
-      highest = std::max(highest, report->second.step);
-    }
+TrainedSteps RunRecord::Trained() const {
+  TrainedSteps trained;
+  if (options_.batch_size && options_.models.empty()) {
+    trained[std::nullopt] = Step(Reached());
   }
-  return highest;
+  for (const ModelRecord& model : models_.Sum().by_rank) {
+    trained[model.rank] = model.step.value_or(Step());
+  }
+  return trained;
+}
+
+int64_t RunRecord::Reached() const {
+  int64_t reached = 0;
+  for (const auto& [task, highest] : highest_) {
+    reached = std::max(reached, highest);
+  }
+  return reached;
 }
 
 std::vector<std::string> RunRecord::Succeeded() const {
@@ -412,7 +421,7 @@ void RunRecord::FillOneModel(RunSummary* summary) const {
     summary->steps_total = final_steps_total_;
   }
   summary->steps_skipped = final_steps_skipped_.value_or(summary->steps_skipped);
-  summary->steps = std::max(summary->steps, final_step_.value_or(Step()).value());
+  summary->steps = std::max({summary->steps, final_step_.value_or(Step()).value(), Reached()});
   summary->data_epoch = std::max(summary->data_epoch, final_data_epoch_);
 }
 

@@ -69,8 +69,9 @@ class RunRecord {
   // what it had come to.
   std::vector<CheckpointRemark> TakeRemarks();
 
-  // The highest step that a running pod has reported.
-  Step StepOfRunning() const;
+  // How far each model is trained, also where the pods that told so are lost and nobody has said
+  // that training goes on at an earlier step. Nothing of a command, whose state is its own.
+  TrainedSteps Trained() const;
 
   // The report with the highest step, the newest of those; null when none came.
   const StatusDocument* Leading() const;
@@ -104,6 +105,7 @@ class RunRecord {
   double Pace(const std::vector<DataEpochResult>& history) const;
   bool TellsHistory(const TaskId& task) const;
   void NoteLastWords(const std::string& pod, const TerminationMessage& message);
+  int64_t Reached() const;
   void FillOneModel(RunSummary* summary) const;
   void FillModels(RunSummary* summary) const;
 

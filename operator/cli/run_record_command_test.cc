@@ -71,7 +71,7 @@ TEST_F(RunRecordOfCommand, LastWordsOnACheckpointThatFailedAreKept) {
   End("job-worker-0", 143, EncodeTerminationMessage(message), true);
   EXPECT_TRUE(record_.has_unsaved_model());
   RunSummary summary = Summary();
-  EXPECT_EQ(WhyUnsaved(summary, Step(11), true),
+  EXPECT_EQ(WhyUnsaved(summary, std::nullopt, true),
             ", and the checkpoint could not be written by job-worker-0: no space");
   EXPECT_EQ(EncodeSummary(summary)["checkpointsFailed"], 4);
   EXPECT_EQ(EncodeSummary(summary)["checkpointError"], "no space");

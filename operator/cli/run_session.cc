@@ -185,7 +185,6 @@ void RunSession::BeginStop(RunOutcome outcome, const std::string& reason, TimePo
   stop_ = StopStage::kGraceful;
   stop_outcome_ = outcome;
   stop_reason_ = reason;
-  stop_step_ = record_.StepOfRunning();
   record_.OnStop(IsTrue(backend_.job().status, ConditionType::kRestarting), now);
   const std::set<std::string> mute = parts_.poller->MutePods();  // will not hear SIGTERM either
   for (const kube::Pod& pod : parts_.pods->pods()) {
@@ -458,12 +457,12 @@ RunSummary RunSession::Summarize() const {
   summary.checkpoint_directory = options_.checkpoint_directory;
   if (!options_.checkpoint_directory.empty()) {
     // What lies there, and not what pods told: on a full disk their last words are lost as well.
-    const auto newest = NewestCheckpointsIn(options_.checkpoint_directory);
-    if (newest.ok()) {
-      summary.last_checkpoint_step = HighestOf(*newest);
-      summary.lowest_checkpoint_step = LowestOf(*newest);
+    auto found = NewestCheckpointsIn(options_.checkpoint_directory);
+    if (found.ok()) {
+      summary.newest_checkpoints = std::move(found).value();
+      summary.last_checkpoint_step = HighestOf(summary.newest_checkpoints);
     } else {
-      summary.checkpoints.last_error = newest.error().ToString();
+      summary.checkpoints.last_error = found.error().ToString();
       summary.checkpoints.is_unreadable = true;
     }
   }
@@ -481,12 +480,12 @@ void RunSession::FillOutcome(RunSummary* summary) const {
   if (stop_ != StopStage::kNone && !HasEnded(status)) {
     summary->outcome = stop_outcome_;
     summary->reason = stop_reason_;
-    const bool is_saved = stop_ == StopStage::kKill || options_.checkpoint_directory.empty() ||
-                          IsSaved(stop_step_, summary->last_checkpoint_step);
-    if (!is_saved || record_.has_unsaved_model()) {
+    const TrainedSteps trained = stop_ == StopStage::kKill ? TrainedSteps() : record_.Trained();
+    const auto unsaved = FirstUnsaved(trained, summary->newest_checkpoints);
+    if (unsaved || record_.has_unsaved_model()) {
       // Whoever sees 130 counts on a checkpoint.
       summary->outcome = RunOutcome::kFailed;
-      summary->reason += WhyUnsaved(*summary, stop_step_, record_.has_unsaved_model());
+      summary->reason += WhyUnsaved(*summary, unsaved, record_.has_unsaved_model());
     }
   } else if (IsTrue(status, ConditionType::kSucceeded)) {
     summary->outcome = RunOutcome::kSucceeded;

@@ -99,7 +99,6 @@ class RunSession {
   StopStage stop_ = StopStage::kNone;
   RunOutcome stop_outcome_ = RunOutcome::kStopped;
   std::string stop_reason_;
-  Step stop_step_;  // what a checkpoint of the stop must hold
   bool is_under_way_ = false;
   std::string last_event_;
   AlikeEnds alike_ends_;

@@ -286,8 +286,10 @@ std::string FormatCheckpoints(const RunSummary& summary) {
   if (tally.is_unreadable) {
     text += ", which cannot be read: " + tally.last_error;
   }
-  text += newest ? ", newest of " +
-                       StepsBetween(summary.lowest_checkpoint_step.value_or(*newest), *newest)
+  text += newest
+              ? ", newest of " +
+                    StepsBetween(LowestOf(summary.newest_checkpoints).value_or(*newest), *newest) +
+                    ModelsWithout(summary.newest_checkpoints, summary.models.size())
           : tally.is_unreadable ? ""
                                 : ", there is none";
   if (tally.failed > 0) {
@@ -344,19 +346,39 @@ std::string FormatMissedChaos(const RunSummary& summary) {
 
 }  // namespace
 
-bool IsSaved(Step trained, std::optional<Step> newest) {
-  return trained == Step() || (newest && *newest >= trained);
+std::optional<TrainedSteps::value_type> FirstUnsaved(const TrainedSteps& trained,
+                                                     const std::vector<FoundCheckpoint>& newest) {
+  const auto unsaved = std::ranges::find_if(trained, [&newest](const auto& model) {
+    return model.second > Step() &&
+           std::ranges::none_of(newest, [&model](const FoundCheckpoint& checkpoint) {
+             return checkpoint.rank == model.first && checkpoint.step >= model.second;
+           });
+  });
+  return unsaved == trained.end() ? std::nullopt : std::optional(*unsaved);
 }
 
-std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried) {
+std::string WhyUnsaved(const RunSummary& summary,
+                       const std::optional<TrainedSteps::value_type>& unsaved,
+                       bool was_tried) {
   const CheckpointTally& tally = summary.checkpoints;
-  if (!tally.last_error.empty()) {
-    return ", and the checkpoint could not be written by " + tally.last_error_pod + ": " +
-           tally.last_error;
+  std::string step = "the newest step";
+  if (unsaved) {
+    step = "step " + std::to_string(unsaved->second.value()) +
+           (unsaved->first ? " of model " + std::to_string(*unsaved->first) : "");
   }
-  const std::string step = "step " + std::to_string(trained.value());
+  if (tally.is_unreadable) {
+    return ", and nobody can tell whether " + step + " is saved: " + tally.last_error;
+  }
+  const std::string failed =
+      tally.last_error.empty()
+          ? ""
+          : "could not be written by " + tally.last_error_pod + ": " + tally.last_error;
   if (!summary.saves_at_stop) {
-    return ", and " + step + " was not saved: under ParameterServer a stop writes no checkpoint";
+    return ", and " + step + " was not saved: under ParameterServer a stop writes no checkpoint" +
+           (failed.empty() ? "" : "; the last one " + failed);
+  }
+  if (!failed.empty()) {
+    return ", and the checkpoint " + failed;
   }
   for (const auto& [task, pod] : LastPods(summary)) {
     if (pod->left_no_word) {

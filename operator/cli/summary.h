@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -80,26 +81,31 @@ struct RunSummary {
   Duration elapsed{};
   Duration time_lost{};  // of a command: in which not all pods ran, which is not all that was lost
   std::string run_directory;
-  std::string manifest_file;                  // as it was given; empty: none was
-  std::vector<std::string> manifest_changes;  // "--set", "spec.seed=1": as they were given
-  std::string checkpoint_directory;           // empty: none were to be written
-  std::optional<Step> last_checkpoint_step;   // of the newest in that folder
-  // Of several models the newest checkpoint of the one that is the least far; else the same.
-  std::optional<Step> lowest_checkpoint_step;
+  std::string manifest_file;                        // as it was given; empty: none was
+  std::vector<std::string> manifest_changes;        // "--set", "spec.seed=1": as they were given
+  std::string checkpoint_directory;                 // empty: none were to be written
+  std::optional<Step> last_checkpoint_step;         // of the newest in that folder
+  std::vector<FoundCheckpoint> newest_checkpoints;  // in that folder, of each model
   CheckpointTally checkpoints;
   bool left_earlier_run = false;  // it did not begin, and the run before in its folder stands
   int64_t lost_log_lines = 0;     // of the operator's own log
   std::vector<std::string> chaos_not_fired;  // as they were given
 };
 
-// Whether a stop after `trained` steps left them in a checkpoint, `newest` being the newest there
-// is. Pure.
-bool IsSaved(Step trained, std::optional<Step> newest);
+// How far each model was trained, by the rank whose it is; of the only one by none.
+using TrainedSteps = std::map<std::optional<int64_t>, Step>;
 
-// Why a stop after `trained` steps left them in no checkpoint: ", and the checkpoint could not be
+// The first of the models whose steps a stop has left in no checkpoint, `newest` being each one's
+// newest; absent: all are saved. Pure.
+std::optional<TrainedSteps::value_type> FirstUnsaved(const TrainedSteps& trained,
+                                                     const std::vector<FoundCheckpoint>& newest);
+
+// Why a stop left the steps of `unsaved` in no checkpoint: ", and the checkpoint could not be
 // written by mnist-worker-0: ...", or that nobody was left to try. `was_tried`: it is known that
-// somebody did, whatever the summary has of it. Pure.
-std::string WhyUnsaved(const RunSummary& summary, Step trained, bool was_tried);
+// somebody did, whatever the summary has of it; then `unsaved` may be absent. Pure.
+std::string WhyUnsaved(const RunSummary& summary,
+                       const std::optional<TrainedSteps::value_type>& unsaved,
+                       bool was_tried);
 
 // Whether all steps were trained before the run began.
 bool HadNothingToTrain(const RunSummary& summary);

@@ -121,9 +121,18 @@ TEST(FormatSummary, CheckpointsOfModelsThatAreNotEquallyFarAreToldFromTheLowest)
   RunSummary summary = OfTwoModels();
   summary.checkpoint_directory = "/c";
   summary.last_checkpoint_step = Step(1031);
-  summary.lowest_checkpoint_step = Step(672);
+  summary.newest_checkpoints = {{Step(1031), "", 0}, {Step(672), "", 1}};
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text, HasSubstr("/c, newest of steps 672 to 1031\n"));
+}
+
+// It begins at step 0 where the run goes on.
+TEST(FormatSummary, ModelWithoutACheckpointIsNamed) {
+  RunSummary summary = OfTwoModels();
+  summary.checkpoint_directory = "/c";
+  summary.last_checkpoint_step = Step(600);
+  summary.newest_checkpoints = {{Step(600), "", 1}};
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("/c, newest of step 600, none of model 0\n"));
 }
 
 TEST(FormatSummary, SamplesOfModelsThatDidNotTellAreMissed) {

@@ -62,6 +62,27 @@ class ParameterServer(LocalTest):
         self.assertEqual(ends, [9000 * (epoch + 1) for epoch in range(len(ends))],
                          "each data epoch ends with the job's step")
 
+    def assert_one_truth(self, run, steps):
+        """The console, the history and the training loss tell of the batches of all workers."""
+        history = run.summary["history"]
+        self.assertEqual([(epoch["dataEpoch"], epoch["step"]) for epoch in history],
+                         [(epoch, min(94 * (epoch + 1), steps)) for epoch in range(len(history))])
+        self.assertEqual(history[-1]["step"], steps)
+        self.assertEqual([epoch["sampleCount"] for epoch in history[:-1]],
+                         [9000] * (len(history) - 1), run.output)
+        told = re.findall(r"data epoch (\d+): loss (\S+),", run.output)
+        self.assertEqual(told, [(str(epoch["dataEpoch"] + 1), f"{epoch['loss']:.4f}")
+                                for epoch in history], run.output)
+        self.assertEqual(history[-1]["loss"], run.summary["loss"])
+
+    def test_data_epochs_are_those_of_all_workers(self):
+        self.assert_one_truth(self.run_job(manifest(steps=400)), 400)
+
+    def test_data_epochs_are_told_whoever_is_lost(self):
+        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=300,kill=worker-0@step=700")
+        self.assert_learned(run)
+        self.assert_one_truth(run, STEPS)
+
     def test_killed_worker_is_replaced_alone_and_its_share_is_done_once(self):
         run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=500")
         self.assert_learned(run)
@@ -116,8 +137,10 @@ class ParameterServer(LocalTest):
 
     def test_stopped_job_goes_on_from_its_last_checkpoint(self):
         stopped = self.stop(self.start_until_trained(manifest(steps=200_000)))
-        self.assertNotEqual(stopped.exit_code, 0)
+        self.assertEqual(stopped.exit_code, 1, stopped.output)
         self.assertNotIn("after a checkpoint", stopped.output)
+        self.assertIn(f"step {stopped.summary['steps']} was not saved: under ParameterServer a "
+                      "stop writes no checkpoint", stopped.summary["reason"])
         self.assertGreater(stopped.summary["lastCheckpointStep"], 0)
         run = self.finish(self.start_resumed(stopped.directory, "--set", "training.steps=" + str(
             stopped.summary["lastCheckpointStep"] + 100)))

@@ -3,6 +3,7 @@
 LOCKSTEP_SEEDS sets how often each case runs (default 1); the seed moves the step of the kill.
 """
 
+import json
 import os
 import signal
 import time
@@ -161,6 +162,30 @@ class FreezeThatNoPeerSees(LocalTest):
     def assert_hung(self, run, words="does not answer any more"):
         self.assertIn("hang", [each["cause"].lower() for each in run.summary["restarts"]])
         self.assertRegex(run.output, words)
+
+
+class StopWhileALostRankIsReplaced(LocalTest):
+    def stop_after(self, victims, successor):
+        started = self.start(training_manifest(workers=2, steps=1000000, every_steps=0), "--chaos",
+                             f"kill={victims}@step=60")
+        self.wait_for((started[1] / "pods" / successor).exists)
+        return self.stop(started)
+
+    def test_whoever_is_left_saves(self):
+        for lost, left in ((0, 1), (1, 0)):
+            run = self.stop_after(f"worker-{lost}", f"quick-worker-{lost}-r1")
+            self.assertEqual(run.exit_code, 130, run.output)
+            words = run.directory / "pods" / f"quick-worker-{left}" / "termination-message"
+            self.assertEqual(json.loads(words.read_text())["lastStep"],
+                             run.summary["lastCheckpointStep"], run.output)
+
+    def test_what_nobody_is_left_to_save_is_told(self):
+        run = self.stop_after("worker-0+worker-1", "quick-worker-1-r1")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertGreaterEqual(run.summary["steps"], 60, run.output)
+        self.assertEqual(run.summary["reason"], "stopped by SIGINT, and nobody was left to save "
+                         f"step {run.summary['steps']}")
+        self.assertIn("what was trained is lost", run.output)
 
 
 class Budget(LocalTest):

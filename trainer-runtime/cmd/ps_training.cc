@@ -103,6 +103,11 @@ Status PsTraining::Begin() {
   start_ = trainer_->cursor();
   own_next_ = {deal_.start + 1, start_};
   all_next_ = own_next_;
+  to_tell_ = own_next_;
+  used_before_ = {{start_.data_epoch, start_.position}};
+  for (const auto& [data_epoch, sums] : counts.facts.front()->sums) {
+    used_before_[data_epoch] += sums.sample_count;
+  }
   observer_->TrainsAlone();
   options_.logger->Info("takes its share of the work",
                         {{"rank", rank_},
@@ -174,12 +179,17 @@ Result<TrainerVerdict> PsTraining::AwaitTheOthers() {
 
 Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   const int64_t update = UpdateOfShare(deal_, rank_, share);
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      const PulledCounts counts,
-      client_->Pull(parameters_, {}, {false, false, update - skipped_, 0}, WhileOthersWork()));
-  LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, {}));
   MoveTo(update, &own_next_);
   const DataCursor& cursor = own_next_.cursor;
+  const bool has_epochs_to_tell = IsChief() && to_tell_.cursor.data_epoch < cursor.data_epoch;
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      const PulledCounts counts,
+      client_->Pull(
+          parameters_, {}, {false, has_epochs_to_tell, update - skipped_, 0}, WhileOthersWork()));
+  if (has_epochs_to_tell) {
+    TellDataEpochs(*counts.facts.front());
+  }
+  LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, {}));
   LOCKSTEP_ASSIGN_OR_RETURN(const StepOutcome computed,
                             trainer_->ComputeShare(cursor, update, alone));
   if (!trainer_->trouble().empty()) {
@@ -201,7 +211,7 @@ Status PsTraining::TrainShare(int64_t share, GradientReducer* alone) {
   // Each shard has this push behind what was pulled: whoever comes next finds at least that.
   const int64_t made = counts.least + skipped_ + 1;
   MoveTo(made + 1, &all_next_);
-  trainer_->ReportShare({made, all_next_.cursor.samples_consumed, update},
+  trainer_->ReportShare({made, all_next_.cursor.samples_consumed},
                         cursor,
                         own_,
                         sums.loss_sum / static_cast<double>(samples));
@@ -218,6 +228,7 @@ Status PsTraining::ReachGate() {
       const PulledCounts counts,
       client_->Pull(parameters_, slots, {true, true, 0, gate_ - skipped_}, WhileOthersWork()));
   LOCKSTEP_RETURN_IF_ERROR(CheckCounts(counts));
+  TellDataEpochs(*counts.facts.front());
   const EpochSums sums = SumsAtGate(*counts.facts.front());
   LOCKSTEP_RETURN_IF_ERROR(trainer_->WriteValues(parameters_, slots));
   LOCKSTEP_RETURN_IF_ERROR(trainer_->CountUpTo(Step(gate_), sums));
@@ -261,7 +272,11 @@ EpochSums PsTraining::SumsAtGate(const ShardFacts& facts) const {
   if (gate_ == deal_.start) {
     return sums_at_start_;
   }
-  const int64_t data_epoch = trainer_->CursorAfter(start_, gate_ - deal_.start - 1).data_epoch;
+  return SumsOf(trainer_->CursorAfter(start_, gate_ - deal_.start - 1).data_epoch, facts);
+}
+
+// Of all workers, and of those before this training.
+EpochSums PsTraining::SumsOf(int64_t data_epoch, const ShardFacts& facts) const {
   EpochSums sums{data_epoch, 0, 0, 0};
   if (sums_at_start_.data_epoch == data_epoch) {
     sums = sums_at_start_;
@@ -272,6 +287,40 @@ EpochSums PsTraining::SumsAtGate(const ShardFacts& facts) const {
     sums.sample_count += found->second.sample_count;
   }
   return sums;
+}
+
+// Oldest first, up to the first that some worker still has shares of. `facts` are of one shard:
+// each has all pushes.
+void PsTraining::TellDataEpochs(const ShardFacts& facts) {
+  while (to_tell_.update <= end_) {
+    const UpdatePlace next = NextDataEpoch(to_tell_);
+    const int64_t data_epoch = to_tell_.cursor.data_epoch;
+    const int64_t samples = next.cursor.samples_consumed - to_tell_.cursor.samples_consumed;
+    const EpochStanding standing = StandingOf(data_epoch, samples, facts.sums);
+    if (standing == EpochStanding::kUnderWay) {
+      return;
+    }
+    if (standing == EpochStanding::kOver) {
+      const int64_t samples_end = to_tell_.cursor.position + samples;
+      DataEpochResult result =
+          trainer_->DataEpochOf(SumsOf(data_epoch, facts), Step(next.update - 1), samples_end);
+      if (const auto before = used_before_.find(data_epoch);
+          before != used_before_.end() && before->second > 0) {
+        result.timed_sample_count = samples_end - before->second;
+      }
+      observer_->DataEpochOver(result);
+    }
+    to_tell_ = next;
+  }
+}
+
+// Where the data epoch after that at `place` begins, or the training is over.
+PsTraining::UpdatePlace PsTraining::NextDataEpoch(UpdatePlace place) const {
+  const int64_t data_epoch = place.cursor.data_epoch;
+  while (place.cursor.data_epoch == data_epoch && place.update <= end_) {
+    MoveTo(place.update + 1, &place);
+  }
+  return place;
 }
 
 void PsTraining::MoveTo(int64_t update, UpdatePlace* place) const {

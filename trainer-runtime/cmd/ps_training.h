@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -11,6 +12,7 @@
 #include "common/base/result.h"
 #include "common/contract/environment.h"
 #include "common/contract/training_spec.h"
+#include "trainer-runtime/cmd/ps_epochs.h"
 #include "trainer-runtime/cmd/ps_shares.h"
 #include "trainer-runtime/cmd/training_observer.h"
 #include "trainer-runtime/ps/ps_client.h"
@@ -36,7 +38,8 @@ struct PsTrainingOptions {
 // A worker's part in a job whose model is on parameter servers, up to the moment at which all
 // updates are made. The workers do not meet before: what becomes of one reaches the others through
 // the shards only. Rank 0 seeds the shards with the checkpoint or the seed's state. At a gate,
-// where all updates up to one are made, it reads the state, counts the samples and saves.
+// where all updates up to one are made, it reads the state, counts the samples and saves. What each
+// data epoch came to it tells from what all workers' pushes say, once all are there.
 //
 // Updates have here the numbers of their steps, as everywhere in a trainer. The shards number them
 // for the optimizer, without the steps that changed nothing in a training in Float16 before.
@@ -68,6 +71,9 @@ class PsTraining {
   Status ReachGate();
   Status CheckCounts(const PulledCounts& counts);
   EpochSums SumsAtGate(const ShardFacts& facts) const;
+  EpochSums SumsOf(int64_t data_epoch, const ShardFacts& facts) const;
+  void TellDataEpochs(const ShardFacts& facts);
+  UpdatePlace NextDataEpoch(UpdatePlace place) const;
   void MoveTo(int64_t update, UpdatePlace* place) const;
 
   bool IsChief() const { return rank_ == 0; }
@@ -91,6 +97,10 @@ class PsTraining {
   DataCursor start_;      // of the update after deal_.start
   UpdatePlace own_next_;  // this rank's
   UpdatePlace all_next_;  // the job's, as this rank knows it
+  // Of rank 0: the data epoch to be told next, and the samples of each that were used before it
+  // came.
+  UpdatePlace to_tell_;
+  std::map<int64_t, int64_t> used_before_;
   bool is_inexact_ = false;
   EpochSums own_;  // this rank's, of its newest data epoch
 };

@@ -199,6 +199,15 @@ void TrainingObserver::SamplesCounted(const SampleTotals& totals) {
   });
 }
 
+// One that was over before this rank came has no time here.
+void TrainingObserver::DataEpochOver(DataEpochResult result) {
+  if (result.timed_sample_count != 0) {
+    const TimePoint now = SteadyNow();
+    result.seconds = ToSeconds(now - std::exchange(data_epoch_began_at_, now));
+  }
+  AddToHistory(result);
+}
+
 // Not even begun: the folder does not take a writer.
 void TrainingObserver::NotSaved(Step step, const Error& error) {
   OnCheckpoint(SaveOutcome{step, error, 0, {}, 0});
@@ -296,7 +305,9 @@ void TrainingObserver::OnStep(const StepReport& report) {
                                    ToSeconds(report.durations.communicate),
                                    ToSeconds(report.durations.update)};
   });
-  AddToDataEpoch(report, now);
+  if (!report.is_share) {
+    AddToDataEpoch(report, now);
+  }
   const PositionRange own = SliceOf({0, report.sample_count}, share_index_, share_count_);
   metrics_->StepCompleted({report.step,
                            report.data_epoch,
@@ -332,7 +343,7 @@ void TrainingObserver::AddToDataEpoch(const StepReport& report, TimePoint now) {
   samples_of_others_ = data_epoch_.has_value() ? samples_of_others_
                                                : report.epoch_sample_count - report.sample_count;
   data_epoch_ = DataEpochResult{report.data_epoch,
-                                report.data_epoch_end.value_or(report.step).value(),
+                                report.step.value(),
                                 report.epoch_sample_count,
                                 report.epoch_loss,
                                 report.epoch_accuracy,
@@ -351,13 +362,17 @@ void TrainingObserver::CloseDataEpoch() {
   }
   data_epoch_began_at_ +=
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(data_epoch_->seconds));
-  board_->Update([this](StatusDocument& document) {
+  AddToHistory(*data_epoch_);
+  data_epoch_.reset();
+}
+
+void TrainingObserver::AddToHistory(const DataEpochResult& result) {
+  board_->Update([&](StatusDocument& document) {
     if (document.history.size() >= kStatusHistoryMax) {
       document.history.erase(document.history.begin());
     }
-    document.history.push_back(*data_epoch_);
+    document.history.push_back(result);
   });
-  data_epoch_.reset();
 }
 
 void TrainingObserver::OnCheckpoint(const SaveOutcome& outcome) {

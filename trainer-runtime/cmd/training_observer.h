@@ -48,6 +48,9 @@ class TrainingObserver {
   // After Finished, of a rank that has trained a model of its own: what all have come to.
   void ModelsMet(const ModelsTogether& all);
   void SamplesCounted(const SampleTotals& totals);
+  // A data epoch is over whose steps this rank has taken a share of. Its seconds are added: since
+  // the one before, or since this rank held a state.
+  void DataEpochOver(DataEpochResult result);
   void NotSaved(Step step, const Error& error);
   void Stopped();
   void Failed();
@@ -60,6 +63,7 @@ class TrainingObserver {
   void OnStep(const StepReport& report);
   void AddToDataEpoch(const StepReport& report, TimePoint now);
   void CloseDataEpoch();
+  void AddToHistory(const DataEpochResult& result);
   void OnCheckpoint(const SaveOutcome& outcome);
   void ShowPeers(const Mesh& mesh);
   void LogProgress(const std::optional<TrainingProgress>& progress);

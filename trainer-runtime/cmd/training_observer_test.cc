@@ -182,16 +182,30 @@ TEST_F(Observed, DataEpochCountsTheSamplesOfSkippedStepsAndSaysWhatItsLossIsOver
   EXPECT_EQ(history[0].timed_sample_count, std::nullopt);
 }
 
-// Where workers share the steps out, what this one knows of the others' is older than its own.
-TEST_F(Observed, DataEpochOfSharedOutStepsEndsWithTheLastStepOfAll) {
+// Where workers share the steps out, none knows by its own what a data epoch has come to.
+TEST_F(Observed, DataEpochOfSharedOutStepsIsWhatIsToldOfAll) {
   StepReport report;
   report.step = Step(7);
-  report.data_epoch_end = Step(10);
-  report.sample_count = report.epoch_sample_count = report.epoch_loss_sample_count = 96;
+  report.is_share = true;
+  report.epoch_loss = 0.25;
+  report.sample_count = 96;
   observer_.Hooks().on_step(report);
+  const DataEpochResult of_all{0, 10, 960, 0.5, 0.75};
+  observer_.DataEpochOver(of_all);
   observer_.Finished({}, {});
   EXPECT_EQ(board_.Snapshot().step, Step(7));
-  EXPECT_EQ(board_.Snapshot().history.at(0).step, 10);
+  const std::vector<DataEpochResult> history = board_.Snapshot().history;
+  ASSERT_EQ(history.size(), 1U);
+  EXPECT_EQ(history[0].loss, 0.5);
+  EXPECT_EQ(history[0].step, 10);
+  EXPECT_GT(history[0].seconds, 0);
+}
+
+TEST_F(Observed, DataEpochThatWasOverBeforeThisRankCameHasNoTime) {
+  DataEpochResult over{0, 10, 960, 0.5, 0.75};
+  over.timed_sample_count = 0;
+  observer_.DataEpochOver(over);
+  EXPECT_EQ(board_.Snapshot().history.at(0), over);
 }
 
 TEST_F(Observed, SamplesAreInTheStatusWhileTrainingRuns) {

@@ -1,5 +1,6 @@
 #include "trainer-runtime/cmd/training_process.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -72,6 +73,9 @@ int TrainingProcess::Run() {
     message.steps_total = last.steps_total;
     message.data_epoch = last.data_epoch;
     message.last_checkpoint_step = last.last_checkpoint_step;
+    if (HasModelOnPs() && message.last_step) {  // the trainer's is of the last gate
+      message.last_step = std::max(*message.last_step, last.step);
+    }
     if (last.checkpoints != CheckpointStatus()) {
       message.checkpoints = last.checkpoints;
     }

@@ -13,6 +13,7 @@
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
+#include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
 #include "trainer-runtime/data/batch_loader.h"
@@ -36,8 +37,9 @@ enum class TrainerPhase {
 struct StepReport {
   Step step;               // steps taken, this one included
   int64_t data_epoch = 0;  // that the step's samples belong to
-  // The last step of that data epoch, where others take steps of it that this rank is not told of.
-  std::optional<Step> data_epoch_end;
+  // One worker's share of steps that others take as well: what a data epoch comes to is told by
+  // DataEpochOf.
+  bool is_share = false;
   double loss = 0;                       // mean over the step's global batch, before the update
   double epoch_loss = 0;                 // mean over the data epoch so far
   std::optional<double> epoch_accuracy;  // absent where hits have no meaning: MeanSquaredError
@@ -62,7 +64,6 @@ struct EvaluationResult {
 struct UpdatesMade {
   int64_t count = 0;
   int64_t sample_count = 0;  // that they have used
-  int64_t own = 0;           // number of the one that this rank has just made
 };
 
 // What a trainer tells while it runs. Called on the training thread; any may be empty.
@@ -185,6 +186,10 @@ class Trainer {
                    const DataCursor& cursor,
                    const EpochSums& own,
                    double loss);
+
+  // What a data epoch has come to whose samples up to position `samples_end` are used, the last
+  // ones by step `last_step`. `sums`: over all workers. Without the time that it took.
+  DataEpochResult DataEpochOf(const EpochSums& sums, Step last_step, int64_t samples_end) const;
 
   // The values that are there have all updates up to `step`: counts their samples, each batch once.
   // `sums` are the data epoch's of the last one.

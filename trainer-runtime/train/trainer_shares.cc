@@ -109,20 +109,35 @@ void Trainer::ReportShare(const UpdatesMade& made,
   StepReport report;
   report.step = Step(made.count);
   report.data_epoch = cursor.data_epoch;
-  report.data_epoch_end = Step(
-      std::min(last_step(), made.own - 1 + StepsLeftInDataEpoch(loader_.plan(), cursor.position)));
+  report.is_share = true;
   report.loss = loss;
   report.epoch_loss = own.loss_sum / static_cast<double>(std::max<int64_t>(1, own.sample_count));
   if (HasAccuracy()) {
     report.epoch_accuracy = static_cast<double>(own.correct_count) /
                             static_cast<double>(std::max<int64_t>(1, own.sample_count));
   }
-  report.epoch_sample_count = own.sample_count;
-  report.epoch_loss_sample_count = own.sample_count;
   report.sample_count = batch.size();
   report.samples_consumed = made.sample_count;
   report.steps_skipped = state_.steps_skipped();
   hooks_.on_step(report);
+}
+
+DataEpochResult Trainer::DataEpochOf(const EpochSums& sums,
+                                     Step last_step,
+                                     int64_t samples_end) const {
+  const auto count = static_cast<double>(std::max<int64_t>(1, sums.sample_count));
+  DataEpochResult result;
+  result.data_epoch = sums.data_epoch;
+  result.step = last_step.value();
+  result.sample_count = samples_end;
+  result.loss = sums.loss_sum / count;
+  if (HasAccuracy()) {
+    result.accuracy = static_cast<double>(sums.correct_count) / count;
+  }
+  if (sums.sample_count != samples_end) {
+    result.loss_sample_count = sums.sample_count;
+  }
+  return result;
 }
 
 Status Trainer::CountUpTo(Step step, const EpochSums& sums) {

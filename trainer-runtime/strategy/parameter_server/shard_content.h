@@ -39,8 +39,9 @@ struct StepSums {
   friend bool operator==(const StepSums&, const StepSums&) = default;
 };
 
-// Data epochs whose sums a shard keeps: the newest. Choice: workers are seldom in more than two.
-inline constexpr std::size_t kSummedDataEpochs = 4;
+// Data epochs whose sums a shard keeps: the newest. Choice: workers are seldom in more than two,
+// but of small ones many pass while worker 0, who tells of each, is being replaced.
+inline constexpr std::size_t kSummedDataEpochs = 64;
 
 // A gate that is open for all steps.
 inline constexpr int64_t kGateOpen = std::numeric_limits<int64_t>::max();
