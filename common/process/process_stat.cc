@@ -23,6 +23,7 @@ constexpr std::array<std::size_t, 4> kTimeFields = {11, 12, 13, 14};  // own and
 constexpr std::size_t kThreadsField = 17;
 constexpr std::size_t kResidentField = 21;
 constexpr std::size_t kFieldsNeeded = 22;
+constexpr std::size_t kBlockedField = 29;
 constexpr std::size_t kCaughtField = 31;  // the last that is read
 
 std::vector<std::string_view> Words(std::string_view text) {
@@ -81,12 +82,13 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view line, const Process
   stat.resident_bytes = NumberOf(words[kResidentField]).value_or(0) * units.page_bytes;
   if (words.size() > kCaughtField) {
     stat.caught = static_cast<uint64_t>(NumberOf(words[kCaughtField]).value_or(0));
+    stat.blocked = static_cast<uint64_t>(NumberOf(words[kBlockedField]).value_or(0));
   }
   return stat;
 }
 
 bool Handles(const ProcessStat& stat, int signal) {
-  return (stat.caught >> (signal - 1) & 1) != 0;
+  return ((stat.caught | stat.blocked) >> (signal - 1) & 1) != 0;
 }
 
 bool HasEnded(const ProcessStat& stat) {

@@ -23,7 +23,8 @@ struct ProcessStat {
   int64_t threads = 1;  // an ended one that nobody has waited for counts as one
   Duration cpu{0};      // of all its threads, and of the children that it has waited for
   int64_t resident_bytes = 0;
-  uint64_t caught = 0;  // signals that it has handlers for: signal N is bit N - 1
+  uint64_t caught = 0;   // signals that it has handlers for: signal N is bit N - 1
+  uint64_t blocked = 0;  // that its main thread holds back, as for a signalfd
 
   friend bool operator==(const ProcessStat&, const ProcessStat&) = default;
 };
@@ -42,7 +43,7 @@ std::optional<ProcessStat> ParseProcessStat(std::string_view line, const Process
 // what the process has open: its ports are taken until the last of them has gone.
 bool HasEnded(const ProcessStat& stat);
 
-// Whether it has a handler for `signal`.
+// Whether it does something of its own about `signal`, by a handler or by waiting for it.
 bool Handles(const ProcessStat& stat, int signal);
 
 // Of one process; null where there is none. `folder`: where proc(5) is mounted.

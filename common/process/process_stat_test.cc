@@ -37,6 +37,12 @@ TEST(Handles, WhatThisProcessHasAHandlerFor) {
   EXPECT_FALSE(handles(SIGUSR1));
   ::signal(SIGUSR2, SIG_DFL);
   EXPECT_FALSE(handles(SIGUSR2));
+  sigset_t held_back;
+  sigemptyset(&held_back);
+  sigaddset(&held_back, SIGUSR2);
+  ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &held_back, nullptr), 0);
+  EXPECT_TRUE(handles(SIGUSR2));
+  ::pthread_sigmask(SIG_UNBLOCK, &held_back, nullptr);
 }
 
 TEST(HasEnded, NotWhileAThreadIsLeftBehindItsMainThread) {

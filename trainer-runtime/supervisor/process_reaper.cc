@@ -52,22 +52,20 @@ std::vector<pid_t> ListChildren() {
 
 }  // namespace
 
-std::optional<pid_t> FindEndedChild() {
+std::optional<EndedChild> FindEndedChild() {
   siginfo_t info{};
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
     return std::nullopt;
   }
-  return info.si_pid;
+  EndedChild ended;
+  ended.pid = info.si_pid;
+  ended.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
+  ended.exit_code = ended.signal == 0 ? info.si_status : kExitSignalBase + ended.signal;
+  return ended;
 }
 
-EndedChild ReapChild(pid_t pid) {
-  int status = 0;
-  LOCKSTEP_CHECK(::waitpid(pid, &status, WNOHANG) == pid, "process " + std::to_string(pid));
-  EndedChild ended;
-  ended.pid = pid;
-  ended.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  ended.exit_code = WIFSIGNALED(status) ? kExitSignalBase + WTERMSIG(status) : WEXITSTATUS(status);
-  return ended;
+void ReapChild(pid_t pid) {
+  LOCKSTEP_CHECK(::waitpid(pid, nullptr, WNOHANG) == pid, "process " + std::to_string(pid));
 }
 
 bool KillAllChildren(Deadline deadline, const std::vector<pid_t>& kept) {
@@ -80,8 +78,8 @@ bool KillAllChildren(Deadline deadline, const std::vector<pid_t>& kept) {
         ::kill(pid, SIGKILL);
       }
     }
-    while (const std::optional<pid_t> ended = FindEndedChild()) {
-      ReapChild(*ended);
+    while (const std::optional<EndedChild> ended = FindEndedChild()) {
+      ReapChild(ended->pid);
     }
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) {

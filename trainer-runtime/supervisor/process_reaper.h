@@ -17,10 +17,10 @@ struct EndedChild {
 
 // A child process that has ended and is not yet reaped, adopted ones included; null when there is
 // none. It keeps its number until ReapChild.
-std::optional<pid_t> FindEndedChild();
+std::optional<EndedChild> FindEndedChild();
 
 // Reaps a child process that has ended. Precondition (checked): FindEndedChild gave it.
-EndedChild ReapChild(pid_t pid);
+void ReapChild(pid_t pid);
 
 // Kills every child process of this one, and so on with those that it adopts thereby, until none
 // is left but those of `kept`. Returns false if some are still there at the deadline. Needs: this

@@ -23,6 +23,19 @@ bool IsReadable(int pid_fd) {
   return ::poll(&entry, 1, 0) != 0;
 }
 
+// A pidfd, which names the process even after its number is another's (pidfd_open(2)). Its group is
+// looked at after that, so that a stranger's number is found out. Old kernels have none.
+UniqueFd OpenMember(pid_t pid, pid_t group) {
+  UniqueFd pid_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  return ::getpgid(pid) == group ? std::move(pid_fd) : UniqueFd();
+}
+
+// Returns whether any is left.
+bool RemoveEnded(std::vector<UniqueFd>* pid_fds) {
+  std::erase_if(*pid_fds, [](const UniqueFd& pid_fd) { return IsReadable(pid_fd.get()); });
+  return !pid_fds->empty();
+}
+
 }  // namespace
 
 Duration KillAfter(Duration grace) {
@@ -46,18 +59,25 @@ std::vector<pid_t> LeftHelpers(const std::vector<ProcessStat>& table, pid_t lead
   return left;
 }
 
-std::vector<pid_t> StillEnding(const std::vector<ProcessStat>& table, pid_t leader, int signal) {
-  std::vector<pid_t> ending;
+std::vector<pid_t> HandlersOf(const std::vector<ProcessStat>& table, pid_t leader, int signal) {
+  std::vector<pid_t> handlers;
   for (const ProcessStat& stat : table) {
     if (stat.group == leader && stat.pid != leader && Handles(stat, signal)) {
-      ending.push_back(stat.pid);
+      handlers.push_back(stat.pid);
     }
   }
-  return ending;
+  return handlers;
 }
 
 void StopRequests::AskGroup(pid_t leader, int signal) {
-  asked_[leader] = signal;
+  Asked& asked = asked_[leader];
+  asked.signals.insert(signal);
+  for (const pid_t pid : HandlersOf(ReadProcessTable("/proc"), leader, signal)) {
+    UniqueFd pid_fd = OpenMember(pid, leader);
+    if (pid_fd.is_open()) {
+      asked.ending.push_back(std::move(pid_fd));
+    }
+  }
   ::kill(-leader, signal);
 }
 
@@ -71,13 +91,8 @@ void StopRequests::Ask(pid_t leader, pid_t session, int signal) {
     }
     return;
   }
-  UniqueFd session_fd;
-  if (session > 0) {
-    // Names the process even after its number is another's (pidfd_open(2)). Its group is looked at
-    // after that, so that a stranger's number is found out. Old kernels have none.
-    session_fd = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, session, 0)));
-  }
-  if (!session_fd.is_open() || ::getpgid(session) != leader || IsReadable(session_fd.get())) {
+  UniqueFd session_fd = session > 0 ? OpenMember(session, leader) : UniqueFd();
+  if (!session_fd.is_open() || IsReadable(session_fd.get())) {
     AskGroup(leader, signal);
     return;
   }
@@ -89,6 +104,11 @@ void StopRequests::AddEntries(std::vector<pollfd>* entries) const {
   for (const auto& [leader, waiting] : waiting_) {
     if (waiting.session_fd.is_open()) {
       entries->push_back({waiting.session_fd.get(), POLLIN, 0});
+    }
+  }
+  for (const auto& [leader, ended] : held_) {
+    for (const UniqueFd& pid_fd : asked_.at(leader).ending) {
+      entries->push_back({pid_fd.get(), POLLIN, 0});
     }
   }
 }
@@ -125,15 +145,10 @@ void StopRequests::Pass(TimePoint now, std::optional<Deadline> kill_at) {
   }
 }
 
-bool StopRequests::HasLeft(pid_t leader) const {
-  const auto asked = asked_.find(leader);
-  return asked != asked_.end() &&
-         !StillEnding(ReadProcessTable("/proc"), leader, asked->second).empty();
-}
-
 bool StopRequests::Hold(const EndedChild& leader) {
-  if (leader.signal != asked_.at(leader.pid)) {
-    ::kill(-leader.pid, SIGKILL);
+  const auto asked = asked_.find(leader.pid);
+  if (asked == asked_.end() || asked->second.signals.count(leader.signal) == 0 ||
+      !RemoveEnded(&asked->second.ending)) {
     return false;
   }
   held_[leader.pid] = leader;
@@ -143,7 +158,7 @@ bool StopRequests::Hold(const EndedChild& leader) {
 std::vector<EndedChild> StopRequests::TakeSettled(bool all) {
   std::vector<EndedChild> settled;
   for (auto at = held_.begin(); at != held_.end();) {
-    if (!all && HasLeft(at->first)) {
+    if (!all && RemoveEnded(&asked_.at(at->first).ending)) {
       ++at;
       continue;
     }

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <poll.h>
+#include <set>
 #include <vector>
 
 #include <sys/types.h>
@@ -27,9 +28,9 @@ TimePoint TurnOfRest(TimePoint ended_at, TimePoint kill_at);
 // helpers of a program that has ended. In the order of the table. Pure.
 std::vector<pid_t> LeftHelpers(const std::vector<ProcessStat>& table, pid_t leader, pid_t reaper);
 
-// What in the group of `leader`, but for itself, has a handler for `signal`: once asked, it is on
-// its way to end, as one that saves first. In the order of the table. Pure.
-std::vector<pid_t> StillEnding(const std::vector<ProcessStat>& table, pid_t leader, int signal);
+// What in the group of `leader`, but for itself, handles `signal`: once asked, it is on its way to
+// end, as one that saves first. In the order of the table. Pure.
+std::vector<pid_t> HandlersOf(const std::vector<ProcessStat>& table, pid_t leader, int signal);
 
 // Asks the programs of a pod to end: each its whole group, as a terminal would do it. But where a
 // process of the group has a session of liblockstep, that one is asked alone: it takes a step to
@@ -46,7 +47,7 @@ class StopRequests {
   // not reaped, or is held (Hold).
   void Ask(pid_t leader, pid_t session, int signal);
 
-  // Adds what becomes readable when Pass has something to do.
+  // Adds what becomes readable when Pass or TakeSettled has something to do.
   void AddEntries(std::vector<pollfd>* entries) const;
 
   // When Pass has something to do though nothing becomes readable; `kill_at` if that is earlier.
@@ -55,20 +56,16 @@ class StopRequests {
   // Asks those whose turn has come; all are killed at `kill_at`.
   void Pass(TimePoint now, std::optional<Deadline> kill_at);
 
-  // Whether `leader`, which has ended, was asked with its group, and others of it are on their way
-  // to end.
-  bool HasLeft(pid_t leader) const;
-
-  // Takes in a leader that is reaped, and of which HasLeft, where the signal that its group was
-  // asked by has ended it. Returns whether it does: then its end counts when TakeSettled gives it;
-  // else the rest of its group is killed.
+  // Whether a leader that has ended, and is not reaped, has died of the signal that its group was
+  // asked by, and others of the group that handle it are on their way to end. Then it is held: its
+  // end counts when TakeSettled gives it.
   bool Hold(const EndedChild& leader);
 
-  // The leaders held that HasLeft is no longer true of, or all of them. What ignores the signal may
-  // be left of their groups.
+  // The leaders held of whose group nothing is on its way to end any more, or all of them. What
+  // ignores the signal may be left of their groups.
   std::vector<EndedChild> TakeSettled(bool all);
 
-  // `leader` is about to be reaped: its number will be another's.
+  // `leader` has ended, and its end counts: its number will be another's.
   void Forget(pid_t leader);
 
  private:
@@ -80,10 +77,17 @@ class StopRequests {
     int signal = 0;
   };
 
+  // A whole group that was asked.
+  struct Asked {
+    std::set<int> signals;
+    // Pidfds of those that handled the signal as it came: a handler may be gone while it saves.
+    std::vector<UniqueFd> ending;
+  };
+
   void AskGroup(pid_t leader, int signal);
 
   std::map<pid_t, Waiting> waiting_;  // by leader
-  std::map<pid_t, int> asked_;        // the signal that the whole group was asked by; by leader
+  std::map<pid_t, Asked> asked_;      // by leader
   std::map<pid_t, EndedChild> held_;  // by leader
 };
 

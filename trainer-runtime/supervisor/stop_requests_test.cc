@@ -57,7 +57,7 @@ TEST(LeftHelpers, AreAdoptedAndOfTheGroupAndNoScriptThatWaits) {
   EXPECT_THAT(LeftHelpers(table, 10, 2), testing::ElementsAre(13));
 }
 
-TEST(StillEnding, IsWhatHandlesTheSignalInTheGroupOfAScriptThatHasDiedOfIt) {
+TEST(HandlersOf, AreOfTheGroupAndNotItsLeader) {
   ProcessStat saving = Stat(11, 2, 10);
   saving.caught = 1 << (SIGTERM - 1);
   ProcessStat other_signal = Stat(12, 2, 10);
@@ -67,8 +67,8 @@ TEST(StillEnding, IsWhatHandlesTheSignalInTheGroupOfAScriptThatHasDiedOfIt) {
   ProcessStat stranger = Stat(20, 2, 20);
   stranger.caught = saving.caught;
   const std::vector<ProcessStat> table = {leader, saving, other_signal, stranger};
-  EXPECT_THAT(StillEnding(table, 10, SIGTERM), testing::ElementsAre(11));
-  EXPECT_THAT(StillEnding(table, 10, SIGINT), testing::ElementsAre(12));
+  EXPECT_THAT(HandlersOf(table, 10, SIGTERM), testing::ElementsAre(11));
+  EXPECT_THAT(HandlersOf(table, 10, SIGINT), testing::ElementsAre(12));
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class Supervisor {
   void RunUntilAllEnded();
   void WaitForSomething();
   void HandleSignals();
-  void HandleEnded(pid_t pid);
+  void HandleEnded(const EndedChild& ended);
   void Settle(const EndedChild& ended);
   SupervisorEvent EndOf(std::size_t local_rank, const EndedChild& ended) const;
   void NoteFailure(const SupervisorEvent& ended);
@@ -268,7 +268,7 @@ void Supervisor::RunUntilAllEnded() {
   while (std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid != 0; })) {
     WaitForSomething();
     HandleSignals();
-    while (const std::optional<pid_t> ended = FindEndedChild()) {
+    while (const std::optional<EndedChild> ended = FindEndedChild()) {
       HandleEnded(*ended);
     }
     for (const EndedChild& ended : stops_.TakeSettled(is_killed_)) {
@@ -339,21 +339,21 @@ void Supervisor::HandleSignals() {
   }
 }
 
-void Supervisor::HandleEnded(pid_t pid) {
-  const auto found = std::find(pids_.begin(), pids_.end(), pid);
+void Supervisor::HandleEnded(const EndedChild& ended) {
+  const auto found = std::find(pids_.begin(), pids_.end(), ended.pid);
   if (found == pids_.end()) {
-    ReapChild(pid);  // an adopted process: it says nothing about the command
+    ReapChild(ended.pid);  // an adopted process: it says nothing about the command
     if (warm_.has_value()) {
-      warm_->NoteEnded(pid);
+      warm_->NoteEnded(ended.pid);
     }
     return;
   }
-  const bool has_left = !is_killed_ && stops_.HasLeft(pid);
-  if (!has_left) {
-    ::kill(-pid, SIGKILL);  // no stranger's group: the unreaped process still holds the number
+  const bool is_held = !is_killed_ && stops_.Hold(ended);
+  if (!is_held) {
+    ::kill(-ended.pid, SIGKILL);  // no stranger's group: the unreaped process holds the number
   }
-  const EndedChild ended = ReapChild(pid);
-  if (!has_left || !stops_.Hold(ended)) {
+  ReapChild(ended.pid);
+  if (!is_held) {
     Settle(ended);
   }
 }

@@ -108,6 +108,17 @@ TEST_F(SupervisorStopTest, ProgramWhoseScriptDiesOfTheSignalHasTheGraceForWhatIt
   EXPECT_THAT(seen_, Not(HasSubstr("never")));
 }
 
+// A handler may put the signal's default back first, or be gone when a library has closed.
+TEST_F(SupervisorStopTest, ProgramThatHandlesTheSignalOnceHasTheGraceAsWell) {
+  options_.session_of = nullptr;
+  UseScript(Session("trap - TERM; echo saving; sleep 0.5; echo saved; exit 42") + "; echo never");
+  Start();
+  AwaitOutput("ready");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 128 + SIGTERM);
+  EXPECT_THAT(seen_, HasSubstr("saved"));
+}
+
 TEST_F(SupervisorStopTest, ProgramWhoseScriptHasDiedOfTheSignalIsKilledWithinTheGrace) {
   options_.session_of = nullptr;
   options_.grace = std::chrono::seconds(1);

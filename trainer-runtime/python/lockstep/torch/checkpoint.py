@@ -31,6 +31,7 @@ from lockstep.errors import (
     TakenOver,
 )
 from lockstep.last_words import Checkpoints
+from lockstep.torch.not_written import NotWritten
 from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes, unflatten
 
 _FORMAT_VERSION = 2
@@ -41,23 +42,6 @@ _TREE = "lockstep.torch"  # the description of the state, in the file's metadata
 _LEDGER = "lockstep/ledger"
 _OWN_LEDGER = "sampler/ledger"  # its path in the state
 _STEP_NAME = re.compile(r"step-(\d+)")
-
-# What its user can do about a checkpoint that cannot be written.
-_GONE = "put back what was removed or unmounted there; the folder is the job's while it runs"
-_SHUT = f"let user {os.geteuid()}, as whom this process runs, write there"
-_SICK = "see to the disk, or to the server that it is on"
-_ROOM = "make room there, or keep fewer checkpoints (checkpoint_keep)"
-_REMEDIES = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EACCES: _SHUT,
-    errno.EPERM: _SHUT,
-    errno.EROFS: "mount it for writing",
-    errno.ENOENT: _GONE,
-    errno.ENOTDIR: _GONE,
-    errno.EIO: _SICK,
-    errno.ESTALE: _SICK,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,15 +107,6 @@ class _LaterFormat(ValueError):
     """Of a release that this one does not know."""
 
 
-class NotWritten(Exception):
-    """A checkpoint could not be: says why, where, and what its user can do about it."""
-
-    def __init__(self, error: OSError, directory: pathlib.Path) -> None:
-        remedy = _REMEDIES.get(error.errno or 0)
-        super().__init__(f"{error.strerror or error}: {directory}" + (
-            "" if remedy is None else f"; {remedy}"))
-
-
 class CheckpointStore:
     """Complete checkpoints appear by a rename; `keep` of them stay. Thread: one calling thread; the
     writer is inside, and holds copies."""
@@ -175,7 +150,8 @@ class CheckpointStore:
             if shut_out:
                 document["shutOut"] = shut_out[-256:]
             self._write_atomically(_FENCE, _dump_hashed(document))
-            for left in self._directory.glob(".tmp-*"):
+            # Whoever else writes in the same name, as of a broken gang, is not in the way of it.
+            for left in self._directory.glob(".tmp-*") if holder != writer else ():
                 shutil.rmtree(left, ignore_errors=True)
 
     def save_async(self, state: FlatState, manifest: Manifest) -> None:
@@ -208,18 +184,23 @@ class CheckpointStore:
         if isinstance(problem, LockstepError):
             raise problem
         if problem is not None:
-            self.counts = self.counts._replace(failed=self.counts.failed + 1)
-            print(f"lockstep: checkpoint of step {self._newest} not written: {problem}",
-                  file=sys.stderr, flush=True)
+            assert self._newest is not None, "a problem is that of a save"
+            self.note_failed(self._newest, problem)
         return problem
+
+    def note_failed(self, step: int, problem: Exception) -> None:
+        """Counts and tells it."""
+        self.counts = self.counts._replace(failed=self.counts.failed + 1)
+        print(f"lockstep: checkpoint of step {step} not written: {problem}", file=sys.stderr,
+              flush=True)
 
     def has_saved(self, step: int, writer: Writer) -> bool:
         """Whether the checkpoint of `step` is there, whole, and `writer`'s. Errors: OSError."""
         try:
-            manifest = _read_manifest(self._path_of(step))
+            its = Writer.of_fields(_read_manifest(self._path_of(step)))
         except (ValueError, KeyError, FileNotFoundError, NotADirectoryError):
             return False
-        return Writer.of_fields(manifest) == writer and self._is_whole(step)
+        return its == writer and self._is_whole(step)
 
     def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:
         """The state of the highest step whose files verify; None where there is none.

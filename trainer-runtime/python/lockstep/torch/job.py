@@ -377,6 +377,7 @@ class Job:
         groups = self.optimizer.param_groups
         return {
             "plan:": repr(self._options.plan),
+            "checkpoint_directory:": "none" if self._keeper.store is None else "some",
             **{f"sampler: {name}": str(getattr(self.sampler, name)) for name in sampler},
             **{f"model: {name}": shape for name, shape in self._shapes().items()},
             "optimizer:": type(self.optimizer).__name__,

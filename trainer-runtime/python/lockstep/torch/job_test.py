@@ -281,7 +281,9 @@ class Loop(unittest.TestCase):
                  ("none", "[3] torch.float32")),
                 ({"optimizer": torch.optim.Adam}, "optimizer:", ("Adam", "SGD")),
                 ({"extra": {"b": None}}, "extra: keys", ("['b']", "['a']")),
-                ({"options": JobOptions(plan="mine")}, "plan:", ("'mine'", "''"))):
+                ({"options": JobOptions(plan="mine")}, "plan:", ("'mine'", "''")),
+                ({"options": JobOptions(checkpoint_directory="/x")}, "checkpoint_directory:",
+                 ("some", "none"))):
             self.assertEqual(
                 self.refusal(rank_1),
                 f"{name} {values[0]} found on rank 1, expected {values[1]}, as on rank 0")

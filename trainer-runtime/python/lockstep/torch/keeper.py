@@ -6,11 +6,20 @@ import contextlib
 import sys
 from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
-from lockstep.errors import LockstepError, MeetAgain, NotSaved, Status, Stopped, StoppedUnsaved
+from lockstep.errors import (
+    InvalidArgument,
+    LockstepError,
+    MeetAgain,
+    NotSaved,
+    Status,
+    Stopped,
+    StoppedUnsaved,
+)
 from lockstep.last_words import leave_unsaved
 from lockstep.library import Leave
 from lockstep.session import Progress
-from lockstep.torch.checkpoint import CheckpointStore, Manifest, NotWritten, Writer
+from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.not_written import NotWritten
 from lockstep.torch.session import Session
 from lockstep.torch.state import FlatState, broadcast_state
 
@@ -39,6 +48,7 @@ class Keeper:
         self._snapshot = snapshot
         self._progress = progress
         self._kept_step = 0  # the newest that was to be saved, or was restored
+        self._has_claimed = True  # as far as it is the writer
 
     @property
     def is_behind(self) -> bool:
@@ -46,9 +56,20 @@ class Keeper:
         return self._progress().step > self._kept_step
 
     def claim(self) -> None:
-        """The chief of a meeting is the writer; whoever comes from an earlier one is refused."""
-        if self.store is not None and self._session.rank == 0:
+        """The chief of a meeting is the writer; whoever comes from an earlier one is refused. Where
+        a rank holds what was trained, a folder that cannot be written to ends nothing: each save
+        tries again. Errors: those of `CheckpointStore.claim`."""
+        self._has_claimed = True
+        if self.store is None or self._session.rank != 0:
+            return
+        try:
             self.store.claim(self._writer())
+        except (NotWritten, InvalidArgument) as problem:
+            if self._session.meeting.state_source is None:
+                raise
+            self._has_claimed = False
+            print(f"lockstep: no checkpoint can be written for now: {problem}", file=sys.stderr,
+                  flush=True)
 
     def restore(self, fingerprint: str) -> Optional[dict[str, Any]]:
         """The newest checkpoint's state, on the chief. Errors: those of `load_newest`."""
@@ -59,11 +80,10 @@ class Keeper:
             self._kept_step = state["step"]
         return state
 
-    def save(self) -> None:
-        """Begins to, on the chief."""
+    def save(self) -> Optional[Exception]:
+        """Begins to, on the chief; else returns what is in the way, which is told."""
         self._kept_step = self._progress().step
-        if self._session.rank == 0:
-            self._begin_to_write()
+        return self._begin_to_write() if self._session.rank == 0 else None
 
     def save_at_end(self) -> None:
         """Returns once it is written. Errors: NotSaved."""
@@ -105,20 +125,19 @@ class Keeper:
 
         Errors: Stopped, StoppedUnsaved.
         """
+        self._kept_step = self._progress().step
         if self.store is None:
             raise Stopped(self._asked(), Status.STOPPED) from stop
         if not self._session.should_save():
-            raise StoppedUnsaved(
-                f"{self._asked()}, which a lower rank saves, as it holds them, too",
-                Status.STOPPED) from stop
+            raise Stopped(f"{self._asked()}, which a lower rank holds, too", Status.STOPPED
+                          ) from stop
         problem: Optional[Exception] = None
         try:
             # The chief may have come to it before it left.
             if not self.store.has_saved(self._progress().step, self._writer()):
-                self.store.claim(self._writer())
-                self._begin_to_write()
-                problem = self.store.flush()
-        except (LockstepError, NotWritten, OSError) as error:
+                self._has_claimed = False
+                problem = self._begin_to_write() or self.store.flush()
+        except (LockstepError, OSError) as error:
             problem = error
         self._end_stop(problem)
 
@@ -145,12 +164,21 @@ class Keeper:
                 f"{self._asked()}, which rank 0 could not save: {words}", Status.STOPPED)
 
     def _save_and_wait(self) -> Optional[Exception]:
-        self.save()
-        return None if self.store is None else self.store.flush()
+        problem = self.save()
+        return problem if problem is not None or self.store is None else self.store.flush()
 
-    def _begin_to_write(self) -> None:
-        if self.store is not None:
-            self.store.save_async(*self._snapshot())
+    def _begin_to_write(self) -> Optional[Exception]:
+        if self.store is None:
+            return None
+        if not self._has_claimed:
+            try:
+                self.store.claim(self._writer())
+            except (NotWritten, InvalidArgument) as problem:
+                self.store.note_failed(self._progress().step, problem)
+                return problem
+            self._has_claimed = True
+        self.store.save_async(*self._snapshot())
+        return None
 
     def _writer(self) -> Writer:
         meeting = self._session.meeting

@@ -111,9 +111,8 @@ class Stops(unittest.TestCase):
     def test_whoever_is_not_the_first_leaves_it_to_the_lower_one(self):
         self.claim_as_chief()
         end = self.stop_without(self.keeper(FakeSession(1, should_save=False)))
-        self.assertEqual(
-            (end.exit_code, str(end)),
-            (143, "asked to stop after 7 steps, which a lower rank saves, as it holds them, too"))
+        self.assertEqual((type(end), str(end)),
+                         (Stopped, "asked to stop after 7 steps, which a lower rank holds, too"))
         self.assertEqual((self.saved(), self.words.exists()), ([], False))
 
     def test_what_the_chief_has_written_is_not_written_again(self):
@@ -125,6 +124,21 @@ class Stops(unittest.TestCase):
         # Of the same step, but of another attempt's: its weights may be others.
         for writer in (Writer("job", 0, 3, CHIEF), Writer("other", 1, 3, CHIEF)):
             self.assertFalse(store.has_saved(STEP, writer))
+        with unittest.mock.patch.object(checkpoint, "_read_manifest", return_value={"step": STEP}):
+            self.assertFalse(store.has_saved(STEP, Writer("job", 1, 3, CHIEF)))
+
+    def test_two_that_save_in_one_name_are_not_in_each_others_way(self):
+        store = self.claim_as_chief()
+        write = CheckpointStore._publish
+
+        def publish(*arguments):
+            self.stop_without(self.keeper(FakeSession(1)))  # the other, in the middle of it
+            write(*arguments)
+
+        with unittest.mock.patch.object(store, "_publish", lambda *rest: publish(store, *rest)):
+            store.save_async(*self.keeper(FakeSession(0))._snapshot())
+            self.assertIsNone(store.flush())
+        self.assertEqual(self.saved(), ["step-00000007"])
 
     def test_a_broken_gang_that_cannot_be_saved_says_what_is_lost(self):
         self.claim_as_chief()
@@ -134,6 +148,28 @@ class Stops(unittest.TestCase):
         self.assertRegex(
             str(end), "^asked to stop after 7 steps, which are not saved: No space left .*; ")
         self.assertIn("No space left", self.words.read_text())
+
+    def test_what_a_stop_could_not_save_is_not_tried_again_on_the_way_out(self):
+        self.claim_as_chief()
+        keeper = self.keeper(FakeSession(1))
+        with self.full_disk():
+            self.stop_without(keeper)
+        self.assertFalse(keeper.is_behind)
+
+    def test_a_new_chief_without_room_goes_on_and_tries_again(self):
+        keeper = self.keeper(FakeSession(0))
+        with self.full_disk():
+            keeper.claim()
+            self.assertRegex(str(keeper.save()), "No space left.*; make room there")
+        self.assertEqual(keeper.store.counts, (0, 1))
+        self.assertIs(type(self.stop(keeper)), Stopped)
+        self.assertEqual(self.saved(), ["step-00000007"])
+
+    def test_a_first_chief_without_room_does_not_train(self):
+        session = FakeSession(0)
+        session.meeting = session.meeting._replace(state_source=None)
+        with self.full_disk(), self.assertRaisesRegex(OSError, "No space left.*; make room there"):
+            self.keeper(session).claim()
 
     def test_a_later_chief_is_not_disturbed(self):
         self.claim_as_chief(epoch=4)

@@ -1,0 +1,33 @@
+"""What keeps a checkpoint from being written, in words for whoever can mend it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+
+# What its user can do about a checkpoint that cannot be written.
+_GONE = "put back what was removed or unmounted there; the folder is the job's while it runs"
+_SHUT = f"let user {os.geteuid()}, as whom this process runs, write there"
+_SICK = "see to the disk, or to the server that it is on"
+_ROOM = "make room there, or keep fewer checkpoints (checkpoint_keep)"
+_REMEDIES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EACCES: _SHUT,
+    errno.EPERM: _SHUT,
+    errno.EROFS: "mount it for writing",
+    errno.ENOENT: _GONE,
+    errno.ENOTDIR: _GONE,
+    errno.EIO: _SICK,
+    errno.ESTALE: _SICK,
+}
+
+
+class NotWritten(OSError):
+    """A checkpoint could not be: says why, where, and what its user can do about it."""
+
+    def __init__(self, error: OSError, directory: pathlib.Path) -> None:
+        remedy = _REMEDIES.get(error.errno or 0)
+        super().__init__(f"{error.strerror or error}: {directory}" + (
+            "" if remedy is None else f"; {remedy}"))
