@@ -334,7 +334,7 @@ int Report(const RunArguments& arguments,
     const Status written = WriteOutput(file, json);
     if (!written.ok()) {
       Complain(0, "writing the summary: " + written.error().ToString());
-      exit_code = exit_code == kCliSucceeded ? kCliFailed : exit_code;
+      exit_code = exit_code == kCliSucceeded || exit_code == kCliStopped ? kCliFailed : exit_code;
     }
     if (!written.ok() && file == own) {
       NoteEnd(summary, directory);

@@ -23,11 +23,24 @@ bool IsReadable(int pid_fd) {
   return ::poll(&entry, 1, 0) != 0;
 }
 
-// A pidfd, which names the process even after its number is another's (pidfd_open(2)). Its group is
-// looked at after that, so that a stranger's number is found out. Old kernels have none.
+// A pidfd, which names the process even after its number is another's (pidfd_open(2)). What it is
+// is looked at after that, so that a stranger's number is found out. Old kernels have none.
+UniqueFd OpenProcess(pid_t pid) {
+  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+}
+
 UniqueFd OpenMember(pid_t pid, pid_t group) {
-  UniqueFd pid_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  UniqueFd pid_fd = OpenProcess(pid);
   return ::getpgid(pid) == group ? std::move(pid_fd) : UniqueFd();
+}
+
+// Of the program that `leader` began, which may have put it into a group of its own.
+UniqueFd OpenRelative(pid_t pid, pid_t leader) {
+  UniqueFd pid_fd = OpenProcess(pid);
+  const std::vector<ProcessStat> family = FamilyOf(ReadProcessTable("/proc"), leader);
+  const bool is_relative = std::any_of(
+      family.begin(), family.end(), [pid](const ProcessStat& one) { return one.pid == pid; });
+  return is_relative ? std::move(pid_fd) : UniqueFd();
 }
 
 // Returns whether any is left.
@@ -91,7 +104,7 @@ void StopRequests::Ask(pid_t leader, pid_t session, int signal) {
     }
     return;
   }
-  UniqueFd session_fd = session > 0 ? OpenMember(session, leader) : UniqueFd();
+  UniqueFd session_fd = session > 0 ? OpenRelative(session, leader) : UniqueFd();
   if (!session_fd.is_open() || IsReadable(session_fd.get())) {
     AskGroup(leader, signal);
     return;

@@ -33,7 +33,7 @@ std::vector<pid_t> LeftHelpers(const std::vector<ProcessStat>& table, pid_t lead
 std::vector<pid_t> HandlersOf(const std::vector<ProcessStat>& table, pid_t leader, int signal);
 
 // Asks the programs of a pod to end: each its whole group, as a terminal would do it. But where a
-// process of the group has a session of liblockstep, that one is asked alone: it takes a step to
+// process of the program has a session of liblockstep, that one is asked alone: it takes a step to
 // its end and saves, and needs its helpers for that, such as a loader's workers, which would die of
 // the signal. When it has ended, what it has left is asked, and the rest of the group, such as the
 // script that has started it, at its turn (TurnOfRest). A script that dies of the signal may leave
@@ -41,10 +41,10 @@ std::vector<pid_t> HandlersOf(const std::vector<ProcessStat>& table, pid_t leade
 // supervisor's.
 class StopRequests {
  public:
-  // Sends `signal` to the group of `leader`, or first to `session` where that is of this group; 0:
-  // nobody has a session. May be repeated: then whoever was asked alone hears it again as long as
-  // it has the session, and nobody's turn comes sooner. Precondition: `leader` is a child that is
-  // not reaped, or is held (Hold).
+  // Sends `signal` to the group of `leader`, or first to `session` where that is of this group or
+  // descends from its leader; 0: nobody has a session. May be repeated: then whoever was asked
+  // alone hears it again as long as it has the session, and nobody's turn comes sooner.
+  // Precondition: `leader` is a child that is not reaped, or is held (Hold).
   void Ask(pid_t leader, pid_t session, int signal);
 
   // Adds what becomes readable when Pass or TakeSettled has something to do.

@@ -54,6 +54,16 @@ TEST_F(SupervisorStopTest, WrapperHandsOnTheExitCodeOfItsSession) {
   EXPECT_EQ(Finish(), 42) << seen_;
 }
 
+// As setsid, a shell's job control and start_new_session of Python's subprocess make one.
+TEST_F(SupervisorStopTest, SessionInAGroupOfItsOwnIsAskedAsWell) {
+  UseScript("setsid -w " + Session("echo saved; exit 42") + "; exit $?");
+  Start();
+  AwaitOutput("ready");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 42) << seen_;
+  EXPECT_THAT(seen_, HasSubstr("saved"));
+}
+
 TEST_F(SupervisorStopTest, WrapperThatHearsTheStopTwiceHandsOnTheExitCodeAsWell) {
   UseScript(Session("exit 42") + "; rc=$?; echo goes on; sleep 0.3; exit $rc");
   Start();

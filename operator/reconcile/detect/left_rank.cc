@@ -73,6 +73,14 @@ std::vector<int> LostLeavers(const Failure& failure, const Fates& fates) {
   return left;
 }
 
+// The one before it was lost when all may have been done: those that it waited for had not left
+// then, as far as anybody knows, and another try tells.
+bool IsOfUnmetSuccessor(const GangView& view, const Failure& failure) {
+  return std::any_of(view.members.begin(), view.members.end(), [&failure](const Member& member) {
+    return member.pod_name == failure.pod_name && !WasMet(member);
+  });
+}
+
 // The operator has said of the meeting that ran out whom it waited for.
 bool RanOutInVain(const DecisionBuilder& builder, const Failure& failure) {
   const Condition* const running = FindCondition(builder.status(), ConditionType::kRunning);
@@ -91,7 +99,8 @@ std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
   const Fates fates = FatesOf(builder, view, failures);
   for (Failure& failure : failures) {
     const RoleSpec* const role = builder.job().FindRole(failure.task.role);
-    if (role == nullptr || !IsUnreachable(failure) || fates.left.empty()) {
+    if (role == nullptr || !IsUnreachable(failure) || fates.left.empty() ||
+        IsOfUnmetSuccessor(view, failure)) {
       continue;
     }
     std::vector<int> lost = LostLeavers(failure, fates);

@@ -17,7 +17,8 @@ namespace lockstep::control {
 // ranks as lost that have left, or have given up for one that has; and those of a meeting of which
 // it was said that it waits for one that has left. Not one that names a rank which was killed, is
 // gone, or runs on: that may be the reason. What becomes of such an error is the restartPolicy's
-// word, as of any other. A rank that has left stays a success. Pure.
+// word, as of any other. A rank that has left stays a success. Nor that of a successor that has met
+// nobody: what was lost before it is the reason. Pure.
 std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
                                   const GangView& view,
                                   std::vector<Failure> failures);

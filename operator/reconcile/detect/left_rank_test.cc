@@ -205,5 +205,30 @@ TEST(LeftRank, SuccessorThatJoinedNobodyIsNotTheOneThatWasLost) {
   EXPECT_EQ(WhyFailed(world), "");
 }
 
+// All were done, and it was killed on its way out: those that its successor waits for left after
+// that.
+TEST(LeftRank, SuccessorThatNobodyMeetsBlamesNobodyThatWasDone) {
+  TestWorld world = Launched(MakeCommandJob(2));
+  world.ReportAll();
+  for (auto& [pod, report] : world.observed.reports) {
+    report.document.backend = "tcp";
+  }
+  world.Exit("mnist-worker-0", 137);
+  world.Step();
+  world.RunAll();
+  world.Step();
+  ASSERT_NE(world.Find("mnist-worker-0-r1"), nullptr);
+  world.Exit("mnist-worker-1", 0);
+  world.ReportAll();
+  world.observed.reports.at("mnist-worker-0-r1").document.phase = Phase::kRendezvous;
+  world.Step();
+  world.now += kFarewellSeen;
+  ASSERT_EQ(EventReasons(world.Step()), "RankLeft");
+  GiveUp(&world, "mnist-worker-0-r1", "rendezvous at epoch 2 timed out waiting for rank 1 at a:1");
+  world.Step();
+  EXPECT_EQ(WhyFailed(world), "");
+  EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1 unreachable=1");
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -121,16 +121,18 @@ class CheckpointStore:
         self._published: Optional[int] = None  # the step that this process has saved last
         self.counts = Checkpoints(written=0, failed=0)  # once a `flush` is over
 
-    def claim(self, writer: Writer) -> None:
-        """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
-        holds the directory), TakenOver (another job does), InvalidArgument (it cannot be made),
-        NotWritten."""
-        self.flush()
+    def make(self) -> None:
+        """Makes the directory, where it is not there. Errors: InvalidArgument."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidArgument(f"checkpoint_directory: {self._directory} cannot be made: {error}"
                                   ) from None
+
+    def claim(self, writer: Writer) -> None:
+        """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
+        holds the directory), TakenOver (another job does), NotWritten."""
+        self.flush()
         try:
             self._take(writer)
         except OSError as error:

@@ -75,6 +75,7 @@ class Store(unittest.TestCase):
 
     def store(self, epoch=0, job="job", keep=3):
         store = CheckpointStore(str(self.directory), keep)
+        store.make()
         store.claim(Writer(job, 0, epoch, 0))
         return store
 
@@ -225,6 +226,7 @@ class Store(unittest.TestCase):
             (self.directory / "fence.json").write_text(damage)
             self.assertIsInstance(self.save(store, 1), ValueError)
             self.assertEqual(self.steps(), [])
+        store.make()
         store.claim(Writer("job", 0, 1, 0))
         self.assertIsNone(self.save(store, 1))
 

@@ -321,9 +321,9 @@ class Job:
             self._keeper.stop(leave, self._long_seconds())
 
     def _finish(self) -> None:
-        self._keeper.save_at_end()
         global _has_finished
         try:
+            self._keeper.save_at_end(self._long_seconds())
             self.session.finish(self._long_seconds())
         except MeetAgain as lost:
             with contextlib.suppress(Finished):

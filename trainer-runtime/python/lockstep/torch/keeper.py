@@ -6,15 +6,7 @@ import contextlib
 import sys
 from typing import Any, Callable, NamedTuple, NoReturn, Optional
 
-from lockstep.errors import (
-    InvalidArgument,
-    LockstepError,
-    MeetAgain,
-    NotSaved,
-    Status,
-    Stopped,
-    StoppedUnsaved,
-)
+from lockstep.errors import LockstepError, MeetAgain, NotSaved, Status, Stopped, StoppedUnsaved
 from lockstep.last_words import leave_unsaved
 from lockstep.library import Leave
 from lockstep.session import Progress
@@ -58,14 +50,18 @@ class Keeper:
     def claim(self) -> None:
         """The chief of a meeting is the writer; whoever comes from an earlier one is refused. Where
         a rank holds what was trained, a folder that cannot be written to ends nothing: each save
-        tries again. Errors: those of `CheckpointStore.claim`."""
+        tries again. One that was there and is gone is not made again: what is mounted there may be
+        missing. Errors: those of `CheckpointStore.make` and `claim`."""
         self._has_claimed = True
         if self.store is None or self._session.rank != 0:
             return
+        is_begin = self._session.meeting.state_source is None
+        if is_begin:
+            self.store.make()
         try:
             self.store.claim(self._writer())
-        except (NotWritten, InvalidArgument) as problem:
-            if self._session.meeting.state_source is None:
+        except NotWritten as problem:
+            if is_begin:
                 raise
             self._has_claimed = False
             print(f"lockstep: no checkpoint can be written for now: {problem}", file=sys.stderr,
@@ -85,13 +81,15 @@ class Keeper:
         self._kept_step = self._progress().step
         return self._begin_to_write() if self._session.rank == 0 else None
 
-    def save_at_end(self) -> None:
-        """Returns once it is written. Errors: NotSaved."""
+    def save_at_end(self, timeout: float) -> None:
+        """Returns once it is written. Collective. Errors: NotSaved, on all ranks; MeetAgain."""
         problem = self._save_and_wait()
-        if problem is not None:
+        words = self._hear_of_chief(problem, timeout)
+        if words is not None:
             reason = (f"trained to the end, {self._progress().step} steps, which are not saved: "
-                      f"{problem}")
-            self._leave_unsaved("permanent", reason, problem)
+                      f"{words}")
+            if problem is not None:
+                self._leave_unsaved("permanent", reason, problem)
             raise NotSaved(reason, Status.SYSTEM)
 
     def save_what_is_left(self) -> None:
@@ -113,9 +111,12 @@ class Keeper:
         problem = self._save_and_wait()  # one that leaves alone does: others may be asked next
         if leave == Leave.TOGETHER:
             try:
-                self._hear_of_chief(problem, timeout)
+                words = self._hear_of_chief(problem, timeout)
             except MeetAgain:
                 self.stop_without(Stopped(self._asked(), Status.STOPPED))
+            if words is not None and problem is None:
+                raise StoppedUnsaved(
+                    f"{self._asked()}, which rank 0 could not save: {words}", Status.STOPPED)
         self._end_stop(problem)
 
     def stop_without(self, stop: Stopped) -> NoReturn:
@@ -151,17 +152,14 @@ class Keeper:
         self._leave_unsaved("preempted", reason, problem)
         raise StoppedUnsaved(reason, Status.STOPPED)
 
-    def _hear_of_chief(self, problem: Optional[Exception], timeout: float) -> None:
-        """The chief says how its save has ended. Nobody leaves before all know it, so that all
-        others are there where the chief is lost while it writes. Errors: MeetAgain,
-        StoppedUnsaved (on the others: it could not)."""
-        words = broadcast_state(
+    def _hear_of_chief(self, problem: Optional[Exception], timeout: float) -> Optional[str]:
+        """What was in the way of the chief's save. Nobody leaves before all know it, so that all
+        others are there where the chief is lost while it writes. Errors: MeetAgain."""
+        words: Optional[str] = broadcast_state(
             self._session, None if problem is None else str(problem), 0, timeout)
         with contextlib.suppress(MeetAgain):  # one that has left knows it, too
             self._session.barrier(timeout)
-        if words is not None and self._session.rank != 0:
-            raise StoppedUnsaved(
-                f"{self._asked()}, which rank 0 could not save: {words}", Status.STOPPED)
+        return words
 
     def _save_and_wait(self) -> Optional[Exception]:
         problem = self.save()
@@ -173,7 +171,7 @@ class Keeper:
         if not self._has_claimed:
             try:
                 self.store.claim(self._writer())
-            except (NotWritten, InvalidArgument) as problem:
+            except NotWritten as problem:
                 self.store.note_failed(self._progress().step, problem)
                 return problem
             self._has_claimed = True

@@ -8,7 +8,7 @@ import unittest.mock
 
 import torch
 
-from lockstep.errors import MeetAgain, Status, Stopped, StoppedUnsaved
+from lockstep.errors import MeetAgain, NotSaved, Status, Stopped, StoppedUnsaved
 from lockstep.library import Leave
 from lockstep.session import Meeting, Member, Progress
 from lockstep.torch import checkpoint
@@ -51,6 +51,7 @@ class Stops(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
         self.addCleanup(scratch.cleanup)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
+        self.directory.mkdir()
         self.words = pathlib.Path(scratch.name) / "last-words"
         for patch in (
                 unittest.mock.patch.dict(os.environ, {
@@ -164,6 +165,20 @@ class Stops(unittest.TestCase):
         self.assertEqual(keeper.store.counts, (0, 1))
         self.assertIs(type(self.stop(keeper)), Stopped)
         self.assertEqual(self.saved(), ["step-00000007"])
+
+    def test_a_folder_that_is_gone_is_not_made_again_by_who_is_left(self):
+        self.directory.rmdir()
+        for rank in (0, 1):
+            keeper = self.keeper(FakeSession(rank))
+            keeper.claim()
+            end = self.stop_without(keeper)
+            self.assertRegex(str(end), "which are not saved: No such file.*; put back what was")
+        self.assertFalse(self.directory.exists())
+
+    def test_an_end_that_the_chief_cannot_save_is_one_for_all(self):
+        with self.assertRaisesRegex(NotSaved, "^trained to the end, 7 steps, .*: No space left$"):
+            self.keeper(FakeSession(1, chief_said="No space left")).save_at_end(1.0)
+        self.assertFalse(self.words.exists())  # the chief's are enough
 
     def test_a_first_chief_without_room_does_not_train(self):
         session = FakeSession(0)
