@@ -124,6 +124,10 @@ TEST(DecideEdit, GangStaysInItsQueueUntilItStartsAnew) {
   ++world.job.metadata.generation;
   EXPECT_EQ(EventReasons(world.Step()), "ManifestChanged");
   EXPECT_EQ(QueueOf(world.job.spec, world.job.status), "default");
+  const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
+  EXPECT_NE(message.find("made from generation 1 and counts in queue default, not yet in vision; "),
+            std::string::npos)
+      << message;
   EXPECT_EQ(PriorityClassOf(world.job.spec, world.job.status), "urgent");
 
   world.Exit("mnist-worker-1", 137);

@@ -45,7 +45,7 @@ void NoteStart(DecisionBuilder* builder) {
 // The need that is not met, as a clause without figures: "needs # GPUs" of "needs 5 GPUs, 3 free".
 std::string NeedOf(const std::string& shortfall) {
   std::string need;
-  for (const char c : shortfall.substr(0, shortfall.find(", "))) {
+  for (const char c : shortfall.substr(0, shortfall.find_first_of(",;"))) {
     const bool is_digit = c >= '0' && c <= '9';
     if (!is_digit) {
       need += c;
@@ -103,17 +103,21 @@ std::string_view FirstComers(QueueOrder order) {
 // to know of that: a shortfall changes with every pod that comes or goes, and is told again when
 // another need is not met; of a queue it is not told who is ahead, as that changes too, and of
 // gangs that go for this one not which are left. The next round is a matter of moments: nobody is
-// told. `why`: of the condition, with what is asked of autoscalers, which tells of itself in
-// events.
-void SayWhyItWaits(const Unschedulable& refusal, const std::string& why, DecisionBuilder* builder) {
+// told. `why`: of events; `asked`: what is asked of autoscalers, of the condition alone, as it
+// tells of itself in events.
+void SayWhyItWaits(const Unschedulable& refusal,
+                   const std::string& why,
+                   const std::string& asked,
+                   DecisionBuilder* builder) {
   const bool is_queued = refusal.constraint == Constraint::kQueue;
   const bool is_momentary = refusal.constraint == Constraint::kRound;
   const std::string reason = ReasonOf(refusal.constraint);
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";
-  SetCondition(
-      builder->mutable_status(), {ConditionType::kScheduled, false, reason, why}, builder->now());
+  SetCondition(builder->mutable_status(),
+               {ConditionType::kScheduled, false, reason, why + asked},
+               builder->now());
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,
                  reason,
@@ -121,16 +125,16 @@ void SayWhyItWaits(const Unschedulable& refusal, const std::string& why, Decisio
                      "; the condition Scheduled names the one that it waits for");
   } else if (refusal.constraint == Constraint::kPreemption) {
     if (!was_so) {
-      builder->Say(EventType::kNormal, reason, refusal.shortfall);
+      builder->Say(EventType::kNormal, reason, why);
     }
   } else if (!is_queued && !is_momentary && NeedOf(before) != NeedOf(refusal.shortfall)) {
-    builder->Say(EventType::kWarning, reason, refusal.shortfall);
+    builder->Say(EventType::kWarning, reason, why);
   }
 }
 
 void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
   if (builder->observed().is_one_machine) {
-    SayWhyItWaits(refusal, refusal.shortfall, builder);
+    SayWhyItWaits(refusal, refusal.shortfall, /*asked=*/"", builder);
     builder->Fail("Unschedulable", refusal.shortfall);
     return;
   }
@@ -138,7 +142,7 @@ void RefuseGang(const Unschedulable& refusal, DecisionBuilder* builder) {
       refusal.constraint == Constraint::kQueue || refusal.constraint == Constraint::kRound;
   const std::string why = refusal.shortfall + (is_about_others ? "" : AddedText(*builder));
   if (!HasWaitedTooLong(why + WhatWasAsked(refusal, *builder), builder)) {
-    SayWhyItWaits(refusal, why + AskForCapacity(refusal, builder), builder);
+    SayWhyItWaits(refusal, why, AskForCapacity(refusal, builder), builder);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
 #include "operator/reconcile/gang/gang_origin.h"
+#include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
 namespace {
@@ -15,6 +16,13 @@ namespace {
 std::string WhatIsLost(const DecisionBuilder& builder) {
   const std::string cost = CostOfNewGang(builder.job(), builder.observed());
   return cost.empty() ? "" : cost + ": take the change back to keep what was trained";
+}
+
+// A queue is charged for a gang as long as that runs, whatever the manifest says meanwhile.
+std::string WhereItCounts(const DecisionBuilder& builder) {
+  const std::string charged = QueueOf(builder.spec(), builder.status());
+  const std::string named = QueueOf(builder.spec());
+  return charged == named ? "" : " and counts in queue " + charged + ", not yet in " + named;
 }
 
 }  // namespace
@@ -58,6 +66,7 @@ void AnnounceChange(DecisionBuilder* builder) {
                   std::string(kReasonManifestChanged),
                   "the gang runs on as it was made from generation " +
                       std::to_string(builder->status().origin.generation) +
+                      WhereItCounts(*builder) +
                       "; the change takes effect when it starts anew: set runPolicy.suspend to "
                       "true and back, or wait until a pod is lost" +
                       WhatIsLost(*builder)});

@@ -36,6 +36,23 @@ TEST(DecideRound, WhatItsQueueMayNotHoldIsAReasonOfItsOwn) {
   EXPECT_EQ(EventReasons(decision), "JobCreated WaitsForQuota");
 }
 
+// A reader of events is not to wonder where the larger need comes from.
+TEST(DecideRound, EventOfAWaitSaysWhatTheClusterAddedAndIsToldOnce) {
+  TestWorld world(MakeTrainingJob(1));
+  world.job.status.admitted = {{Role::kWorker, "memory", int64_t{2} << 30}};
+  world.job.status.observed_generation = world.job.metadata.generation;
+  world.observed.round = Unschedulable{Constraint::kQuota, "queue vision does not exist"};
+
+  const Event told = world.Step().events.back();
+
+  EXPECT_EQ(told.message,
+            "queue vision does not exist; the cluster made earlier pods ask for more than the "
+            "template says (worker has 2 GiB memory), a LimitRange or a webhook; any edit of the "
+            "spec, or suspend and resume, has that asked anew");
+  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), told.message);
+  EXPECT_EQ(EventReasons(world.Step()), "");
+}
+
 // The job was edited between the round and its turn.
 TEST(DecideRound, GrantForAnotherGangIsNotTaken) {
   TestWorld world(MakeTrainingJob(2));
