@@ -57,7 +57,7 @@ struct Manifest {
   bool ok() const { return problems.empty(); }
 };
 
-// Reads TrainingJobs and TrainingQueues from YAML (1.2 core schema, `---` between documents) or
+// Reads TrainingJobs and TrainingQueues from YAML (as kubectl reads it, `---` between documents) or
 // JSON, one by one or in lists. Strict, and all problems at once: syntax with line and column,
 // duplicate keys, another kind or version, everything that DecodeTrainingJob and
 // DecodeTrainingQueue find, job names used twice, a file without any; queues that are below

@@ -137,7 +137,7 @@ spec:
       restartPolicy: ExitCode
       template:
         metadata: {annotations: {sidecar.istio.io/inject: "false"}}
-        spec: {nodeSelector: {gpu: yes}, containers: [{name: tensorflow, image: i, command: [a]}]}
+        spec: {nodeSelector: {gpu: "yes"}, containers: [{name: tensorflow, image: i, command: [a]}]}
 status: {conditions: []}
 )");
 

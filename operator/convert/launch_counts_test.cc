@@ -91,18 +91,18 @@ TEST(ConvertTfJob, HorovodrunMakesAHorovodJobOfAsManyRanks) {
 }
 
 TEST(ConvertPyTorchJob, CountsThatAreVariablesOfTheContainerAreRead) {
-  const std::string n = "{name: M, value: '4'}, {name: N, value: $(M)}";
-  EXPECT_EQ(ProcessesOf(ConvertPyTorch("torchrun, '--nproc-per-node=$(N)', t.py", {2, 0, n})), 4);
-  EXPECT_EQ(ProcessesOf(ConvertPyTorch("deepspeed, '--num_gpus=$(N)', t.py", {2, 4, n})), 4);
+  const std::string n = "{name: M, value: '4'}, {name: K, value: $(M)}";
+  EXPECT_EQ(ProcessesOf(ConvertPyTorch("torchrun, '--nproc-per-node=$(K)', t.py", {2, 0, n})), 4);
+  EXPECT_EQ(ProcessesOf(ConvertPyTorch("deepspeed, '--num_gpus=$(K)', t.py", {2, 4, n})), 4);
   EXPECT_EQ(
-      ProcessesOf(ConvertPyTorch("accelerate, launch, --num_processes, $(N), t.py", {2, 4, n})), 4);
+      ProcessesOf(ConvertPyTorch("accelerate, launch, --num_processes, $(K), t.py", {2, 4, n})), 4);
 }
 
 TEST(ConvertPyTorchJob, CountsThatTheFileDoesNotHaveAreSaid) {
   const std::string unknown =
-      "\"$(N)\": how many processes that is cannot be told from this file; ";
+      "\"$(K)\": how many processes that is cannot be told from this file; ";
   for (const char* const command :
-       {"torchrun, '--nproc-per-node=$(N)', t.py", "deepspeed, '--num_gpus=$(N)', t.py"}) {
+       {"torchrun, '--nproc-per-node=$(K)', t.py", "deepspeed, '--num_gpus=$(K)', t.py"}) {
     const Conversion one = ConvertPyTorch(command);
     EXPECT_EQ(ProcessesOf(one), 1);
     EXPECT_TRUE(HasNote(one, kOfPyTorch + unknown + "a TrainingJob has one in each pod: set the"))
@@ -122,9 +122,9 @@ TEST(ConvertPyTorchJob, CountsThatTorchrunRefusesAreRefused) {
         ErrorsOf(ConvertPyTorch("torchrun, --nproc-per-node, '" + std::string(count) + "', t.py")),
         std::string(kOfPyTorch) + "--nproc-per-node " + count + " of torchrun" + expected);
   }
-  EXPECT_EQ(ErrorsOf(ConvertPyTorch("torchrun, --nproc-per-node, $(N), t.py",
-                                    {2, 0, "{name: N, value: x}"})),
-            std::string(kOfPyTorch) + "--nproc-per-node $(N) (= x) of torchrun" + expected);
+  EXPECT_EQ(ErrorsOf(ConvertPyTorch("torchrun, --nproc-per-node, $(K), t.py",
+                                    {2, 0, "{name: K, value: x}"})),
+            std::string(kOfPyTorch) + "--nproc-per-node $(K) (= x) of torchrun" + expected);
   for (const char* const count : {"x", "0"}) {
     const std::string more = "  nprocPerNode: \"" + std::string(count) + "\"\n";
     EXPECT_EQ(ErrorsOf(ConvertPyTorch("torchrun, t.py", {2, 4, "", more})),
@@ -174,8 +174,8 @@ TEST(ConvertPyTorchJob, RangeOfNodesIsHeldAgainstThePods) {
                       std::string(kOfPyTorch) +
                           "--nnodes 1:4: the job trains on all of its pods, 2, and keeps its size "
                           "until somebody scales it\n"));
-  EXPECT_TRUE(HasNote(of("$(N)", 2),
-                      "--nnodes $(N): how many nodes that is cannot be told from this file; the "
+  EXPECT_TRUE(HasNote(of("$(K)", 2),
+                      "--nnodes $(K): how many nodes that is cannot be told from this file; the "
                       "job trains on all of its pods, 2\n"));
   EXPECT_FALSE(HasNote(of("2:2", 2), "all of its pods"));
   for (const char* const nodes : {"x", "0", "4:3", "1:2:3", "2:", ""}) {

@@ -171,7 +171,7 @@ TEST(ConvertMpiJob, SlotsAreSpokenOfWhereTheyAreNotTheProcesses) {
   const std::string two = "mpirun, -pernode, torchrun, --nnodes=2, --nproc_per_node=2, t.py";
   EXPECT_NE(notes(two, 4).find(not_kept), std::string::npos);
   EXPECT_EQ(notes(two, 2).find("slotsPerWorker"), std::string::npos) << notes(two, 2);
-  EXPECT_NE(notes("torchrun, '--nproc_per_node=$(N)', t.py", 2).find(not_kept), std::string::npos);
+  EXPECT_NE(notes("torchrun, '--nproc_per_node=$(K)', t.py", 2).find(not_kept), std::string::npos);
 }
 
 TEST(ConvertMpiJob, AccelerateStartsOneProcessWhereItIsToldOfMoreInVain) {
@@ -214,23 +214,23 @@ TEST(ConvertMpiJob, RanksOnEachNodeAreTheWorkersProcesses) {
 }
 
 TEST(ConvertMpiJob, CountThatIsAVariableIsReadOrSaidToBeUnknown) {
-  const std::string command = "mpirun, -np, $(N), python, t.py";
+  const std::string command = "mpirun, -np, $(K), python, t.py";
   const auto notes = [&](const std::string& value) {
-    return NotesOf(ConvertText(MpiJob(command, 2, ", env: [{name: N, value: '" + value + "'}]")));
+    return NotesOf(ConvertText(MpiJob(command, 2, ", env: [{name: K, value: '" + value + "'}]")));
   };
   EXPECT_EQ(notes("4").find("asked"), std::string::npos) << notes("4");
   EXPECT_NE(notes("2").find("2 ranks were asked for; the job has 4, 2 in each of its pods"),
             std::string::npos);
   ExpectNote(ConvertText(MpiJob(command, 2)),
              std::string(kLaunchersCommand) +
-                 "-np $(N): how many ranks that is cannot be told from this file; the job has 4, 2 "
+                 "-np $(K): how many ranks that is cannot be told from this file; the job has 4, 2 "
                  "in each of its pods");
   EXPECT_EQ(
       ErrorsOf(ConvertText(MpiJob("mpirun, -np, x, python, t.py"))),
       std::string(kLaunchersCommand) + "-np x of mpirun found, expected a number from 1 to 9999\n");
-  EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command, 1, ", env: [{name: N, value: x}]"))),
+  EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command, 1, ", env: [{name: K, value: x}]"))),
             std::string(kLaunchersCommand) +
-                "-np $(N) (= x) of mpirun found, expected a number from 1 to 9999\n");
+                "-np $(K) (= x) of mpirun found, expected a number from 1 to 9999\n");
 }
 
 TEST(ConvertMpiJob, NoWorkersAreReportedWhereTheyAreCounted) {

@@ -24,18 +24,18 @@ Json PodOf(const Conversion& conversion) {
 constexpr const char* kTwoOverrides = R"(
   podTemplateOverrides:
   - targetJobs: [{name: node}]
-    metadata: {labels: {x: "1", y: "1"}}
+    metadata: {labels: {x: "1", w: "1"}}
     spec:
       serviceAccountName: one
-      nodeSelector: {x: "1", y: "1"}
+      nodeSelector: {x: "1", w: "1"}
       tolerations: [{key: one, operator: Exists}]
       volumes: [{name: v, emptyDir: {}}, {name: w, emptyDir: {}}]
       imagePullSecrets: [{name: a}]
       containers: [{name: node, volumeMounts: [{name: v, mountPath: /v}]}]
   - targetJobs: [{name: node}]
-    metadata: {labels: {y: "2"}}
+    metadata: {labels: {w: "2"}}
     spec:
-      nodeSelector: {y: "2", z: "2"}
+      nodeSelector: {w: "2", z: "2"}
       tolerations: [{key: two, operator: Exists}]
       volumes: [{name: w, configMap: {name: c}}, {name: u, emptyDir: {}}]
       imagePullSecrets: [{name: b}]
@@ -49,9 +49,9 @@ TEST(ApplyPatch, LaterPatchesAddToThoseBeforeThem) {
   const Conversion conversion = Patched(kTwoOverrides);
   const Json metadata = conversion.job["spec"]["roles"][0]["template"]["metadata"];
   const Json pod = PodOf(conversion);
-  EXPECT_EQ(metadata["labels"], Json({{"x", "1"}, {"y", "2"}}));
+  EXPECT_EQ(metadata["labels"], Json({{"x", "1"}, {"w", "2"}}));
   EXPECT_EQ(pod["serviceAccountName"], "one");
-  EXPECT_EQ(pod["nodeSelector"], Json({{"x", "1"}, {"y", "2"}, {"z", "2"}}));
+  EXPECT_EQ(pod["nodeSelector"], Json({{"x", "1"}, {"w", "2"}, {"z", "2"}}));
   EXPECT_EQ(pod["tolerations"], Json::array({{{"key", "two"}, {"operator", "Exists"}}}));
   EXPECT_EQ(pod["imagePullSecrets"], Json::array({{{"name", "a"}}, {{"name", "b"}}}));
   ASSERT_EQ(pod["volumes"].size(), 3U);
@@ -66,7 +66,7 @@ TEST(ApplyPatch, WhatGivesWayIsSaidAndWhatTookItsPlace) {
   const std::string notes = NotesOf(conversion);
   const std::string first = "spec.podTemplateOverrides[0].";
   const std::string second = "spec.podTemplateOverrides[1].";
-  for (const char* const field : {"metadata.labels.y", "spec.nodeSelector.y", "spec.tolerations"}) {
+  for (const char* const field : {"metadata.labels.w", "spec.nodeSelector.w", "spec.tolerations"}) {
     EXPECT_NE(notes.find(first + field + ": not kept: " + second + field + " takes its place\n"),
               std::string::npos)
         << notes;

@@ -23,7 +23,7 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
   - targetJobs: [{name: node}]
     metadata: {labels: {z: z}}
     spec:
-      nodeSelector: {x: y}
+      nodeSelector: {x: w}
       tolerations: [{key: g, operator: Exists}]
       volumes: [{name: v, emptyDir: {}}]
       containers:
@@ -31,14 +31,14 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
       - {name: other, env: [{name: C, value: "3"}]}
       initContainers: [{name: q, env: [{name: D, value: "4"}]}]
   - targetJobs: [{name: dataset-initializer}]
-    spec: {serviceAccountName: no}
+    spec: {serviceAccountName: none}
   podSpecOverrides:
   - targetJobs: [{name: node}]
     serviceAccountName: sb
 )");
   const Json pod = conversion.job["spec"]["roles"][0]["template"];
   EXPECT_EQ(pod["metadata"]["labels"]["z"], "z");
-  EXPECT_EQ(pod["spec"]["nodeSelector"]["x"], "y");
+  EXPECT_EQ(pod["spec"]["nodeSelector"]["x"], "w");
   EXPECT_EQ(pod["spec"]["tolerations"][0]["key"], "g");
   EXPECT_EQ(pod["spec"]["serviceAccountName"], "sb");
   EXPECT_FALSE(pod["spec"].contains("initContainers"));

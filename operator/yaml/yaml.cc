@@ -159,7 +159,15 @@ class JsonBuilder final : public YAML::EventHandler {
     problems_->push_back({PositionOf(mark), std::move(field), std::move(message)});
   }
 
-  void TakeKey(const YAML::Mark& mark, const std::string& key, bool is_plain) {
+  // kubectl's objects have texts as keys: "true" of yes, "8" of 010.
+  static std::string KeyOf(const std::string& written) {
+    const Json resolved = ResolvePlainScalar(written);
+    const bool is_finite = resolved.is_number() && std::isfinite(resolved.get<double>());
+    return resolved.is_boolean() || is_finite ? DumpJson(resolved) : written;
+  }
+
+  void TakeKey(const YAML::Mark& mark, const std::string& written, bool is_plain) {
+    const std::string key = is_plain ? KeyOf(written) : written;
     Spend(kNodeBytes + key.size(), mark);
     Frame& frame = stack_.back();
     frame.has_key = true;

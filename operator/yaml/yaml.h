@@ -56,8 +56,8 @@ struct YamlStream {
   std::vector<TextProblem> problems;
 };
 
-// Reads YAML into JSON values by the core schema of YAML 1.2: plain true/false, null, numbers are
-// typed, everything else, "yes" and "on" included, is a string; quoted scalars are strings.
+// Reads YAML into JSON values as kubectl does: plain scalars, keys too, mean what
+// ResolvePlainScalar says; quoted ones are strings.
 // Anchors, aliases and merge keys (<<) are expanded. Problems: syntax (ends the reading), duplicate
 // keys (the first value stays), keys that are not text, tags other than the core ones, numbers JSON
 // cannot hold, control characters, bytes that are not UTF-8, nesting above kJsonDepthMax, more
@@ -68,8 +68,10 @@ YamlStream ReadYaml(std::string_view text);
 // "List" and `items`), in its place; lists may hold lists.
 std::vector<YamlDocument> WithoutLists(std::vector<YamlDocument> documents);
 
-// A plain scalar's value by the core schema; a string if it is nothing else. Numbers that JSON
-// cannot hold (.inf, .nan, 1e999) come back as a double that is not finite.
+// A plain scalar's value as kubectl reads it, which is YAML 1.1 for the most part: yes, on and y
+// are true, 0400 is 256, 1_000 is 1000 and 1e3 too; a string if it is nothing else, 1:30 and dates
+// included. .inf and .nan, which JSON cannot hold, come back as doubles that are not finite.
+// Source: goyaml.v2/resolve.go of sigs.k8s.io/yaml, and Go's JSON of what it gives.
 Json ResolvePlainScalar(const std::string& text);
 
 }  // namespace lockstep::control

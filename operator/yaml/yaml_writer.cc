@@ -1,8 +1,6 @@
 #include "operator/yaml/yaml_writer.h"
 
 #include <algorithm>
-#include <cctype>
-#include <iterator>
 
 #include <yaml-cpp/emitter.h>
 #include <yaml-cpp/emittermanip.h>
@@ -22,21 +20,12 @@ bool FitsABlock(const std::string& text) {
          text[text.size() - 2] != '\n' && text.front() != ' ' && text.front() != '\n';
 }
 
-// Plain texts that a reader would take for a number, a truth value or nothing need quotes, also
-// those of YAML 1.1, which kubectl reads.
+// Plain texts that kubectl would take for a number, a truth value or nothing need quotes; so do
+// those that other readers of YAML 1.1 would, 1:30 and 2026-11-21.
 bool NeedsQuotes(const std::string& text) {
-  constexpr const char* kOldWords[] = {"y", "n", "yes", "no", "on", "off"};
-  std::string lower = text;
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  const bool is_old_word =
-      std::find(std::begin(kOldWords), std::end(kOldWords), lower) != std::end(kOldWords);
-  // 1_000, 1:30 and 0777 are numbers there.
-  const bool looks_like_number =
-      text.find_first_of("0123456789") != std::string::npos &&
-      text.find_first_not_of("0123456789_:.+-eExXoO") == std::string::npos;
-  return text.empty() || is_old_word || looks_like_number || ResolvePlainScalar(text) != Json(text);
+  const bool looks_like_number = text.find_first_of("0123456789") != std::string::npos &&
+                                 text.find_first_not_of("0123456789_:.+-eE") == std::string::npos;
+  return looks_like_number || ResolvePlainScalar(text) != Json(text);
 }
 
 void Write(const Json& value, YAML::Emitter* out);

@@ -33,9 +33,10 @@ TEST(WriteYaml, IsBlockStyleInTheOrderOfKeys) {
 
 TEST(WriteYaml, TextsThatOthersWouldTakeForSomethingElseAreQuoted) {
   for (const char* const text :
-       {"",     "1",     "0.5", "1e3",  "true", "null", "~",    "yes",   "Off", "0777",
-        "1:30", "1_000", "n",   "0x1F", ".inf", "- a",  "a: b", "#note", "{a}", "*x",
-        "a #b", " a",    "a ",  "a\tb", "%x",   "@x",   "`x`",  "'x'"}) {
+       {"",     "1",    "0.5",   "1e3", "true", "null", "~",    "yes",   "Off",
+        "0777", "1:30", "1_000", "n",   "0x1F", ".inf", "0b1",  "-0b1",  "0o17",
+        "0400", "y",    "NO",    "+5",  "1__0", "- a",  "a: b", "#note", "{a}",
+        "*x",   "a #b", " a",    "a ",  "a\tb", "%x",   "@x",   "`x`",   "'x'"}) {
     const std::string written = WriteYaml(Json{{"text", text}});
     EXPECT_TRUE(written.find('"') != std::string::npos || written.find('\'') != std::string::npos)
         << written;
@@ -58,7 +59,7 @@ TEST(WriteYaml, ScriptsStandAsTheyAre) {
 
 // Random texts of the letters that mean something to YAML.
 TEST(WriteYaml, WhateverIsWrittenIsReadBack) {
-  const std::string letters = "ab1 0.-:#\n\t'\"|>&*!%@`{}[],?\\~=<";
+  const std::string letters = "abxyo1_ 0.-:#\n\t'\"|>&*!%@`{}[],?\\~=<";
   Prng prng(7);
   for (int i = 0; i < 5'000; ++i) {
     std::string text;
