@@ -210,13 +210,12 @@ class RoundRun {
       return MayStartOneDay(gang);
     }
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
-    // What could never run at all is told so, whatever its queue may hold. Of what may run one day
-    // its quota decides first.
+    // What no node could ever hold is told so, whatever its queue holds now. Of what may run one
+    // day its quota decides first.
     const bool is_for_room = has_quota || !MayStartOneDay(gang);
     Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
-    if (wait.obstacle == Obstacle::kQuota &&
-        state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
-      waits_.push_back(std::move(wait));  // it is behind nobody, and nobody behind it
+    if (!has_quota && state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
+      waits_.push_back({&gang, Obstacle::kQuota});  // it is behind nobody, and nobody behind it
       return false;
     }
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
