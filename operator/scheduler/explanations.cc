@@ -141,6 +141,9 @@ Unschedulable Explanations::InWords(const Wait& wait) {
   if (!wait.text.empty()) {
     why.shortfall += "; " + wait.text;
   }
+  if (wait.obstacle == Obstacle::kRoom) {
+    why.shortfall += HeldByStuckPodsText(state_, *wait.gang, why.constraint);
+  }
   return why;
 }
 
