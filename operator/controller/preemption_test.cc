@@ -314,6 +314,24 @@ TEST_F(PreemptionTest, RoomOfPodsThatShouldHaveGoneIsNotWaitedForAnyLonger) {
   EXPECT_FALSE(rounds_.look_again_at().has_value());
 }
 
+// The only ones who say so, where the job of the pods is gone.
+TEST_F(PreemptionTest, WhoWaitsForRoomOfPodsThatDoNotEndIsToldWhoseTheyAre) {
+  AddJobOf("low", "vision", "");
+  Place("low");
+  AddLeavingPod("low");
+  RemoveJob("low");
+  AddJobOf("high", "vision", "");
+  EXPECT_EQ(Ask("high"), "needs 2 GPUs, 0 free on 1 node") << "they are about to go";
+
+  now_ += std::chrono::seconds(60);
+  rounds_.Plan(now_, &news_);
+  EXPECT_EQ(Ask("high"),
+            "needs 2 GPUs, 0 free on 1 node; 2 GPUs are held by pods that do not end: of "
+            "default/low on node-a");
+  RemovePod();
+  EXPECT_EQ(Ask("high"), "node-a");
+}
+
 TEST_F(PreemptionTest, BorrowedRoomIsTakenBackInTheNameOfTheQueue) {
   StoredQueue speech = QueueOf("speech", 2, 0);
   speech.queue.reclaims = true;

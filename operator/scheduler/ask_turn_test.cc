@@ -105,8 +105,9 @@ TEST_F(AskTurnTest, WhoHasAskedGoesOnAndWhoseAskHasFailedLetsOthersTry) {
 // It may fit one day, and then its queue must allow it.
 TEST_F(AskTurnTest, QuotaIsToldBeforeRoomOfWhatAsksForNodes) {
   cluster_.state.SetNode(GpuNode("n1", 1));
-  Submit("silent", 9, 1, {});
-  Submit("asks", 9, 2, kNext);
+  cluster_.state.SetRunning(GpuGang("old", 1, 1, 0), {{"w-0", "n1"}}, {});
+  Submit("silent", 8, 1, {});
+  Submit("asks", 8, 2, kNext);
   Settle();
   EXPECT_EQ(cluster_.state.Find("default/silent")->told->constraint, Constraint::kGpu);
   EXPECT_EQ(cluster_.state.Find("default/asks")->told->constraint, Constraint::kQuota);

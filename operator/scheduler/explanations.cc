@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/scheduler/ask_turn.h"
+#include "operator/scheduler/placer.h"
 #include "operator/scheduler/why.h"
 
 namespace lockstep::control {
@@ -124,6 +125,10 @@ Unschedulable Explanations::InWords(const Wait& wait) {
            never   ? *never
            : quota ? quota->text
                    : "its queue may hold more since others of it were asked to go"};
+    // Who is given a larger queue should not find out only then.
+    if (never && !Asks(wait.gang->request) && !MayFitEmpty(state_.nodes(), *wait.gang)) {
+      why.shortfall += "; " + WhyNoRoom(state_.nodes(), *wait.gang, false).shortfall;
+    }
   } else {
     why = WhyNoRoom(state_.nodes(), *wait.gang, wait.reached_limit);
     if (const auto held = may_not_ask_.find(wait.gang->request.name); held != may_not_ask_.end()) {
@@ -135,6 +140,9 @@ Unschedulable Explanations::InWords(const Wait& wait) {
   }
   if (!wait.text.empty()) {
     why.shortfall += "; " + wait.text;
+  }
+  if (wait.obstacle == Obstacle::kRoom) {
+    why.shortfall += HeldByStuckPodsText(state_, *wait.gang, why.constraint);
   }
   return why;
 }

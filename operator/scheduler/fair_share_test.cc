@@ -184,6 +184,64 @@ TEST(FairShare, NamespacesOfAQueueTakeTurns) {
             "refuse greedy/g2: needs 1 GPU");
 }
 
+// "x/j0 y/k0 ...": those that wait, by their positions.
+std::string InLine(FakeCluster* cluster) {
+  std::string text;
+  const RoundResult result = Round(&cluster->state, cluster->now, &cluster->memory);
+  for (std::size_t i = 0; i < result.line.size(); ++i) {
+    EXPECT_EQ(result.line[i].position, static_cast<int64_t>(i) + 1);
+    text += (text.empty() ? "" : " ") + result.line[i].gang;
+  }
+  return text;
+}
+
+// A namespace's gangs stand where their turns would be if those ahead had got their places.
+TEST(FairShare, PositionsAreThoseOfTheTurnsToCome) {
+  FakeCluster cluster;
+  QueueSpec queue{.name = "default"};
+  queue.ordering = QueueOrdering::kFairShare;
+  ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
+  cluster.state.SetNode(GpuNode("n1", 8));
+  const auto named = [](const std::string& name, int64_t gpus, int64_t since) {
+    GangRequest request = GpuGang("x", 1, gpus, since);
+    request.name = name;
+    return request;
+  };
+  cluster.state.SetRunning(named("x/r", 4, 0), {{"w-0", "n1"}}, {});
+  cluster.state.SetRunning(named("y/r", 4, 0), {{"w-0", "n1"}}, {});
+  for (int i = 0; i < 4; ++i) {
+    cluster.state.Submit(named("x/j" + std::to_string(i), 2, 10 + i));
+    cluster.state.Submit(named("y/k" + std::to_string(i), i == 0 ? 4 : 2, 20 + i));
+  }
+  EXPECT_EQ(InLine(&cluster), "x/j0 y/k0 x/j1 x/j2 y/k1 x/j3 y/k2 y/k3");
+
+  cluster.state.Remove("x/r");
+  cluster.state.Remove("y/r");
+  EXPECT_EQ(cluster.Step().substr(0, 72),
+            "start x/j0 w-0@n1\nstart y/k0 w-0@n1\nstart x/j1 w-0@n1\nrefuse x/j2: needs");
+  EXPECT_EQ(InLine(&cluster), "x/j2 y/k1 x/j3 y/k2 y/k3");
+}
+
+TEST(FairShare, WhoHasRoomKeptIsFirstWhateverItsNamespaceHolds) {
+  FakeCluster cluster;
+  QueueSpec queue{.name = "default"};
+  queue.ordering = QueueOrdering::kFairShare;
+  ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  const auto add = [&](const std::string& name, int64_t since) {
+    GangRequest request = GpuGang("x", 1, 4, since);
+    request.name = name;
+    cluster.state.Submit(request);
+  };
+  cluster.state.SetRunning(GpuGang("goes", 1, 4, 0), {{"w-0", "n1"}}, {});
+  add("x/claims", 1);
+  add("x/next", 2);
+  add("y/other", 3);
+  cluster.state.Apply({OperationKind::kEvict, "default/goes", "x/claims"}, cluster.now);
+  cluster.state.Apply({OperationKind::kClaim, "x/claims", {}, {{"w-0", "n1"}}}, cluster.now);
+  EXPECT_EQ(InLine(&cluster), "x/claims y/other x/next");
+}
+
 TEST(FairShare, QueueWithinItsNominalComesBeforeOneThatBorrows) {
   FakeCluster cluster;
   ASSERT_TRUE(cluster.state

@@ -13,6 +13,11 @@
 
 namespace lockstep::control {
 
+// Before the name of a queue, as no queue's name begins: what a gang of rounds holds there, pods
+// hold that are to go. It is used in that queue, and on no queue's bill. No name behind it: of a
+// job that is gone, and nobody knows where it was.
+inline constexpr const char* kOffTheBill = " ";
+
 // How a gang that waits stands in its queue.
 enum class Standing {
   kReady,    // it starts as soon as it may

@@ -77,16 +77,14 @@ QueueTree::Share QueueTree::ShareOf(QueueIndex queue,
 
 QueueTree::Share QueueTree::ShareOfSpace(QueueIndex queue,
                                          const std::string& space,
-                                         const ResourceVector& all) const {
+                                         const ResourceVector& all,
+                                         const ResourceVector& more) const {
   const auto& spaces = nodes_[queue].held_by_space;
   const auto found = spaces.find(space);
+  const ResourceVector held = found == spaces.end() ? more : Sum(found->second, more);
   Share share;
-  if (found == spaces.end()) {
-    return share;
-  }
   for (const NamedAmount& offered : all.All()) {
-    share.held =
-        std::max(share.held, Millionths(found->second.AmountOf(offered.name), offered.amount));
+    share.held = std::max(share.held, Millionths(held.AmountOf(offered.name), offered.amount));
   }
   return share;
 }

@@ -167,7 +167,11 @@ class QueueTree {
 
   // `more`: what it would hold beside that if it were its turn; it counts for what is over.
   Share ShareOf(QueueIndex queue, const ResourceVector& all, const ResourceVector& more) const;
-  Share ShareOfSpace(QueueIndex queue, const std::string& space, const ResourceVector& all) const;
+  // As if the namespace held `more` beside what it holds.
+  Share ShareOfSpace(QueueIndex queue,
+                     const std::string& space,
+                     const ResourceVector& all,
+                     const ResourceVector& more = {}) const;
 
  private:
   struct Limit {

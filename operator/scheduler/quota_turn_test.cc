@@ -57,7 +57,8 @@ TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueIsToldSoAlsoBehindOthers) {
             "borrow none\n"
             "refuse default/vast: needs 9 GPUs, and queue default never holds more than 8 (nominal "
             "8, may borrow none)\n"
-            "refuse default/vaster: w needs 65 GPUs, the largest node offers 64\n");
+            "refuse default/vaster: needs 65 GPUs, and queue default never holds more than 8 "
+            "(nominal 8, may borrow none); w needs 65 GPUs, the largest node offers 64\n");
 
   // An edit of the quota is all that helps it.
   QueueSpec wider{.name = "default", .nominal = {{"nvidia.com/gpu", 9}}};
@@ -66,6 +67,16 @@ TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueIsToldSoAlsoBehindOthers) {
   cluster_.state.Remove("default/old");
   cluster_.state.Remove("default/first");
   EXPECT_EQ(cluster_.Step(), "start default/vast w-0@n1\n");
+}
+
+// An edit of the quota alone would not help: both are told at once, the queue's part first.
+TEST_F(QuotaTurnTest, WhoIsLargerThanQueueAndClusterIsToldOfBoth) {
+  cluster_.state.Submit(GpuGang("vast", 80, 1, 10));
+  EXPECT_EQ(cluster_.Step(),
+            "refuse default/vast: needs 80 GPUs, and queue default never holds more than 8 "
+            "(nominal 8, may borrow none); needs 80 GPUs, 64 free on 1 node; would not fit even a "
+            "cluster empty of jobs, which has room for 64 w pods\n");
+  EXPECT_EQ(cluster_.state.Find("default/vast")->told->constraint, Constraint::kQuota);
 }
 
 // Its queue holds more than it may since its nominal amount was lowered.

@@ -11,6 +11,7 @@
 #include "operator/scheduler/kept_room.h"
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
+#include "operator/scheduler/queue_positions.h"
 #include "operator/scheduler/quota_turn.h"
 #include "operator/scheduler/take_over.h"
 #include "operator/scheduler/turn_order.h"
@@ -92,12 +93,7 @@ class RoundRun {
     if (backfill_.has_gap()) {
       PutInTurn(&line_);
     }
-    std::map<QueueIndex, int64_t> lengths;
-    for (const GangRecord* const gang : line_) {
-      if (gang->state != GangState::kRunning) {
-        result_.line.push_back({gang->request.name, ++lengths[*gang->queue]});
-      }
-    }
+    result_.line = PositionsOf(state_, line_);
   }
 
   // Those for which room is kept stay first.
@@ -210,15 +206,14 @@ class RoundRun {
       return MayStartOneDay(gang);
     }
     const bool has_quota = state_.queues().Allows(*gang.queue, gang.total);
-    // What could never run at all is told so, whatever its queue may hold. Of what may run one day
-    // its quota decides first.
-    const bool is_for_room = has_quota || !MayStartOneDay(gang);
-    Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
-    if (wait.obstacle == Obstacle::kQuota &&
-        state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
-      waits_.push_back(std::move(wait));  // it is behind nobody, and nobody behind it
+    if (!has_quota && state_.queues().WhyNeverHeld(*gang.queue, gang.total).has_value()) {
+      waits_.push_back({&gang, Obstacle::kQuota});  // it is behind nobody, and nobody behind it
       return false;
     }
+    // What no node could ever hold is told so, whatever its queue holds now. Of what may run one
+    // day its quota decides first.
+    const bool is_for_room = has_quota || !MayStartOneDay(gang);
+    Wait wait{&gang, is_for_room ? Obstacle::kRoom : Obstacle::kQuota};
     const GangRecord* const ahead = quota_turns_.HinderedBy(gang);
     wait.is_first =
         ahead == nullptr && (is_for_room ? turn.is_free() : !quota_turns_.FirstOf(*gang.queue));

@@ -36,8 +36,7 @@ struct Refusal {
   friend bool operator==(const Refusal&, const Refusal&) = default;
 };
 
-// Where a gang that waits on stands among those of its queue, by the turns that they had: 1 is the
-// next.
+// Where a gang that waits on stands among those of its queue: 1 is the next (PositionsOf).
 struct LinePosition {
   std::string gang;
   int64_t position = 0;

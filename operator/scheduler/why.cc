@@ -1,10 +1,13 @@
 #include "operator/scheduler/why.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "common/base/plural.h"
 #include "operator/scheduler/amount_text.h"
+#include "operator/scheduler/placer.h"
 #include "operator/scheduler/refusal.h"
 
 namespace lockstep::control {
@@ -184,6 +187,62 @@ std::string BeyondClusterText(const NodeLedger& nodes, const GangRecord& gang) {
   return "";
 }
 
+// Whether a refusal for `constraint` may be for want of the resource.
+bool MayBeMissing(Constraint constraint, const std::string& resource) {
+  const bool is_other =
+      resource != kGpuResource && resource != kMemoryResource && resource != kCpuResource;
+  switch (constraint) {
+    case Constraint::kGpu:
+      return resource == kGpuResource;
+    case Constraint::kMemory:
+      return resource == kMemoryResource;
+    case Constraint::kCpu:
+      return resource == kCpuResource;
+    case Constraint::kResource:
+      return is_other;
+    case Constraint::kTopology:
+    case Constraint::kFragmentation:
+    case Constraint::kSearchLimit:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// What pods hold of one resource that have no place any more and stay.
+struct StuckHolds {
+  int64_t amount = 0;
+  std::map<std::string, std::set<std::string>> nodes_by_job;
+};
+
+// On nodes that the gang may use.
+StuckHolds StuckHoldsOf(const ClusterState& state,
+                        const GangRecord& gang,
+                        const std::string& resource) {
+  const NodeLedger& nodes = state.nodes();
+  StuckHolds stuck;
+  for (const GangRecord* const left : state.RunningIn(kTopQueue)) {
+    if (!left->request.queue.starts_with(kOffTheBill)) {
+      continue;  // its queue is gone, and it runs
+    }
+    for (const NodeHold& hold : left->holds) {
+      const int64_t amount = hold.usage.resources.AmountOf(resource);
+      const bool may_use =
+          amount > 0 && nodes.is_known(hold.node) &&
+          std::any_of(gang.shapes.begin(), gang.shapes.end(), [&](ShapeIndex shape) {
+            return nodes.shapes().Accepts(shape, hold.node);
+          });
+      if (may_use) {
+        stuck.amount += amount;
+        // Behind the job's name it says what of the job this is.
+        const std::string job = left->request.name.substr(0, left->request.name.find(' '));
+        stuck.nodes_by_job[job].insert(nodes.NameOf(hold.node));
+      }
+    }
+  }
+  return stuck;
+}
+
 // Of a gang that some domain could hold: what it lacks now.
 Unschedulable WhyNotNow(const NodeLedger& nodes, const GangRecord& gang, bool reached_limit) {
   const TopologyTerms& terms = gang.request.topology;
@@ -207,6 +266,31 @@ Unschedulable WhyNotNow(const NodeLedger& nodes, const GangRecord& gang, bool re
 }
 
 }  // namespace
+
+std::string HeldByStuckPodsText(const ClusterState& state,
+                                const GangRecord& gang,
+                                Constraint missing) {
+  if (!MayFitEmpty(state.nodes(), gang)) {
+    return "";
+  }
+  for (const NamedAmount& needed : gang.total.All()) {
+    if (!MayBeMissing(missing, needed.name)) {
+      continue;
+    }
+    const StuckHolds stuck = StuckHoldsOf(state, gang, needed.name);
+    if (stuck.amount == 0) {
+      continue;
+    }
+    const auto& [job, nodes] = *stuck.nodes_by_job.begin();
+    const auto more_nodes = static_cast<int64_t>(nodes.size()) - 1;
+    const auto more_jobs = static_cast<int64_t>(stuck.nodes_by_job.size()) - 1;
+    return "; " + AmountIs(needed.name, stuck.amount) + " held by pods that do not end: of " + job +
+           " on " + *nodes.begin() +
+           (more_nodes > 0 ? " and " + Plural(more_nodes, "more node") : "") +
+           (more_jobs > 0 ? ", and of " + Plural(more_jobs, "more job") : "");
+  }
+  return "";
+}
 
 std::optional<Unschedulable> WhyNoDomain(const NodeLedger& nodes, const GangRecord& gang) {
   const TopologyTerms& terms = gang.request.topology;

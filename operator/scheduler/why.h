@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "operator/scheduler/cluster_state.h"
 
@@ -15,5 +16,13 @@ std::optional<Unschedulable> WhyNoDomain(const NodeLedger& nodes, const GangReco
 // room in one domain of the level that it requires. `reached_limit`: a search was given up, and
 // counting finds nothing. Cost: some passes over the groups of nodes.
 Unschedulable WhyNoRoom(const NodeLedger& nodes, const GangRecord& gang, bool reached_limit);
+
+// "; 32 GPUs are held by pods that do not end: of team/went on node-1 and 3 more nodes": of what is
+// `missing` for the gang, on nodes that it may use, that which pods hold for which no gang has a
+// place any more and which do not go by themselves. Empty: they hold none, or it would not do.
+// Cost: what all such pods hold.
+std::string HeldByStuckPodsText(const ClusterState& state,
+                                const GangRecord& gang,
+                                Constraint missing);
 
 }  // namespace lockstep::control

@@ -41,11 +41,6 @@ struct JobStand {
 std::string GangNameOf(const JobId& key);
 JobId JobOfGang(const std::string& gang);
 
-// Before the name of a queue, as no queue's name begins: what a gang of rounds holds there, pods
-// hold that are to go. It is used in that queue, and on no queue's bill. No name behind it: of a
-// job that is gone, and nobody knows where it was.
-inline constexpr const char* kOffTheBill = " ";
-
 // By which the job has its places, or is about to have them; null: it has none. `reserved` is the
 // status on its way; null: none is.
 const TrainingJobStatus* PlacedStatus(const TrainingJob& job, const TrainingJobStatus* reserved);
