@@ -180,7 +180,7 @@ spec:
     cleanPodPolicy: All
     backoffLimit: 3
 )");
-  EXPECT_EQ(NotesOf(conversion), "");
+  EXPECT_NE(NotesOf(conversion).find("Worker.restartPolicy: kept, with"), std::string::npos);
 }
 
 // A job of one role whose pods are as `pod` says, `more` being fields of its spec.
@@ -199,20 +199,21 @@ TEST(ConvertTfJob, WhatCannotBeKeptIsNotedByField) {
             "  enableDynamicWorker: true\n  bogus: 1\n"));
 
   const std::string pod_path = "spec.tfReplicaSpecs.Worker.template.spec";
-  EXPECT_EQ(NotesOf(conversion),
-            pod_path + ".restartPolicy: not kept: the role's restartPolicy says it\n" + pod_path +
-                ".hostname: not kept: pods find each other by the names that the "
-                "operator gives them\n" +
-                pod_path + ".containers[1].env[0]: RANK is not kept: Lockstep sets it itself\n" +
-                pod_path +
-                ".containers[0]: kept as a sidecar (initContainers with restartPolicy: "
-                "Always): it starts before the trainer and is ended with it\n" +
-                pod_path +
-                ".containers[1].ports[0]: TF_CONFIG names port 2222, whatever is "
-                "written here; the server has to listen there\n" +
-                "spec.enableDynamicWorker: not kept: TF_CONFIG names the whole "
-                "cluster; the gang keeps its size\n" +
-                "spec.bogus: not kept: a TrainingJob has nothing like it\n");
+  EXPECT_EQ(
+      NotesOf(conversion),
+      pod_path + ".restartPolicy: not kept: the role's restartPolicy says it\n" + pod_path +
+          ".hostname: not kept: pods find each other by the names that the operator gives them\n" +
+          pod_path + ".containers[1].env[0]: RANK is not kept: Lockstep sets it itself\n" +
+          pod_path +
+          ".containers[0]: kept as a sidecar (initContainers with restartPolicy: "
+          "Always): it starts before the trainer, is started again where it ends, with success "
+          "too, and is ended with it; one that has an end belongs into initContainers, "
+          "without restartPolicy\n" +
+          pod_path +
+          ".containers[1].ports[0]: TF_CONFIG names port 2222, whatever is "
+          "written here; the server has to listen there\n" +
+          "spec.enableDynamicWorker: not kept: TF_CONFIG names the whole cluster; the gang "
+          "keeps its size\nspec.bogus: not kept: a TrainingJob has nothing like it\n");
   const Json pod = conversion.job["spec"]["roles"][0]["template"]["spec"];
   EXPECT_EQ(pod["containers"].size(), 1U);
   EXPECT_EQ(pod["containers"][0]["env"], Json::array({{{"name", "X"}, {"value", "2"}}}));

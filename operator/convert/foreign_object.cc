@@ -1,5 +1,7 @@
 #include "operator/convert/foreign_object.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 namespace lockstep::control {
@@ -117,7 +119,13 @@ void ForeignObject::Fail(std::string_view key, std::string text) {
 
 void ForeignObject::Finish() {
   for (const std::string& key : Rest()) {
-    Note(key, "not kept: a TrainingJob has nothing like it");
+    constexpr std::array<std::string_view, 4> kOfRunPolicy = {
+        "ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "suspend"};
+    const bool is_of_run_policy =
+        std::find(kOfRunPolicy.begin(), kOfRunPolicy.end(), key) != kOfRunPolicy.end();
+    Note(key,
+         is_of_run_policy ? "not kept from here: set runPolicy." + key + " of the job"
+                          : "not kept: a TrainingJob has nothing like it");
   }
 }
 

@@ -19,10 +19,11 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
     policy.Note("queue", "kept: a TrainingQueue of this name has to exist");
   }
   policy.CopyAs("priorityClass", "priorityClassName", &scheduling);
-  policy.CopyAs("scheduleTimeoutSeconds", "timeoutSeconds", &scheduling);
   policy.NoteOrigin("queue", "spec.scheduling.queue");
   policy.NoteOrigin("priorityClass", "spec.scheduling.priorityClassName");
-  policy.NoteOrigin("scheduleTimeoutSeconds", "spec.scheduling.timeoutSeconds");
+  policy.Drop("scheduleTimeoutSeconds",
+              "not kept: a gang that was not placed in time was tried again, and here it waits; "
+              "scheduling.timeoutSeconds fails the job then");
   policy.Drop("minAvailable", "not kept: a gang is placed whole or not at all");
   policy.Drop("minResources", "not kept: what the gang needs is counted from its pods");
   policy.Finish();
@@ -77,6 +78,16 @@ std::string RoleOf(const std::string& replica_type) {
     return "chief";
   }
   return name == "chief" || name == "worker" || name == "ps" || name == "evaluator" ? name : "";
+}
+
+// Source: IsRetryableExitCode of kubeflow/common, and docs/contract.md.
+void NoteExitCodes(const Json& role, ForeignObject* replica) {
+  if (role.at("restartPolicy") == "ExitCode") {
+    replica->Note("restartPolicy",
+                  "kept, with other codes: Kubeflow tried 128 to 255 again and no code below; here "
+                  "128 and 193 to 255 fail the job too, and 70, 75, 76, 81 and 82 are tried again, "
+                  "and so is 42");
+  }
 }
 
 Json RoleHead(const std::string& role, const std::string& restart_policy, ForeignObject* replica) {

@@ -22,6 +22,9 @@ void ConvertRunPolicy(ForeignObject* spec,
 // "PS" -> "ps", "Master" -> "chief"; empty: no role that a TrainingJob has.
 std::string RoleOf(const std::string& replica_type);
 
+// Says of a role with restartPolicy ExitCode which codes are handled otherwise here.
+void NoteExitCodes(const Json& role, ForeignObject* replica);
+
 // {name, replicas, restartPolicy}; `restart_policy` where the manifest says none.
 Json RoleHead(const std::string& role, const std::string& restart_policy, ForeignObject* replica);
 

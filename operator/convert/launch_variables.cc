@@ -188,6 +188,47 @@ void NoteSettingsOfTorchrun(const LaunchCommand& command,
   }
 }
 
+std::vector<std::string> ProgramForWorker(const LaunchCommand& command,
+                                          const ConvertedPod& launcher,
+                                          Conversion* conversion) {
+  const std::map<std::string, std::string> known = WrittenVariables(launcher);
+  std::vector<std::string> words;
+  std::vector<std::string> unknown;
+  for (const std::string& word : command.program) {
+    InlinedValue inlined = InlineReferences(word, known);
+    words.push_back(inlined.has_changed ? std::move(inlined.text) : word);
+    unknown.insert(unknown.end(), inlined.unknown.begin(), inlined.unknown.end());
+  }
+  if (!unknown.empty()) {
+    conversion->notes.push_back(
+        {command.path,
+         NameList(unknown) +
+             ": what the launcher has there cannot be told from this file; a worker has what its "
+             "own variables say, or else these letters"});
+  }
+  return words;
+}
+
+void HandOnAll(const ConvertedPod& launcher, LaunchCommand* command, Conversion* conversion) {
+  for (const Json& variable : VariablesOf(launcher)) {
+    const Json name = variable.is_object() ? variable.value("name", Json()) : Json();
+    const bool is_given = std::any_of(command->environment.begin(),
+                                      command->environment.end(),
+                                      [&](const auto& given) { return given.first == name; }) ||
+                          std::find(command->handed_on.begin(), command->handed_on.end(), name) !=
+                              command->handed_on.end();
+    if (name.is_string() && !is_given) {
+      command->handed_on.push_back(name.get<std::string>());
+    }
+  }
+  if (!launcher.spec.at("containers").at(0).value("envFrom", Json()).is_null()) {
+    conversion->notes.push_back(
+        {launcher.container_path + ".envFrom",
+         "not kept: the launcher gave every rank its variables; the workers' template has to have "
+         "that envFrom"});
+  }
+}
+
 void SetVariables(const LaunchCommand& command,
                   const ConvertedPod& launcher,
                   ConvertedPod* pod,

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "operator/convert/launch_command.h"
 #include "operator/convert/pod_conversion.h"
@@ -21,6 +22,17 @@ bool IsSettingOfOperator(const std::string& variable);
 void NoteSettingsOfTorchrun(const LaunchCommand& command,
                             const ConvertedPod& pod,
                             Conversion* conversion);
+
+// The words of the program for a container that need not have the variables of `launcher`, where
+// Kubernetes read them: $(NAME) is replaced by what the launcher has, or noted where the file does
+// not say that.
+std::vector<std::string> ProgramForWorker(const LaunchCommand& command,
+                                          const ConvertedPod& launcher,
+                                          Conversion* conversion);
+
+// The launcher gives every rank all variables of its pod: adds those that the file names to what
+// `command` hands on. Noted are those that it does not name.
+void HandOnAll(const ConvertedPod& launcher, LaunchCommand* command, Conversion* conversion);
 
 // Gives the container of `pod` the variables that the launcher of `command` would have given every
 // rank, over those of its own, which are noted as replaced. `launcher` is where the command stands,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 #include <string_view>
 
 namespace lockstep::control {
@@ -70,6 +71,27 @@ constexpr std::array<std::string_view, 7> kOfMpirun = {"OMPI_COMM_WORLD_",
                                                        "MPI_LOCAL",
                                                        "MV2_COMM_WORLD_"};
 
+// The names of variables in `text` that begin so, each once, in order; of those that it sets itself
+// none.
+std::vector<std::string> NamesThatBegin(std::string_view text,
+                                        std::span<const std::string_view> beginnings) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find_first_not_of(kLettersOfVariables, at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    const bool is_set_here = end < text.size() && text[end] == '=';
+    const bool is_of_them =
+        !is_set_here && std::any_of(beginnings.begin(),
+                                    beginnings.end(),
+                                    [&](std::string_view name) { return word.starts_with(name); });
+    if (is_of_them && std::find(names.begin(), names.end(), word) == names.end()) {
+      names.emplace_back(word);
+    }
+    at = end + 1;
+  }
+  return names;
+}
+
 }  // namespace
 
 bool MentionsLauncher(const std::string& text) {
@@ -90,22 +112,12 @@ bool MentionsLauncher(const std::string& text) {
 }
 
 std::vector<std::string> VariablesOfMpirun(const std::string& text) {
-  std::vector<std::string> names;
-  const std::string_view all = text;
-  for (std::size_t at = 0; at < all.size();) {
-    const std::size_t end = std::min(all.find_first_not_of(kLettersOfVariables, at), all.size());
-    const std::string_view word = all.substr(at, end - at);
-    const bool is_set_here = end < all.size() && all[end] == '=';
-    const bool is_of_mpirun =
-        !is_set_here && std::any_of(kOfMpirun.begin(), kOfMpirun.end(), [&](std::string_view name) {
-          return word.starts_with(name);
-        });
-    if (is_of_mpirun && std::find(names.begin(), names.end(), word) == names.end()) {
-      names.emplace_back(word);
-    }
-    at = end + 1;
-  }
-  return names;
+  return NamesThatBegin(text, kOfMpirun);
+}
+
+std::vector<std::string> VariablesOfTorchrun(const std::string& text) {
+  constexpr std::array<std::string_view, 1> kOfTorchrun = {"PET_"};
+  return NamesThatBegin(text, kOfTorchrun);
 }
 
 }  // namespace lockstep::control

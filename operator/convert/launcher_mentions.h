@@ -12,4 +12,7 @@ bool MentionsLauncher(const std::string& text);
 // The variables of mpirun's processes that a text reads: "OMPI_COMM_WORLD_RANK", each once.
 std::vector<std::string> VariablesOfMpirun(const std::string& text);
 
+// Likewise those that torchrun reads in the place of options: "PET_NNODES".
+std::vector<std::string> VariablesOfTorchrun(const std::string& text);
+
 }  // namespace lockstep::control

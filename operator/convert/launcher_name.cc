@@ -62,7 +62,9 @@ LauncherName FindLauncher(const std::vector<std::string>& words) {
   if (first == "torchrun") {
     return {Launcher::kTorchrun};
   }
-  if (first == "mpirun" || first == "mpiexec" || first == "mpiexec.hydra") {
+  constexpr std::array<std::string_view, 5> kOfMpi = {
+      "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "mpirun.real"};
+  if (std::find(kOfMpi.begin(), kOfMpi.end(), first) != kOfMpi.end()) {
     return {Launcher::kMpirun};
   }
   if (first == "horovodrun") {

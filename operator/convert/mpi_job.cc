@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "operator/convert/kubeflow_job.h"
+#include "operator/convert/launch_variables.h"
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/sshd_checks.h"
@@ -137,9 +138,21 @@ void SetProcesses(const LaunchCommand& command,
                 conversion);
 }
 
+// Whether ranks had all variables of the launcher's pod. Source: Hydra's -genvall, its default, of
+// MPICH and Intel MPI; gloo_run.py and mpi_run.py of Horovod. OpenMPI hands on what -x says.
+bool GivesAllVariables(const LaunchCommand& command, const std::string& implementation) {
+  const Launcher first = command.outer == Launcher::kNone ? command.launcher : command.outer;
+  const bool is_hydra = implementation == "MPICH" || implementation == "Intel";
+  const bool is_told = !command.handed_on.empty() ||
+                       std::find(command.dropped.begin(), command.dropped.end(), "-genvnone") !=
+                           command.dropped.end();
+  return first == Launcher::kHorovodrun || (first == Launcher::kMpirun && is_hydra && !is_told);
+}
+
 Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* restarts_unsaid) {
   Conversion* const conversion = spec->conversion();
   const Json* const joins = spec->Take("runLauncherAsWorker");
+  const std::string implementation = spec->TakeText("mpiImplementation").value_or("");
   for (const char* const key :
        {"sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mainContainer"}) {
     spec->Drop(key, "not kept: nothing is started over ssh");
@@ -149,15 +162,27 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   ForeignObject worker_spec = replicas.TakeObject("Worker");
   replicas.Finish();
   if (!launcher_spec || !worker_spec) {
-    spec->Fail("mpiReplicaSpecs", "expected a Launcher, which has the command, and a Worker");
+    for (const char* const key : {"runPolicy", "slotsPerWorker"}) {
+      spec->Take(key);
+    }
+    const std::string found = launcher_spec ? "no Worker" : worker_spec ? "no Launcher" : "neither";
+    spec->Fail("mpiReplicaSpecs",
+               found + " found, expected a Launcher, which has the command, and a Worker" +
+                   (launcher_spec && joins != nullptr
+                        ? "; of a launcher that is the only worker (runLauncherAsWorker) write one "
+                          "with the launcher's template and replicas: 0"
+                        : ""));
     return Json::object();
   }
   const Json launcher_head = RoleHead("launcher", "OnFailure", &launcher_spec);
   ConvertedPod launcher =
       ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"}, OtherContainers::kGone);
   launcher_spec.Finish();
-  const LaunchCommand command =
+  LaunchCommand command =
       ReadProgram(&launcher, TorchrunIsTold::kByItsManifest, options, conversion);
+  if (GivesAllVariables(command, implementation)) {
+    HandOnAll(launcher, &command, conversion);
+  }
   NoteLauncherPod(launcher, &launcher_spec, conversion);
 
   Json worker = RoleHead("worker", "Never", &worker_spec);

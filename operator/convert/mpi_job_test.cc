@@ -240,5 +240,62 @@ TEST(ConvertMpiJob, NoWorkersAreReportedWhereTheyAreCounted) {
   EXPECT_EQ(ForeignField(conversion, "spec.roles"), std::string(kWorker) + "replicas");
 }
 
+Json EnvOf(const Conversion& conversion) {
+  return ContainerOf(conversion).value("env", Json::array());
+}
+
+TEST(ConvertMpiJob, ProgramHasTheLaunchersValues) {
+  const Conversion conversion =
+      ConvertText(MpiJob("mpirun, python, t.py, '--lr=$(LR) $HOME', $(B), '$$(LR)'",
+                         1,
+                         ", env: [{name: LR, value: '0.1'}]"));
+  EXPECT_EQ(ContainerOf(conversion)["command"],
+            Json({"python", "t.py", "--lr=0.1 $$HOME", "$(B)", "$$(LR)"}));
+  ExpectNote(conversion,
+             std::string(kLaunchersCommand) +
+                 "$(B): what the launcher has there cannot be told from this file");
+}
+
+TEST(ConvertMpiJob, LauncherThatGivesRanksItsVariablesGivesThemToTheWorkers) {
+  const std::string env = ", env: [{name: A, value: '1'}], envFrom: [{secretRef: {name: aws}}]";
+  const Json handed_on = Json::array({{{"name", "A"}, {"value", "1"}}});
+  const std::string note =
+      std::string(kLauncher) + "template.spec.containers[0].envFrom: not kept: the launcher gave";
+  const Conversion horovod = ConvertText(MpiJob("horovodrun, -np, '2', python, t.py", 1, env));
+  EXPECT_EQ(EnvOf(horovod), handed_on);
+  ExpectNote(horovod, note);
+
+  const std::string open_mpi = MpiJob("mpirun, -np, '2', python, t.py", 1, env);
+  EXPECT_EQ(EnvOf(ConvertText(open_mpi)), Json::array());
+  EXPECT_EQ(NotesOf(ConvertText(open_mpi)).find(note), std::string::npos);
+
+  std::string hydra = open_mpi;
+  hydra.insert(hydra.find("  slotsPerWorker"), "  mpiImplementation: Intel\n");
+  EXPECT_EQ(EnvOf(ConvertText(hydra)), handed_on);
+  ExpectNote(ConvertText(hydra), note);
+}
+
+TEST(ConvertMpiJob, SlotsOfHostsAreAnotherNumber) {
+  const std::string note = "2 ranks were asked for by the hosts and their slots; the job has 8";
+  ExpectNote(ConvertText(MpiJob("mpirun, -H, 'a:1,b', python, t.py", 4)), note);
+  EXPECT_EQ(NotesOf(ConvertText(MpiJob("mpirun, -H, 'a:4,b:4', t.py", 4))).find("hosts"),
+            std::string::npos);
+  ExpectNote(ConvertText(MpiJob("orterun, -np, '2', t.py", 4)), "2 ranks were asked for");
+}
+
+TEST(ConvertMpiJob, LauncherWithoutWorkersIsRefusedWithWhatWasFound) {
+  const std::string job =
+      "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
+      "  slotsPerWorker: 4\n  runLauncherAsWorker: true\n  runPolicy: {backoffLimit: 3}\n"
+      "  mpiReplicaSpecs: {Launcher: {template: {spec: {containers: []}}}}\n";
+  const Conversion conversion = ConvertText(job);
+  EXPECT_EQ(
+      ErrorsOf(conversion),
+      "spec.mpiReplicaSpecs: no Worker found, expected a Launcher, which has the command, and "
+      "a Worker; of a launcher that is the only worker (runLauncherAsWorker) write one with "
+      "the launcher's template and replicas: 0\n");
+  EXPECT_EQ(NotesOf(conversion), "");
+}
+
 }  // namespace
 }  // namespace lockstep::control

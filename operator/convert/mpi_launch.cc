@@ -1,8 +1,37 @@
 #include "operator/convert/mpi_launch.h"
 
+#include <algorithm>
+#include <sstream>
+#include <string>
+
 #include "common/base/plural.h"
 
 namespace lockstep::control {
+
+namespace {
+
+// The slots of "-H a:2,b", 3; 0: it is told of no hosts.
+int64_t SlotsOfHosts(const LaunchCommand& command) {
+  int64_t slots = 0;
+  for (const std::string& option : command.dropped) {
+    const std::size_t blank = option.find(' ');
+    const std::string name = option.substr(0, blank);
+    if (blank == std::string::npos || (name != "-H" && name != "-host" && name != "--host" &&
+                                       name != "-hosts" && name != "--hosts")) {
+      continue;
+    }
+    std::istringstream hosts(option.substr(blank + 1));
+    for (std::string host; std::getline(hosts, host, ',');) {
+      const std::size_t colon = host.rfind(':');
+      slots += colon == std::string::npos
+                   ? 1
+                   : std::max<int64_t>(ProcessCountOf(host.substr(colon + 1)), 1);
+    }
+  }
+  return slots;
+}
+
+}  // namespace
 
 bool IsMpiLaunch(const LaunchCommand& command) {
   return command.launcher == Launcher::kMpirun || command.launcher == Launcher::kHorovodrun;
@@ -52,6 +81,11 @@ void NoteMpiLaunch(const LaunchCommand& command,
   }
   const bool is_unsaid = !command.process_count.has_value() && command.unknown_counts.empty() &&
                          command.processes_per_pod.empty();
+  const int64_t on_hosts = SlotsOfHosts(command);
+  if (has_slots && is_unsaid && on_hosts > 0 && on_hosts != ranks) {
+    conversion->notes.push_back(
+        {command.path, RanksAskedFor(on_hosts) + " by the hosts and their slots; " + job_has});
+  }
   if (!has_slots && is_unsaid) {
     conversion->notes.push_back(
         {command.path,

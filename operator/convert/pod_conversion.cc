@@ -116,10 +116,12 @@ void AddSidecars(const Json& containers,
     pod->origins.push_back(
         {At("template.spec.initContainers", pod->spec["initContainers"].size()), At(path, i)});
     pod->spec["initContainers"].push_back(std::move(sidecar));
-    Note(At(path, i),
-         "kept as a sidecar (initContainers with restartPolicy: Always): it starts before the "
-         "trainer and is ended with it",
-         conversion);
+    Note(
+        At(path, i),
+        "kept as a sidecar (initContainers with restartPolicy: Always): it starts before the "
+        "trainer, is started again where it ends, with success too, and is ended with it; one that "
+        "has an end belongs into initContainers, without restartPolicy",
+        conversion);
   }
 }
 
@@ -317,6 +319,21 @@ ConvertedPod ConvertPod(ForeignObject* replica,
   return pod;
 }
 
+// That runtime shows a container all GPUs of the node unless its variables say otherwise, and where
+// no device is asked for the operator says none.
+void NoteHiddenGpus(const ConvertedPod& pod, Conversion* conversion) {
+  const Json runtime = pod.spec.value("runtimeClassName", Json());
+  if (runtime.is_string() && runtime.get<std::string>().find("nvidia") != std::string::npos &&
+      pod.devices().empty() && pod.claims().empty()) {
+    Note(pod.container_path + ".resources",
+         "no GPU is asked for, so the pod sees none, whatever runtimeClassName " +
+             runtime.get<std::string>() +
+             " showed it: Lockstep sets NVIDIA_VISIBLE_DEVICES=none there. Ask for " +
+             std::string(kGpuResource) + " in limits",
+         conversion);
+  }
+}
+
 // Whether `key` of the container is a list, or not there; else it is a problem.
 bool IsListOfWords(const std::string& key, ConvertedPod* pod, Conversion* conversion) {
   const Json& container = pod->container();
@@ -334,7 +351,8 @@ void SetProgram(const LaunchCommand& command,
                 const ConvertedPod& launcher,
                 ConvertedPod* pod,
                 Conversion* conversion) {
-  pod->container()["command"] = command.program;
+  pod->container()["command"] =
+      &launcher == pod ? command.program : ProgramForWorker(command, launcher, conversion);
   pod->container().erase("args");
   if (!command.working_directory.empty()) {
     pod->container()["workingDir"] = command.working_directory;
@@ -342,6 +360,7 @@ void SetProgram(const LaunchCommand& command,
   }
   SetVariables(command, launcher, pod, conversion);
   NoteSettingsOfTorchrun(command, *pod, conversion);
+  NoteHiddenGpus(*pod, conversion);
 }
 
 bool HasImage(const ConvertedPod& pod) {

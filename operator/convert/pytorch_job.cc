@@ -4,6 +4,7 @@
 
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
+#include "operator/convert/operator_variables.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/torch_processes.h"
 
@@ -39,13 +40,26 @@ struct Replica {
   LaunchCommand command;
 };
 
+// Kubeflow's operator takes MASTER_PORT from the port of this name.
+void NotePort(ConvertedPod* pod, Conversion* conversion) {
+  const Json ports = pod->container().value("ports", Json::array());
+  for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
+    if (ports[i].is_object() && ports[i].value("name", Json()) == "pytorchjob-port") {
+      conversion->notes.push_back({pod->container_path + ".ports[" + std::to_string(i) + "]",
+                                   "was MASTER_PORT, which is 29500 here unless env sets it"});
+    }
+  }
+}
+
 Replica ConvertReplica(const std::string& role,
                        ForeignObject replica,
                        const PerPod& per_pod,
                        const ConversionOptions& options) {
   Conversion* const conversion = replica.conversion();
   Json result = RoleHead(role, "OnFailure", &replica);
+  NoteExitCodes(result, &replica);
   ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
+  NotePort(&pod, conversion);
   const LaunchCommand command =
       ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
   SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
@@ -57,7 +71,7 @@ Replica ConvertReplica(const std::string& role,
   return {std::move(result), std::move(pod), command};
 }
 
-// Whether those who start together were told of as many as there are.
+// Whether those who start together were told of as many as there are, and who tells them now.
 void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
   int64_t ranks = 0;
   int64_t pods = 0;
@@ -65,7 +79,12 @@ void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
     ranks += RanksOf(one.role, one.pod);
     pods += one.role.at("replicas").get<int64_t>();
   }
+  bool is_unseen_said = false;
   for (const Replica& one : all) {
+    is_unseen_said = is_unseen_said || NoteUnseenLauncher(one.command, pods, conversion);
+    const int64_t replicas = one.role.at("replicas").get<int64_t>();
+    NoteVariablesOfOperator(
+        one.command, one.pod, RanksOf(one.role, one.pod) / replicas, pods, conversion);
     if (IsMpiLaunch(one.command)) {
       NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
     }

@@ -1,5 +1,7 @@
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,7 @@ Replica ConvertReplica(const std::string& role,
                        ForeignObject replica,
                        const ConversionOptions& options) {
   Json result = RoleHead(role, "Never", &replica);
+  NoteExitCodes(result, &replica);
   ConvertedPod pod = ConvertPod(&replica, {kContainer});
   const LaunchCommand command =
       ConvertProgram(&pod, TorchrunIsTold::kByItsManifest, options, replica.conversion());
@@ -75,6 +78,22 @@ bool NoteLaunches(const std::vector<Replica>& all, Conversion* conversion) {
   return is_of_mpi;
 }
 
+// With cleanPodPolicy None the pods beside the one whose success is the job's worked on.
+void NoteOthersThatRanOn(const std::set<std::string>& names,
+                         const Json& job_spec,
+                         ForeignObject* spec) {
+  const bool has_others =
+      names.contains("evaluator") ||
+      (names.contains("chief") && names.contains("worker") && !job_spec.contains("successPolicy"));
+  if (has_others && job_spec.at("runPolicy").at("cleanPodPolicy") == "None") {
+    spec->Note("runPolicy.cleanPodPolicy",
+               "None, their default, let workers and evaluators work on after the job's success: "
+               "here workers have 5 s to end by themselves, then they are ended, and evaluators at "
+               "once; None keeps the pods and their logs. For workers that must end by themselves "
+               "set successPolicy to AllWorkers");
+  }
+}
+
 }  // namespace
 
 Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
@@ -98,6 +117,12 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
       replicas.Fail(type, "a second " + role + " found, expected one");
     } else {
       NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, spec->conversion());
+      if (role == "chief" && type.size() == std::string_view("master").size()) {
+        replicas.Note(
+            type,
+            "kept as chief: TF_CONFIG calls it so, in the cluster and as the task's type; "
+            "a program that asks for master finds none");
+      }
       kept.push_back(std::move(converted));
     }
   }
@@ -127,6 +152,7 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
     job_spec["roles"].push_back(std::move(one.role));
   }
   ConvertRunPolicy(spec, std::nullopt, &job_spec);
+  NoteOthersThatRanOn(names, job_spec, spec);
   return job_spec;
 }
 

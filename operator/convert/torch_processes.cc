@@ -7,6 +7,7 @@
 
 #include "common/base/name_list.h"
 #include "operator/api/fields.h"
+#include "operator/convert/operator_variables.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
@@ -80,6 +81,10 @@ std::string WhyNotHeeded(const LaunchCommand& command) {
     return ": its command starts " + std::string(NameOf(command.launcher)) +
            ", whose own options say how many, or else the devices; see processes";
   }
+  if (MayStartUnseen(command.program)) {
+    return ": whether its command starts torchrun, which would heed it, cannot be seen from this "
+           "file; with the program as the command, set the role's processes";
+  }
   return ": torchrun would heed it, and it does not start that command; see processes";
 }
 
@@ -123,7 +128,8 @@ std::string WhyUnlike(const std::string& text, bool is_torchrun, const CountedDe
   }
   if (is_torchrun && text == "gpu") {
     return "\"gpu\" found where no GPU is asked for, which torchrun refuses unless it finds one: a "
-           "TrainingJob has one process in each pod; set the role's processes for more";
+           "TrainingJob has one process in each pod, and shows it no GPU (NVIDIA_VISIBLE_DEVICES="
+           "none); ask for them in resources.limits";
   }
   if (text.ends_with("pu") && text != "cpu") {
     return quoted +

@@ -7,6 +7,7 @@
 #include "common/base/quantity.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
+#include "operator/convert/operator_variables.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/pod_patch.h"
 #include "operator/convert/torch_processes.h"
@@ -189,6 +190,9 @@ void SetProcesses(const LaunchCommand& command,
     NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
     const int64_t pods = role->at("replicas").get<int64_t>();
     NoteMachineCount(command, *pod, pods, trainer->conversion());
+    NoteUnseenLauncher(command, pods, trainer->conversion());
+    const int64_t processes = RanksOf(*role, *pod) / std::max<int64_t>(pods, 1);
+    NoteVariablesOfOperator(command, *pod, processes, pods, trainer->conversion());
     NoteOuterCount(command, pods, 1, trainer->conversion());
     return;
   }
