@@ -321,12 +321,13 @@ TEST_F(PreemptionTest, WhoWaitsForRoomOfPodsThatDoNotEndIsToldWhoseTheyAre) {
   AddLeavingPod("low");
   RemoveJob("low");
   AddJobOf("high", "vision", "");
-  EXPECT_EQ(Ask("high"), "needs 2 GPUs, 0 free on 1 node") << "they are about to go";
+  EXPECT_EQ(Ask("high"), "waits for pods that are leaving");
 
   now_ += std::chrono::seconds(60);
   rounds_.Plan(now_, &news_);
   EXPECT_EQ(Ask("high"),
-            "needs 2 GPUs, 0 free on 1 node; 2 GPUs are held by pods that do not end: of "
+            "needs 2 GPUs, 0 free on 1 node; with 0 free on nodes and at most 0 to be had from "
+            "other jobs, 2 GPUs are missing; 2 GPUs are held by pods that do not end: of "
             "default/low on node-a");
   RemovePod();
   EXPECT_EQ(Ask("high"), "node-a");
