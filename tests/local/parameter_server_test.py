@@ -136,7 +136,10 @@ class ParameterServer(LocalTest):
         self.assertEqual(run.summary["samplesConsumed"], samples_after(301))
 
     def test_stopped_job_goes_on_from_its_last_checkpoint(self):
-        stopped = self.stop(self.start_until_trained(manifest(steps=200_000)))
+        started = self.start_until_trained(manifest(steps=200_000))
+        _, directory, _ = started
+        self.wait_for(lambda: list((directory / "checkpoints").glob("step-*")))
+        stopped = self.stop(started)
         self.assertEqual(stopped.exit_code, 1, stopped.output)
         self.assertNotIn("after a checkpoint", stopped.output)
         self.assertIn(f"step {stopped.summary['steps']} was not saved: under ParameterServer a "
