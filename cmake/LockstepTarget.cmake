@@ -1,5 +1,53 @@
 # One target per folder: sources listed, links written out, tests beside the sources.
 
+# How large a unit of several sources is, in steps of 8 KiB a source. Larger units parse less often
+# what all sources include, and take longer after a change of one; this many take about ten seconds.
+# In steps, so that an edit seldom moves the next sources into other units.
+set(LOCKSTEP_UNIT_STEPS 10 CACHE STRING "Size of a unit of several sources, in steps of 8 KiB")
+option(CMAKE_UNITY_BUILD "Compile several sources of a folder as one unit" OFF)
+
+# lockstep_units(RESULT TARGET SOURCE...): in RESULT, what is compiled instead of the sources: units
+# that each include several of them, in their order. CMake's own UNITY_BUILD writes absolute paths
+# into its units, so no clone could reuse what another has compiled; CMAKE_UNITY_BUILD switches this
+# one. Generated sources stay alone, and those with the property SKIP_UNITY_BUILD_INCLUSION: they
+# have options of their own, or include what others must not see.
+function(lockstep_units result target)
+  set(compiled "")
+  set(unit "")
+  set(unit_steps 0)
+  set(unit_count 0)
+  foreach(source IN LISTS ARGN ITEMS "")
+    set(is_shared OFF)
+    set(source_steps 0)
+    if(CMAKE_UNITY_BUILD AND source MATCHES "\\.cc$" AND NOT IS_ABSOLUTE "${source}")
+      get_source_file_property(is_alone "${source}" SKIP_UNITY_BUILD_INCLUSION)
+      if(NOT is_alone)
+        set(is_shared ON)
+        file(SIZE "${CMAKE_CURRENT_SOURCE_DIR}/${source}" bytes)
+        math(EXPR source_steps "${bytes} / 8192 + 1")
+      endif()
+    endif()
+    math(EXPR sum "${unit_steps} + ${source_steps}")
+    if(unit AND (source STREQUAL "" OR sum GREATER LOCKSTEP_UNIT_STEPS))
+      set(unit_file "${CMAKE_CURRENT_BINARY_DIR}/units/${target}_${unit_count}.cc")
+      file(CONFIGURE OUTPUT "${unit_file}" CONTENT "${unit}" @ONLY)
+      list(APPEND compiled "${unit_file}")
+      math(EXPR unit_count "${unit_count} + 1")
+      set(unit "")
+      set(unit_steps 0)
+    endif()
+    if(is_shared)
+      file(REAL_PATH "${source}" path)
+      file(RELATIVE_PATH path "${CMAKE_SOURCE_DIR}" "${path}")
+      string(APPEND unit "#include \"${path}\"\n")
+      math(EXPR unit_steps "${unit_steps} + ${source_steps}")
+    elseif(source)
+      list(APPEND compiled "${source}")
+    endif()
+  endforeach()
+  set(${result} "${compiled}" PARENT_SCOPE)
+endfunction()
+
 # lockstep_library(NAME SOURCES a.cc b.cc [LINK lockstep::x Third::party] [PRIVATE_LINK ...]
 #                  [PRECOMPILE <header>...])
 # makes static library lockstep_NAME with alias lockstep::NAME. PRECOMPILE: instead of what is
@@ -8,7 +56,8 @@ function(lockstep_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK;PRECOMPILE" ${ARGN})
   set(target lockstep_${name})
   if(ARG_SOURCES)
-    add_library(${target} STATIC ${ARG_SOURCES})
+    lockstep_units(units ${target} ${ARG_SOURCES})
+    add_library(${target} STATIC ${units})
     target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE lockstep_flags ${ARG_PRIVATE_LINK})
     target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}")
     if(ARG_PRECOMPILE)
@@ -32,7 +81,8 @@ endfunction()
 function(lockstep_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
-  add_executable(${target} ${ARG_SOURCES})
+  lockstep_units(units ${target} ${ARG_SOURCES})
+  add_executable(${target} ${units})
   if(ARG_PRECOMPILED_AS)
     target_compile_options(${target} PRIVATE -fPIC)
     target_precompile_headers(${target} REUSE_FROM ${ARG_PRECOMPILED_AS})
