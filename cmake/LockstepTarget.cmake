@@ -75,13 +75,18 @@ function(lockstep_library name)
   add_library(lockstep::${name} ALIAS ${target})
 endfunction()
 
-# lockstep_test(NAME SOURCES a_test.cc [LINK ...] [TIMEOUT seconds] [LABELS ...]
-#               [PRECOMPILED_AS target])
-# makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PRECOMPILED_AS:
-# with the header of that library, and its options, instead of what is precompiled for all tests.
-# Tests that compute, as these do, count for two beside those that mostly wait (scripts/test.sh).
+# What scripts/test.sh --quick builds, and what the gate builds with sanitizers.
+add_custom_target(lockstep_quick)
+add_custom_target(lockstep_pure)
+
+# lockstep_test(NAME [PURE] SOURCES a_test.cc [LINK ...] [TIMEOUT seconds] [COST seconds]
+#               [LABELS ...] [PRECOMPILED_AS target])
+# makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PURE: no sockets,
+# threads or files, so the gate runs it with sanitizers, too. COST: what it takes here, where that is
+# more than a few seconds; the longest begin. PRECOMPILED_AS: with the header of that library, and its
+# options, instead of what is precompiled for all tests.
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "PURE" "TIMEOUT;COST;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
   lockstep_units(units ${target} ${ARG_SOURCES})
   add_executable(${target} ${units})
@@ -100,7 +105,16 @@ function(lockstep_test name)
   endif()
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
+    add_dependencies(lockstep_quick ${target})
   endif()
+  if(ARG_PURE)
+    list(APPEND ARG_LABELS pure)
+    add_dependencies(lockstep_pure ${target})
+  endif()
+  # In half cores, as scripts/test.sh counts what runs at a time.
   set_tests_properties(
     ${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "${ARG_LABELS}")
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
 endfunction()

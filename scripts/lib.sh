@@ -1,9 +1,20 @@
 # shellcheck shell=bash
 # Shared by the scripts of this folder; sourced, not run.
 
-# Says what is being done and how long the script has been running.
+# Says what is being done and how long the script has been running; scripts/times.py reads the
+# stages again.
 say() {
   printf '==> [%3ds] %s\n' "$SECONDS" "$*"
+  if [[ -n ${stages_file:-} ]]; then
+    printf '%s %s\n' "$SECONDS" "$*" >>"$stages_file"
+  fi
+}
+
+# Begins the list of this run's stages anew.
+begin_stages() {
+  mkdir -p build
+  stages_file=build/stages.log
+  : >"$stages_file"
 }
 
 die() {

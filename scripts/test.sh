@@ -1,24 +1,35 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything and runs every test.
+# Installs what the tests need, builds everything and runs every test, each of them once.
 #
-#   scripts/test.sh                 what the gate runs
-#   scripts/test.sh --sanitizers    also the asan-ubsan and tsan builds of all tests, and a missing
-#                                   fence that the latter must find
+# One lane is for daily work, one is the gate, and the others add to the gate:
+#
+#   scripts/test.sh --quick         formatting and include rules, unit tests, 300 seeds of the
+#                                   simulation, and one training that loses a worker
+#   scripts/test.sh                 the gate
+#   scripts/test.sh --sanitizers    also all tests under AddressSanitizer with UBSan, and under
+#                                   ThreadSanitizer, there with each source compiled by itself, so
+#                                   that a missing include is found; and a missing fence that
+#                                   ThreadSanitizer must find
 #   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
 #                                   current torch (installs 6 GB)
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
-#   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest (10 minutes)
-#   scripts/test.sh --soak          also 200 random runs under chaos (a quarter of an hour), and 100
-#                                   workers killed that sum by NCCL's double
+#   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
+#   scripts/test.sh --soak          also 200 random runs under chaos, and 100 workers killed that sum
+#                                   by NCCL's double
 #   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
-#                                   must find (half an hour)
+#                                   must find
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
+#
+# On two cores, with everything installed and compiled before: --quick takes @QUICK@ minutes, the gate
+# @WARM@, on a new machine @COLD@. --cluster adds 10 minutes, --soak 15, --planted 30.
+# scripts/times.py prints where the time of the last run went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
+only_quick=false
 with_sanitizers=false
 with_python=false
 with_peers=false
@@ -29,6 +40,7 @@ with_cuda=false
 with_cuda_engine=false
 for option in "$@"; do
   case "$option" in
+    --quick) only_quick=true ;;
     --sanitizers) with_sanitizers=true ;;
     --python) with_python=true ;;
     --peers) with_peers=true ;;
@@ -38,29 +50,39 @@ for option in "$@"; do
     --cuda) with_cuda=true ;;
     --cuda-engine) with_cuda_engine=true ;;
     -h | --help)
-      sed -n '2,17s/^# \{0,1\}//p' "$0"
+      sed -n '2,/^set /s/^# \{0,1\}//p' "$0"
       exit 0
       ;;
     *)
       die "unknown option '$option'; known:" \
-        "--sanitizers --python --peers --cluster --soak --planted --cuda --cuda-engine"
+        "--quick --sanitizers --python --peers --cluster --soak --planted --cuda --cuda-engine"
       ;;
   esac
 done
 
+if $only_quick && [[ $# -gt 1 ]]; then
+  die "--quick stands alone; got: $*"
+fi
+
+begin_stages
 say "installing what is missing"
-groups=(build test cluster cuda)
-if $with_peers || $with_python; then
-  groups+=(peers)
+if $only_quick; then
+  scripts/install.sh test
+  build_preset dev lockstep_quick
+else
+  groups=(build test cluster cuda)
+  if $with_peers || $with_python; then
+    groups+=(peers)
+  fi
+  if $with_cuda; then
+    groups+=(nccl)
+  fi
+  if $with_cuda_engine; then
+    groups+=(torch)
+  fi
+  scripts/install.sh "${groups[@]}"
+  build_preset dev
 fi
-if $with_cuda; then
-  groups+=(nccl)
-fi
-if $with_cuda_engine; then
-  groups+=(torch)
-fi
-scripts/install.sh "${groups[@]}"
-build_preset dev
 
 # Tests may write here only, and must leave it empty.
 scratch=$PWD/build/test-scratch
@@ -70,26 +92,11 @@ export TMPDIR=$scratch
 
 shared_memory_before=$(ls -A /dev/shm)
 
-# How many tests that fail beside others are tried once more, alone. More than so many are no matter
-# of a busy machine.
-again_max=3
-
-# Tests that compute count for two, those that mostly wait for one: of the former one more runs at a
-# time than there are cores; beside the latter (real nodes, two control planes, images, jobs of this
-# machine) there is hardly room for one.
+# run_tests PRESET [OPTION OF CTEST...]: what runs at a time is counted in half cores. A test that
+# computes takes two, one that mostly waits takes one; two more than there are keep the cores busy.
 run_tests() {
-  say "testing preset $1"
-  if ctest --preset "$1" --parallel $((2 * ($(nproc) + 1))) --no-tests=error; then
-    return
-  fi
-  local failed
-  failed=$(sed 's/^[0-9]*://' "build/$1/Testing/Temporary/LastTestsFailed.log")
-  cp "build/$1/Testing/Temporary/LastTest.log" "build/$1/first-try.log"
-  [ "$(wc -w <<<"$failed")" -le "$again_max" ] || die "too many tests failed to try them again"
-  clear_leftovers
-  say "UNSURE, tried once more alone (how they failed: build/$1/first-try.log):" $failed
-  ctest --preset "$1" --rerun-failed
-  say "UNSURE, but passed alone:" $failed
+  say "testing preset $*"
+  ctest --preset "$1" --parallel $((2 * ($(nproc) + 1))) --no-tests=error "${@:2}"
 }
 
 # A process that a test left behind still has the scratch folder in its environment.
@@ -119,17 +126,6 @@ leftover_cluster_parts() {
   grep -F " $scratch/" /proc/mounts || true
 }
 
-# After a test that was killed, which cleans up nothing itself.
-clear_leftovers() {
-  local pid
-  for pid in $(leftover_processes | awk '{print $1}'); do
-    echo "ending what a failed test has left: $(ps -o pid=,args= -p "$pid")"
-    kill -KILL "$pid" || true
-  done
-  find "$scratch" -mindepth 1 -delete || true
-  shared_memory_before=$(ls -A /dev/shm)
-}
-
 check_leftovers() {
   say "looking for leftovers"
   local processes files shared_memory cluster_parts
@@ -143,7 +139,23 @@ check_leftovers() {
   [ -z "$shared_memory" ] || die "shared memory left behind: $shared_memory"
 }
 
+if $only_quick; then
+  run_tests dev --label-regex '^(tidy|unit)$'
+  say "simulating 300 seeds"
+  build/dev/bin/lockstep-sim --seeds 300
+  say "training with a worker that is killed"
+  python3 -B tests/local/recovery_test.py @RECOVERY@
+  check_leftovers
+  say "all quick tests passed"
+  exit 0
+fi
+
 run_tests dev
+check_leftovers
+
+# What decides and what reads bytes from outside, which is pure and so quick to check.
+build_preset asan-ubsan lockstep_pure
+run_tests asan-ubsan --label-regex '^pure$'
 check_leftovers
 
 if $with_sanitizers; then

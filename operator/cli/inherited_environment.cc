@@ -10,7 +10,8 @@ namespace lockstep::control {
 namespace {
 
 // What a pod inherits from whoever calls `lockstep`, below its own environment. Sanitizer options
-// are here so that a sanitized build can be run as a whole.
+// are here so that a sanitized build can be run as a whole, and the trainer's engine so that another
+// one can be tried.
 constexpr std::string_view kInherited[] = {"PATH",
                                            "HOME",
                                            "USER",
@@ -21,6 +22,7 @@ constexpr std::string_view kInherited[] = {"PATH",
                                            "TMPDIR",
                                            "LD_LIBRARY_PATH",
                                            "OMP_NUM_THREADS",
+                                           "LOCKSTEP_ENGINE",
                                            "ASAN_OPTIONS",
                                            "LSAN_OPTIONS",
                                            "TSAN_OPTIONS",
