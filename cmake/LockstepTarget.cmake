@@ -5,8 +5,8 @@
 # In steps, so that an edit seldom moves the next sources into other units.
 set(LOCKSTEP_UNIT_STEPS 10 CACHE STRING "Size of a unit of several sources, in steps of 8 KiB")
 option(CMAKE_UNITY_BUILD "Compile several sources of a folder as one unit" OFF)
-set(lockstep_makes_units "${CMAKE_UNITY_BUILD}")
-set(CMAKE_UNITY_BUILD OFF) # hides the option from CMake, which would join the units once more
+set(lockstep_unity ${CMAKE_UNITY_BUILD})
+set(CMAKE_UNITY_BUILD OFF) # CMake's own, of which the next comment tells
 
 # lockstep_units(RESULT TARGET SOURCE...): in RESULT, what is compiled instead of the sources: units
 # that each include several of them, in their order. CMake's own UNITY_BUILD writes absolute paths
@@ -21,7 +21,7 @@ function(lockstep_units result target)
   foreach(source IN LISTS ARGN ITEMS "")
     set(is_shared OFF)
     set(source_steps 0)
-    if(lockstep_makes_units AND source MATCHES "\\.cc$" AND NOT IS_ABSOLUTE "${source}")
+    if(lockstep_unity AND source MATCHES "\\.cc$" AND NOT IS_ABSOLUTE "${source}")
       get_source_file_property(is_alone "${source}" SKIP_UNITY_BUILD_INCLUSION)
       if(NOT is_alone)
         set(is_shared ON)
