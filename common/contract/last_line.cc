@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "common/contract/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -13,8 +15,7 @@ std::string_view WithoutTime(std::string_view line) {
     return {};
   }
   for (std::size_t at = 0; at < kShape.size(); ++at) {
-    const bool is_digit = line[at] >= '0' && line[at] <= '9';
-    if (kShape[at] == '0' ? !is_digit : line[at] != kShape[at]) {
+    if (kShape[at] == '0' ? !IsDigit(line[at]) : line[at] != kShape[at]) {
       return {};
     }
   }

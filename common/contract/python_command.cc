@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/contract/text.h"
+
 namespace lockstep {
 namespace {
 
@@ -9,10 +11,6 @@ constexpr std::size_t kModuleNameMax = 253;  // choice: above every path of pack
 
 bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
-
-bool IsDigit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 // "python", "python3", "python3.11".

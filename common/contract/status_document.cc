@@ -19,10 +19,6 @@ constexpr std::size_t kPeerReasonBytesMax = 128;  // choice: one line; there may
 constexpr double kSecondsAgoMax = 1e6;            // choice: pods are held for a minute
 constexpr double kNumberMax = std::numeric_limits<double>::max();
 
-Json FiniteOrNull(std::optional<double> number) {
-  return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
-}
-
 // Durations and rates: what a clock or a division spoiled reads as nothing.
 double AmountOrZero(double number) {
   return std::isfinite(number) && number > 0 ? number : 0;

@@ -6,6 +6,11 @@
 
 namespace lockstep {
 
+// Whether it is one of '0' to '9', in every locale.
+constexpr bool IsDigit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 // `text` when it has at most `bytes_max` bytes; else as much of its start as fits in front of
 // "...", cut between UTF-8 characters. Never longer than max(bytes_max, 3).
 std::string CutText(std::string_view text, std::size_t bytes_max);

@@ -9,6 +9,7 @@
 #include "common/base/check.h"
 #include "common/base/dns_label.h"
 #include "common/contract/problems.h"
+#include "common/contract/text.h"
 
 namespace lockstep {
 namespace {
@@ -17,10 +18,6 @@ constexpr int kPortMax = 65535;
 
 bool IsLower(char c) {
   return c >= 'a' && c <= 'z';
-}
-
-bool IsDigit(char c) {
-  return c >= '0' && c <= '9';
 }
 
 bool IsDnsName(std::string_view text) {

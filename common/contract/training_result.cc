@@ -24,11 +24,6 @@ constexpr std::array<ModelColumn, 3> kModelColumns = {{
     {"testAccuracy", &ModelResult::test_accuracy},
 }};
 
-// JSON has no infinities and no NaN.
-Json FiniteOrNull(const std::optional<double>& number) {
-  return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
-}
-
 // In six digits; absent where it is not a finite number then.
 std::optional<double> Shorten(const std::optional<double>& number) {
   if (!number.has_value()) {

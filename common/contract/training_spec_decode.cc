@@ -26,7 +26,7 @@ constexpr std::size_t kLayersMax = 256;
 constexpr double kTiny = 1e-12;
 constexpr double kLearningRateMax = 1000;
 constexpr double kScaleMax = 1e6;
-constexpr int64_t kReplicasMax = 64;
+constexpr int64_t kDeviceReplicasMax = 64;
 constexpr std::size_t kDevicesMax = 64;
 constexpr std::size_t kDeviceNameMax = 128;
 constexpr int64_t kCheckpointsKeptMax = 1000;
@@ -463,7 +463,7 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
   spec.terminate_on_nan = reader.Bool("terminateOnNaN").value_or(spec.terminate_on_nan);
   spec.gradient_clip_norm = reader.Number("gradientClipNorm", kTiny, kScaleMax);
   spec.precision = ReadEnum(reader, "precision", kPrecisionNames).value_or(spec.precision);
-  spec.replicas = reader.Int("replicas", 1, kReplicasMax).value_or(spec.replicas);
+  spec.replicas = reader.Int("replicas", 1, kDeviceReplicasMax).value_or(spec.replicas);
   spec.devices = ReadDevices(reader);
   if (spec.replicas > 1 && !spec.devices.empty()) {
     reader.Fail("replicas",

@@ -184,6 +184,10 @@ std::string DumpJsonPretty(const Json& value) {
   return value.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
+Json FiniteOrNull(const std::optional<double>& number) {
+  return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
+}
+
 std::string DescribeJson(const Json& value) {
   constexpr std::size_t kShownMax = 60;  // choice: fits a terminal line beside path and expectation
   if (value.is_object()) {

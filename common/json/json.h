@@ -33,6 +33,9 @@ std::string DumpJson(const Json& value);
 // The same with two spaces of indentation.
 std::string DumpJsonPretty(const Json& value);
 
+// `number`; null where there is none, or where it is infinite or no number, as JSON writes neither.
+Json FiniteOrNull(const std::optional<double>& number);
+
 // "a string", "a list", "the number 3": how a value is named in messages, cut to one short line.
 std::string DescribeJson(const Json& value);
 

@@ -15,6 +15,7 @@
 #include "trainer-runtime/checkpoint/fence.h"
 #include "trainer-runtime/checkpoint/lasting_files.h"
 #include "trainer-runtime/checkpoint/manifest.h"
+#include "trainer-runtime/checkpoint/model_folders.h"
 #include "trainer-runtime/checkpoint/safetensors.h"
 
 namespace lockstep::runtime {
@@ -24,7 +25,6 @@ constexpr const char* kTensorsFile = "tensors.safetensors";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kFenceFile = "fence.json";
 constexpr const char* kLedgerTensor = "lockstep/ledger";
-constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 constexpr std::size_t kManifestBytesMax = 1 << 20;  // choice: a thousand times a real one

@@ -18,8 +18,6 @@ namespace {
 
 using testing::ElementsAreArray;
 
-constexpr std::size_t kFileMax = 1 << 20;
-
 // A checkpoint of retention.txt: its step, and the letter behind it, if any.
 struct Word {
   int64_t step = 0;

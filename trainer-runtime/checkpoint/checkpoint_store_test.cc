@@ -15,8 +15,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr std::size_t kFileMax = 1 << 20;
-
 class CheckpointStoreTest : public CheckpointTest {};
 
 TEST_F(CheckpointStoreTest, NothingThereIsNoCheckpoint) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -12,6 +13,8 @@
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
 
 namespace lockstep::runtime {
+
+inline constexpr std::size_t kFileMax = 1 << 20;  // of the files that tests read
 
 // Keeps warnings for a test to look at.
 class WarningLog final : public Logger {

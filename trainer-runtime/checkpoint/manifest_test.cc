@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-Manifest Sample() {
+Manifest SampleManifest() {
   Manifest manifest;
   manifest.writer = {"uid-1", Attempt(1), Epoch(4), Incarnation(2)};
   manifest.step = Step(100);
@@ -30,7 +30,7 @@ Manifest Sample() {
 // The sample with `change` applied and the hash made right again.
 template <typename Change>
 std::string Changed(Change change) {
-  Json object = ParseJson(EncodeManifest(Sample())).value();
+  Json object = ParseJson(EncodeManifest(SampleManifest())).value();
   object.erase("sha256");
   change(&object);
   object["sha256"] = Sha256Hex(DumpJson(object));
@@ -38,9 +38,9 @@ std::string Changed(Change change) {
 }
 
 TEST(Manifest, DecodesWhatItEncodes) {
-  const Result<Manifest> manifest = DecodeManifest(EncodeManifest(Sample()));
+  const Result<Manifest> manifest = DecodeManifest(EncodeManifest(SampleManifest()));
   ASSERT_TRUE(manifest.ok()) << manifest.error().ToString();
-  EXPECT_EQ(*manifest, Sample());
+  EXPECT_EQ(*manifest, SampleManifest());
 }
 
 // What the first release wrote: no position, no fingerprint, no sums.
@@ -61,7 +61,7 @@ TEST(Manifest, FirstFormatIsRead) {
 }
 
 TEST(Manifest, LossThatIsNotFiniteIsAbsent) {
-  Manifest manifest = Sample();
+  Manifest manifest = SampleManifest();
   manifest.sums.loss_sum = std::nullopt;
   manifest.is_finite = false;
   EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).value(), manifest);
@@ -69,24 +69,24 @@ TEST(Manifest, LossThatIsNotFiniteIsAbsent) {
 
 // Of a training in Float16; all others are written as before, for releases that know no scale.
 TEST(Manifest, LossScaleIsKeptUnderAFormatOfItsOwn) {
-  Manifest manifest = Sample();
+  Manifest manifest = SampleManifest();
   manifest.loss_scale = LossScale{1024, 7, 3};
   EXPECT_EQ(DecodeManifest(EncodeManifest(manifest)).value(), manifest);
   EXPECT_EQ(ParseJson(EncodeManifest(manifest)).value().at("formatVersion"), 3);
-  EXPECT_EQ(ParseJson(EncodeManifest(Sample())).value().at("formatVersion"), 2);
+  EXPECT_EQ(ParseJson(EncodeManifest(SampleManifest())).value().at("formatVersion"), 2);
   manifest.loss_scale->scale = 1000;
   EXPECT_THAT(DecodeManifest(EncodeManifest(manifest)).error().ToString(),
               HasSubstr("lossScale 1000 found, expected a power of two"));
 }
 
 TEST(Manifest, EveryFlippedByteIsNoticed) {
-  const std::string good = EncodeManifest(Sample());
+  const std::string good = EncodeManifest(SampleManifest());
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::string bad = good;
     bad[i] ^= 1;
     const Result<Manifest> manifest = DecodeManifest(bad);
     // White space may change: the content is then the same.
-    EXPECT_TRUE(!manifest.ok() || *manifest == Sample()) << "byte " << i;
+    EXPECT_TRUE(!manifest.ok() || *manifest == SampleManifest()) << "byte " << i;
     EXPECT_TRUE(!manifest.ok() || std::isspace(good[i]) != 0) << "byte " << i;
   }
 }

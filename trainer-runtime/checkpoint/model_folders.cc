@@ -9,9 +9,6 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::string_view kModelPrefix = "rank-";
-constexpr std::string_view kStepPrefix = "step-";
-
 bool IsNumberAfter(std::string_view prefix, std::string_view name) {
   return name.starts_with(prefix) && name.size() > prefix.size() &&
          name.find_first_not_of("0123456789", prefix.size()) == std::string_view::npos;

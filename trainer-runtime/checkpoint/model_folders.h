@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "common/base/result.h"
 
@@ -10,6 +11,9 @@ namespace lockstep::runtime {
 //
 //   DIR/step-00000100/          one model for all ranks
 //   DIR/rank-2/step-00000100/   a model for each rank, in a folder that is a checkpoint store
+
+inline constexpr std::string_view kModelPrefix = "rank-";
+inline constexpr std::string_view kStepPrefix = "step-";
 
 // Where rank `rank` keeps the checkpoints of a model of its own.
 std::string FolderOfModel(const std::string& directory, int rank);

@@ -18,7 +18,7 @@ using namespace std::string_literals;  // NOLINT: literals with zero bytes
 // 1.0f and -2.0f as they lie in memory.
 const std::string kFloats = "\x00\x00\x80\x3f\x00\x00\x00\xc0"s;
 
-std::vector<TensorSlice> Sample() {
+std::vector<TensorSlice> SampleSlices() {
   return {{"w", TensorType::kFloat32, {2, 1}, kFloats},
           {"empty", TensorType::kFloat32, {0}, ""},
           {"bytes", TensorType::kUInt8, {3}, "abc"}};
@@ -40,10 +40,10 @@ TEST(Safetensors, BytesAreThoseOfTheDescription) {
 }
 
 TEST(Safetensors, DecodesWhatItEncodes) {
-  const std::string file = EncodeSafetensors(Sample(), {});
+  const std::string file = EncodeSafetensors(SampleSlices(), {});
   const Result<std::vector<TensorSlice>> tensors = DecodeSafetensors(file);
   ASSERT_TRUE(tensors.ok()) << tensors.error().ToString();
-  const std::vector<TensorSlice> expected = Sample();
+  const std::vector<TensorSlice> expected = SampleSlices();
   ASSERT_EQ(tensors->size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ((*tensors)[i].name, expected[i].name);
@@ -54,7 +54,7 @@ TEST(Safetensors, DecodesWhatItEncodes) {
 }
 
 TEST(Safetensors, EveryCutIsRefused) {
-  const std::string file = EncodeSafetensors(Sample(), {});
+  const std::string file = EncodeSafetensors(SampleSlices(), {});
   for (std::size_t length = 0; length < file.size(); ++length) {
     EXPECT_FALSE(DecodeSafetensors(std::string_view(file).substr(0, length)).ok()) << length;
   }
@@ -92,7 +92,7 @@ TEST(Safetensors, PythonLibraryReadsTheFile) {
     GTEST_SKIP() << "needs: python3 with safetensors and numpy";
   }
   const std::string path = testing::TempDir() + "lockstep-python.safetensors";
-  ASSERT_TRUE(WriteFileAtomically(path, EncodeSafetensors(Sample(), {{"format", "x"}})).ok());
+  ASSERT_TRUE(WriteFileAtomically(path, EncodeSafetensors(SampleSlices(), {{"format", "x"}})).ok());
   const std::string command =
       "python3 -c 'import sys, safetensors.numpy as s; t = s.load_file(sys.argv[1]); "
       "assert t[\"w\"].tolist() == [[1.0], [-2.0]], t; "

@@ -31,7 +31,7 @@ std::optional<std::size_t> Find(const std::string& name, const std::vector<GpuDe
   return std::nullopt;
 }
 
-Error Refusal(const std::string& why) {
+Error ChoiceError(const std::string& why) {
   return Error(ErrorCode::kInvalidArgument, why).WithField(kField);
 }
 
@@ -48,13 +48,13 @@ Result<std::vector<std::size_t>> PickDevices(const std::vector<std::string>& ask
       continue;
     }
     if (std::find(picked.begin(), picked.end(), *found) != picked.end()) {
-      return Refusal(name + " found, but " + visible[*found].uuid + " is named already");
+      return ChoiceError(name + " found, but " + visible[*found].uuid + " is named already");
     }
     picked.push_back(*found);
   }
   if (!missing.empty()) {
-    return Refusal(missing + " not found: " + CountText(asked.size()) + " asked for, " +
-                   VisibleText(visible));
+    return ChoiceError(missing + " not found: " + CountText(asked.size()) + " asked for, " +
+                       VisibleText(visible));
   }
   return picked;
 }

@@ -16,7 +16,7 @@ namespace lockstep::runtime {
 namespace {
 
 // Between two looks at how the copies stand. Choice.
-constexpr Duration kLookAgain = std::chrono::milliseconds(100);
+constexpr Duration kCopyLookInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -50,7 +50,7 @@ Result<Ending> PsProcess::Serve() {
       is_whole = true;
       service_->board().Record(TimelineEventKind::kStateReady, SteadyNow());
     }
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kCopyLookInterval);
   }
   return Ending{EndingKind::kStopped, kExitSignalBase + SIGTERM, "stopped on request"};
 }

@@ -17,7 +17,7 @@ namespace {
 constexpr Duration kWhileOthersWork = std::chrono::hours(24 * 365);
 
 // Between two looks at shards that have no values yet. Choice.
-constexpr Duration kLookAgain = std::chrono::milliseconds(50);
+constexpr Duration kValuesLookInterval = std::chrono::milliseconds(50);
 
 // A communicator of one rank. Choice, as it waits for nobody.
 constexpr Duration kAloneTimeout = std::chrono::seconds(60);
@@ -130,7 +130,7 @@ Result<PulledCounts> PsTraining::AwaitSeeded() {
     } else if (limits.deadline.HasPassed(SteadyNow())) {
       return Error(ErrorCode::kTimeout, "rank 0 has not given the shards their first values");
     } else {
-      std::this_thread::sleep_for(kLookAgain);
+      std::this_thread::sleep_for(kValuesLookInterval);
     }
   }
 }

@@ -16,7 +16,7 @@ struct Frame {
   std::vector<std::byte> body;
 };
 
-struct SimulatedRank {
+struct BroadcastingRank {
   Call call;
   std::vector<std::byte> data;
   std::unique_ptr<Exchange> exchange;
@@ -27,7 +27,7 @@ struct SimulatedRank {
   std::size_t frame_bytes_max = 0;
 };
 
-using World = std::vector<SimulatedRank>;
+using World = std::vector<BroadcastingRank>;
 
 // The byte at `index` of what the root has: differs from piece to piece.
 std::byte ByteAt(std::size_t index) {
@@ -37,7 +37,7 @@ std::byte ByteAt(std::size_t index) {
 World MakeWorld(const std::vector<bool>& holds, int root, std::size_t byte_count) {
   World world(holds.size());
   for (std::size_t r = 0; r < world.size(); ++r) {
-    SimulatedRank& rank = world[r];
+    BroadcastingRank& rank = world[r];
     rank.call.operation = Operation::kBroadcast;
     rank.call.count = byte_count;
     rank.call.root = root;
@@ -58,8 +58,8 @@ World MakeWorld(const std::vector<bool>& holds, int root, std::size_t byte_count
 // Moves at most one frame from one rank to the other. A link holds one: the least a socket can
 // hold. Returns whether anything moved.
 bool Move(World& world, std::size_t from, std::size_t to) {
-  SimulatedRank& sender = world[from];
-  SimulatedRank& receiver = world[to];
+  BroadcastingRank& sender = world[from];
+  BroadcastingRank& receiver = world[to];
   std::deque<Frame>& link = receiver.inbox[from];
   if (link.empty()) {
     if (const auto out = sender.exchange->NextOut(static_cast<int>(to))) {
@@ -141,7 +141,7 @@ TEST(BroadcastExchange, RanksThatHoldTheBytesGetNone) {
 TEST(BroadcastExchange, WhereAllHoldTheBytesNobodySendsAny) {
   World world = MakeWorld({true, true, true}, 2, 1'000'000);
   MoveAll(world, 1);
-  for (const SimulatedRank& rank : world) {
+  for (const BroadcastingRank& rank : world) {
     EXPECT_EQ(rank.bytes_out, 0U);
   }
 }
@@ -149,7 +149,7 @@ TEST(BroadcastExchange, WhereAllHoldTheBytesNobodySendsAny) {
 TEST(BroadcastExchange, NobodySendsManyBytesMoreThanTwice) {
   World world = MakeWorld({true, false, false, false, false, false, false, false}, 0, 1'000'000);
   MoveAll(world, 1);
-  for (const SimulatedRank& rank : world) {
+  for (const BroadcastingRank& rank : world) {
     EXPECT_LE(rank.bytes_out, std::size_t{BroadcastTree::kChildrenMax} * 1'000'000);
   }
 }

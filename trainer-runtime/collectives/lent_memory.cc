@@ -21,9 +21,9 @@ namespace lockstep::runtime {
 namespace {
 
 // How one rank hands its memory to each of the others, and takes theirs.
-class Exchange {
+class MemoryExchange {
  public:
-  Exchange(const CommunicatorOptions& options, Deadline deadline)
+  MemoryExchange(const CommunicatorOptions& options, Deadline deadline)
       : options_(options),
         deadline_(deadline),
         servers_(static_cast<std::size_t>(options.world_size)),
@@ -54,7 +54,7 @@ class Exchange {
 };
 
 // A server for each peer, so that it is known who has called.
-Status Exchange::Offer() {
+Status MemoryExchange::Offer() {
   return ForEachPeer([&](int peer, std::size_t i) {
     if (Result<SegmentServer> server = SegmentServer::Open(*options_.lent); server.ok()) {
       servers_[i] = std::move(server).value();
@@ -66,7 +66,7 @@ Status Exchange::Offer() {
   });
 }
 
-Status Exchange::Call() {
+Status MemoryExchange::Call() {
   return ForEachPeer([&](int peer, std::size_t i) -> Status {
     LOCKSTEP_ASSIGN_OR_RETURN(const SetupOffer offer,
                               ReceiveFrom<SetupOffer>(options_, peer, deadline_));
@@ -81,7 +81,7 @@ Status Exchange::Call() {
 }
 
 // A peer that has sent its answer has called before, or never will.
-Status Exchange::Serve() {
+Status MemoryExchange::Serve() {
   return ForEachPeer([&](int peer, std::size_t i) -> Status {
     while (servers_[i].has_value()) {
       std::array<pollfd, 2> entries{
@@ -102,7 +102,7 @@ Status Exchange::Serve() {
 }
 
 // Empty: not all could be had.
-std::vector<SharedSegment> Exchange::Take() {
+std::vector<SharedSegment> MemoryExchange::Take() {
   std::vector<SharedSegment> memories;
   for (std::size_t i = 0; i < calls_.size(); ++i) {
     if (i == static_cast<std::size_t>(options_.rank)) {
@@ -125,7 +125,7 @@ std::vector<SharedSegment> Exchange::Take() {
   return memories;
 }
 
-Result<LentMemory> Exchange::Run() {
+Result<LentMemory> MemoryExchange::Run() {
   LOCKSTEP_RETURN_IF_ERROR(Offer());
   LOCKSTEP_RETURN_IF_ERROR(Call());
   LOCKSTEP_RETURN_IF_ERROR(Serve());
@@ -176,7 +176,7 @@ bool LentMemory::Contains(uint64_t place, std::size_t byte_count) const {
 }
 
 Result<LentMemory> ShareLentMemory(const CommunicatorOptions& options, Deadline deadline) {
-  return Exchange(options, deadline).Run();
+  return MemoryExchange(options, deadline).Run();
 }
 
 }  // namespace lockstep::runtime

@@ -13,7 +13,7 @@ namespace lockstep::runtime {
 namespace {
 
 // The plain meaning of a reduction, in a type wide enough for the inputs used here.
-int64_t Expected(ReduceOp op, const std::vector<int64_t>& values) {
+int64_t PlainResult(ReduceOp op, const std::vector<int64_t>& values) {
   int64_t result = values[0];
   for (std::size_t i = 1; i < values.size(); ++i) {
     switch (op) {
@@ -35,7 +35,7 @@ int64_t Expected(ReduceOp op, const std::vector<int64_t>& values) {
   return result;
 }
 
-int64_t Input(std::size_t source, std::size_t i) {
+int64_t SourceValue(std::size_t source, std::size_t i) {
   return static_cast<int64_t>((i * 7 + source * 13) % 50);
 }
 
@@ -48,7 +48,7 @@ void CheckReduction(
   std::vector<const void*> sources;
   for (std::size_t source = 0; source < source_count; ++source) {
     for (std::size_t i = 0; i < count; ++i) {
-      buffers[source][i] = static_cast<T>(Input(source, i));
+      buffers[source][i] = static_cast<T>(SourceValue(source, i));
     }
     sources.push_back(buffers[source].data());
   }
@@ -56,9 +56,9 @@ void CheckReduction(
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<int64_t> values;
     for (std::size_t source = 0; source < source_count; ++source) {
-      values.push_back(Input(source, i));
+      values.push_back(SourceValue(source, i));
     }
-    ASSERT_EQ(buffers[out][i], static_cast<T>(Expected(op, values)))
+    ASSERT_EQ(buffers[out][i], static_cast<T>(PlainResult(op, values)))
         << DataTypeName(type) << " " << ReduceOpName(op) << ", " << source_count << " sources, "
         << count << " elements, into " << out << ", element " << i;
   }
@@ -88,13 +88,14 @@ void CheckHalfReduction(DataType type, ReduceOp op, Half (*from)(float)) {
   std::vector<const void*> sources;
   for (std::size_t source = 0; source < buffers.size(); ++source) {
     for (std::size_t i = 0; i < kCount; ++i) {
-      buffers[source][i] = from(static_cast<float>(Input(source, i)));
+      buffers[source][i] = from(static_cast<float>(SourceValue(source, i)));
     }
     sources.push_back(buffers[source].data());
   }
   ReduceInOrder(type, op, sources, kCount, buffers[0].data());
   for (std::size_t i = 0; i < kCount; ++i) {
-    const int64_t expected = Expected(op, {Input(0, i), Input(1, i), Input(2, i), Input(3, i)});
+    const int64_t expected = PlainResult(
+        op, {SourceValue(0, i), SourceValue(1, i), SourceValue(2, i), SourceValue(3, i)});
     ASSERT_EQ(ToFloat(buffers[0][i]), static_cast<float>(expected)) << DataTypeName(type) << i;
   }
 }

@@ -18,10 +18,6 @@ namespace {
 // Chunks and slices begin on a line; that also keeps every element whole.
 constexpr std::size_t kAlignment = 64;
 
-constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 class SharedMemoryCommunicator final : public CommunicatorFront {
  public:
   SharedMemoryCommunicator(CommunicatorOptions options, SharedSegment segment, LentMemory lent)

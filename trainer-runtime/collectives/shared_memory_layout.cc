@@ -7,10 +7,6 @@ namespace {
 
 constexpr std::size_t kPageSize = 4096;
 
-constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 std::size_t PostStride(int world_size) {
   return RoundUp(sizeof(Post) + SharedMemoryLayout::SmallBytesMax(world_size), kPageSize);
 }

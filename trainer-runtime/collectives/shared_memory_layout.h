@@ -12,6 +12,11 @@ namespace lockstep::runtime {
 // far apart.
 constexpr std::size_t kLinePair = 128;
 
+// The least multiple of `multiple` that is at least `value`.
+constexpr std::size_t RoundUp(std::size_t value, std::size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
 // What one rank tells the others about its progress. Counters only grow (modulo 2^32); each is
 // written by its rank alone, after the bytes it speaks of. Of data in lent memory nothing is laid
 // out: there `staged` counts the chunks that the rank has read of the others'.

@@ -374,6 +374,14 @@ void CheckRepeatsBitwise(const EngineFactory& make,
   EXPECT_EQ(ValuesOf(**first), ValuesOf(**second)) << "after " << steps << " steps";
 }
 
+std::vector<std::string> NoticesOf(Engine& engine) {
+  std::vector<std::string> notices;
+  while (auto notice = engine.TakeNotice()) {
+    notices.push_back(*notice);
+  }
+  return notices;
+}
+
 double TrainOnOneBatch(Engine& engine, const SampleData& data, int64_t steps) {
   const double scale = 1 / static_cast<double>(data.sample_count);
   double loss = 0;

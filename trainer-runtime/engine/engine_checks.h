@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/contract/training_spec.h"
@@ -80,6 +81,9 @@ void CheckRepeatsBitwise(const EngineFactory& make,
 // What the host has after it was brought over: the gradients, and all parameters and slots.
 std::vector<float> GradientsOf(Engine& engine);
 std::vector<float> ValuesOf(Engine& engine);
+
+// All that it has to tell since it was last asked.
+std::vector<std::string> NoticesOf(Engine& engine);
 
 // The length of the difference is at most `tolerance` of what is expected.
 void ExpectNear(const std::vector<float>& found,

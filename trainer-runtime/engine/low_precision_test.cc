@@ -11,8 +11,8 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatNan = std::numeric_limits<float>::quiet_NaN();
 
 // The numbers of a format with so many digits after the point, in order: those of each exponent,
 // and below the smallest one those that are as far apart as its own.
@@ -71,20 +71,20 @@ TEST(LowPrecision, BFloat16RoundsToTheNearestAndTiesToEven) {
 TEST(LowPrecision, Float16EndsAt65504) {
   EXPECT_EQ(Rounded(Precision::kFloat16, 65504), 65504);
   EXPECT_EQ(Rounded(Precision::kFloat16, 65519.99F), 65504);
-  EXPECT_EQ(Rounded(Precision::kFloat16, 65520), kInf);
-  EXPECT_EQ(Rounded(Precision::kFloat16, -1e30F), -kInf);
-  EXPECT_EQ(Rounded(Precision::kFloat16, -kInf), -kInf);
+  EXPECT_EQ(Rounded(Precision::kFloat16, 65520), kFloatInfinity);
+  EXPECT_EQ(Rounded(Precision::kFloat16, -1e30F), -kFloatInfinity);
+  EXPECT_EQ(Rounded(Precision::kFloat16, -kFloatInfinity), -kFloatInfinity);
 }
 
 TEST(LowPrecision, WhatIsNotFiniteStaysSo) {
   for (const Precision precision : {Precision::kBFloat16, Precision::kFloat16}) {
-    EXPECT_EQ(Rounded(precision, kInf), kInf);
-    EXPECT_TRUE(std::isnan(Rounded(precision, kNan)));
+    EXPECT_EQ(Rounded(precision, kFloatInfinity), kFloatInfinity);
+    EXPECT_TRUE(std::isnan(Rounded(precision, kFloatNan)));
     // A NaN whose digits would all be rounded away.
     EXPECT_TRUE(std::isnan(Rounded(precision, std::bit_cast<float>(0x7f800001))));
     EXPECT_TRUE(std::isnan(Rounded(precision, std::bit_cast<float>(0xffffffff))));
   }
-  EXPECT_EQ(Rounded(Precision::kBFloat16, std::numeric_limits<float>::max()), kInf);
+  EXPECT_EQ(Rounded(Precision::kBFloat16, std::numeric_limits<float>::max()), kFloatInfinity);
 }
 
 TEST(LowPrecision, Float32ChangesNothing) {
@@ -98,7 +98,7 @@ TEST(LowPrecision, ScaleIsTakenOffWithoutLosingADigit) {
 }
 
 TEST(LowPrecision, OneNumberThatIsNotFiniteIsFoundWhereverItIs) {
-  for (const float bad : {kInf, -kInf, kNan}) {
+  for (const float bad : {kFloatInfinity, -kFloatInfinity, kFloatNan}) {
     for (std::size_t at = 0; at < 37; ++at) {
       std::vector<float> gradients(37, std::numeric_limits<float>::max());
       EXPECT_TRUE(TakeOffScale(2, gradients));

@@ -1,27 +1,22 @@
 #include "trainer-runtime/engine/parameter_store.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 namespace lockstep::runtime {
-namespace {
 
-std::size_t ElementCount(const std::vector<int64_t>& shape) {
-  std::size_t count = 1;
-  for (const int64_t extent : shape) {
-    count *= static_cast<std::size_t>(extent);
-  }
-  return count;
+int64_t ElementCount(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
-
-}  // namespace
 
 ParameterStore::ParameterStore(std::vector<ParameterShape> shapes,
                                const std::vector<std::string_view>& slots,
                                const HostAllocator& allocate)
     : shapes_(std::move(shapes)), slot_names_(slots.begin(), slots.end()), offsets_{0} {
   for (const ParameterShape& parameter : shapes_) {
-    offsets_.push_back(offsets_.back() + ElementCount(parameter.shape));
+    offsets_.push_back(offsets_.back() + static_cast<std::size_t>(ElementCount(parameter.shape)));
   }
   const std::size_t count = offsets_.back();
   own_parameters_ = allocate(count);

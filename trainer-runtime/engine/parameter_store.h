@@ -15,6 +15,9 @@
 
 namespace lockstep::runtime {
 
+// Of a tensor of that shape.
+int64_t ElementCount(const std::vector<int64_t>& shape);
+
 struct ParameterShape {
   std::string name;  // "layer0/kernel"
   std::vector<int64_t> shape;

@@ -19,7 +19,7 @@ using std::chrono::seconds;
 constexpr int kWorkerCount = 2;
 constexpr Incarnation kBorn(3);
 
-testing::PsGangOptions Options() {
+testing::PsGangOptions TwoWorkers() {
   testing::PsGangOptions options;
   options.worker_count = kWorkerCount;
   options.max_staleness = 1000;
@@ -90,7 +90,7 @@ std::string Pull(WorkerProcess process, int shard = 0) {
 }
 
 TEST(PsManners, WorkerIsAnsweredInItsOwnName) {
-  testing::PsGang gang(Options());
+  testing::PsGang gang(TwoWorkers());
   Caller caller(gang, WorkerIdentity());
   ASSERT_EQ(NextKind(&caller), CallerNews::Kind::kUp);
 
@@ -113,7 +113,7 @@ TEST(PsManners, WhatIsNotTheCallersToSendEndsItsConnection) {
       {"no frame", "what is this"}};
   for (const auto& [name, bytes] : messages) {
     SCOPED_TRACE(name);
-    testing::PsGang gang(Options());
+    testing::PsGang gang(TwoWorkers());
     Caller caller(gang, WorkerIdentity());
     ASSERT_EQ(NextKind(&caller), CallerNews::Kind::kUp);
 
@@ -124,7 +124,7 @@ TEST(PsManners, WhatIsNotTheCallersToSendEndsItsConnection) {
 }
 
 TEST(PsManners, PsSpeaksForItselfOnly) {
-  testing::PsGang gang(Options());
+  testing::PsGang gang(TwoWorkers());
   MeshIdentity partner = WorkerIdentity();
   partner.rank = PsPlace(kWorkerCount, 1);
   Caller caller(gang, partner);
@@ -146,7 +146,7 @@ TEST(PsManners, CallerOfAnotherJobOrPlaceIsNotLetIn) {
       {"another job", [](MeshIdentity* self) { self->job_uid = "other"; }}};
   for (const auto& [name, change] : others) {
     SCOPED_TRACE(name);
-    testing::PsGang gang(Options());
+    testing::PsGang gang(TwoWorkers());
     MeshIdentity identity = WorkerIdentity();
     change(&identity);
     Caller caller(gang, identity);
@@ -156,14 +156,14 @@ TEST(PsManners, CallerOfAnotherJobOrPlaceIsNotLetIn) {
 }
 
 TEST(PsManners, CallerWithoutTheJobsKeyIsNotLetIn) {
-  testing::PsGang gang(Options());
+  testing::PsGang gang(TwoWorkers());
   Caller caller(gang, WorkerIdentity(), "another key");
 
   EXPECT_EQ(NextKind(&caller), CallerNews::Kind::kDown);
 }
 
 TEST(PsManners, CallerThatHasASuccessorIsToldSo) {
-  testing::PsGang gang(Options());
+  testing::PsGang gang(TwoWorkers());
   Caller successor(gang, WorkerIdentity());
   ASSERT_EQ(NextKind(&successor), CallerNews::Kind::kUp);
   MeshIdentity older = WorkerIdentity();
@@ -179,7 +179,7 @@ TEST(PsManners, CallerThatHasASuccessorIsToldSo) {
 
 // Its host may be silent, or the process may live on: neither ends the connection.
 TEST(PsManners, ConnectionToAProcessThatWasReplacedEndsAndNoNewOneIsMade) {
-  testing::PsGang gang(Options());
+  testing::PsGang gang(TwoWorkers());
   Caller caller(gang, WorkerIdentity());
   ASSERT_EQ(NextKind(&caller), CallerNews::Kind::kUp);
 
@@ -200,7 +200,7 @@ TEST(PsManners, ConnectionToAProcessThatWasReplacedEndsAndNoNewOneIsMade) {
 
 // The ps that are there hear of it after it has asked them.
 TEST(PsManners, SuccessorIsFilledThoughOthersHearOfItLate) {
-  testing::PsGang gang(Options());
+  testing::PsGang gang(TwoWorkers());
   ASSERT_TRUE(gang.AwaitWhole());
   gang.Kill(1);
 

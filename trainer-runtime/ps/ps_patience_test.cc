@@ -19,13 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::Within;
 
 // Far above what the buffers of a connection on loopback hold.
 constexpr int64_t kLargeCount = 8'000'000;
-
-PsLimits Within(Duration time) {
-  return {Deadline::After(SteadyNow(), time), {}};
-}
 
 // Takes callers at one address, and keeps each.
 class Listener {

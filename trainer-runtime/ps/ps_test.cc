@@ -16,6 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::Within;
 
 const std::vector<int64_t> kCounts{40, 3, 17};
 constexpr std::size_t kSize = 60;
@@ -40,10 +41,6 @@ testing::PsGangOptions Options(int worker_count, int64_t max_staleness = 1000) {
   options.slot_count = 1;
   options.rule = AddUp;
   return options;
-}
-
-PsLimits Within(Duration time) {
-  return {Deadline::After(SteadyNow(), time), {}};
 }
 
 void SeedWithZeros(PsClient* client) {

@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 constexpr seconds kLimit{20};  // a look each second
 
-TimePoint At(Duration since_begin) {
+TimePoint AfterBegin(Duration since_begin) {
   return TimePoint(std::chrono::hours(5)) + since_begin;
 }
 
@@ -34,7 +34,7 @@ class HangWatchTest : public testing::Test {
   std::vector<HungProcess> LookUntil(seconds until, const Change& change) {
     for (; second_ <= until; second_ += seconds(1)) {
       change(second_);
-      const std::vector<HungProcess> hung = watch_.Look(At(second_), seen_);
+      const std::vector<HungProcess> hung = watch_.Look(AfterBegin(second_), seen_);
       if (!hung.empty()) {
         return hung;
       }
@@ -80,13 +80,14 @@ TEST_F(HangWatchTest, EachSignOfLifeCounts) {
       if (now == seconds(15)) {
         signs[i](&seen[0]);
       }
-      EXPECT_THAT(watch.Look(At(now), seen), IsEmpty()) << "sign " << i << " at " << now.count();
+      EXPECT_THAT(watch.Look(AfterBegin(now), seen), IsEmpty())
+          << "sign " << i << " at " << now.count();
       if (now == seconds(15)) {
         seen[0].is_running = true;
         seen[0].is_held_up = false;
       }
     }
-    EXPECT_THAT(watch.Look(At(kLimit + seconds(2)), seen), IsEmpty()) << "sign " << i;
+    EXPECT_THAT(watch.Look(AfterBegin(kLimit + seconds(2)), seen), IsEmpty()) << "sign " << i;
   }
 }
 
@@ -114,7 +115,7 @@ TEST(HangWatch, ATickOfProcessorTimeIsNoSignOfLifeForAShortLimit) {
   ASSERT_EQ(watch.interval(), milliseconds(250));
   std::vector<ProcessActivity> seen = {Idle()};
   Duration now{0};
-  for (int look = 0; watch.Look(At(now), seen).empty(); ++look) {
+  for (int look = 0; watch.Look(AfterBegin(now), seen).empty(); ++look) {
     ASSERT_LT(now, 3 * kShort);
     seen[0].cpu.begin()->second += milliseconds(look % 10 == 9 ? 10 : 0);
     now += watch.interval();

@@ -7,9 +7,9 @@
 namespace lockstep::runtime {
 namespace {
 
-constexpr std::size_t kWordsBytesMax = 512;  // choice: a sentence; the log has the rest
-constexpr std::size_t kTailBytesMax = 1024;  // choice: half of what a kubelet keeps of a log
-constexpr std::size_t kLineBytesMax = 4096;  // of which the first part is looked at
+constexpr std::size_t kWordsBytesMax = 512;      // choice: a sentence; the log has the rest
+constexpr std::size_t kTailBytesMax = 1024;      // choice: half of what a kubelet keeps of a log
+constexpr std::size_t kLookedAtBytesMax = 4096;  // of which the first part is looked at
 // Choice: frameworks say goodbye in a dozen lines after a traceback that ended the program; one
 // that was caught, logged and survived lies further back.
 constexpr int kLinesAfterExceptionMax = 40;
@@ -50,7 +50,7 @@ std::string_view Trimmed(std::string_view text) {
 
 }  // namespace
 
-LastWords::LastWords() : lines_(kLineBytesMax) {}
+LastWords::LastWords() : lines_(kLookedAtBytesMax) {}
 
 void LastWords::Append(std::string_view bytes, TimePoint now) {
   lines_.Append(bytes, now, [this](std::string_view line) { Take(line); });

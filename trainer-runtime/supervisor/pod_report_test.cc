@@ -135,7 +135,7 @@ TEST(PodReport, CheckpointsAreCountedOverAllThatStoodForARank) {
 }
 
 // Seconds of an arbitrary monotonic clock.
-TimePoint At(int64_t when_s) {
+TimePoint AtSecond(int64_t when_s) {
   return TimePoint(std::chrono::seconds(when_s));
 }
 
@@ -146,12 +146,12 @@ TEST(PodReport, ReplacedProcessIsInThePodsTimelineWithItsRank) {
   step.event = TimelineEventKind::kFirstStep;
   step.monotonic_ns = 7'000'000'000;
   reports[0].newest->timeline = {step};
-  NoteSuccessor(At(1), &reports[1]);  // the first of its rank: nobody was lost
+  NoteSuccessor(AtSecond(1), &reports[1]);  // the first of its rank: nobody was lost
   EXPECT_EQ(PodStatus(OfPod(), reports).timeline.size(), 1U);
 
-  NoteLost(At(3), &reports[1]);
+  NoteLost(AtSecond(3), &reports[1]);
   EXPECT_EQ(PodStatus(OfPod(), reports).timeline.size(), 1U) << "it has no successor yet";
-  NoteSuccessor(At(5), &reports[1]);
+  NoteSuccessor(AtSecond(5), &reports[1]);
   const std::vector<TimelineEvent> timeline = PodStatus(OfPod(), reports).timeline;
   ASSERT_EQ(timeline.size(), 3U);
   EXPECT_EQ(timeline[0].event, TimelineEventKind::kPeerLost);
@@ -177,8 +177,8 @@ std::vector<TimelineEvent> OfRank(int rank, const StatusDocument& document) {
 TEST(PodReport, ModelOfAReplacedProcessGoesOnWithItsOwnFirstStep) {
   std::vector<ProcessReport> reports(2);
   reports[0].newest = OfProcess(2, 40);
-  NoteLost(At(3), &reports[1]);
-  NoteSuccessor(At(5), &reports[1]);
+  NoteLost(AtSecond(3), &reports[1]);
+  NoteSuccessor(AtSecond(5), &reports[1]);
   reports[1].newest = OfProcess(3, 9);
   TimelineEvent event;
   event.event = TimelineEventKind::kStateReady;
@@ -198,8 +198,8 @@ TEST(PodReport, ModelOfAReplacedProcessGoesOnWithItsOwnFirstStep) {
 
 TEST(PodReport, ModelThatIsAtItsEndGoesOnWhenItIsHeld) {
   std::vector<ProcessReport> reports(1);
-  NoteLost(At(3), &reports[0]);
-  NoteSuccessor(At(5), &reports[0]);
+  NoteLost(AtSecond(3), &reports[0]);
+  NoteSuccessor(AtSecond(5), &reports[0]);
   reports[0].newest = OfProcess(2, 9);
   reports[0].newest->steps_total = 9;
   TimelineEvent event;

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/supervisor/supervisor_test_support.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -18,32 +20,24 @@ std::vector<pid_t> PidsOf(const std::vector<ProcessStat>& table) {
   return pids;
 }
 
-ProcessStat Stat(pid_t pid, pid_t parent, pid_t group) {
-  ProcessStat stat;
-  stat.pid = pid;
-  stat.parent = parent;
-  stat.group = group;
-  return stat;
-}
-
 TEST(FamilyOf, IsWhatDescendsFromTheLeaderAndWhatIsInItsGroup) {
   const std::vector<ProcessStat> table = {
-      Stat(31, 30, 31),   // a session of its own below a child, listed before its parent
-      Stat(10, 1, 10),    // the leader
-      Stat(30, 10, 10),   // its child
-      Stat(40, 1, 10),    // of its group, whose parent has ended
-      Stat(11, 1, 11),    // another
-      Stat(50, 11, 11)};  // and its child
+      StatOf(31, 30, 31),   // a session of its own below a child, listed before its parent
+      StatOf(10, 1, 10),    // the leader
+      StatOf(30, 10, 10),   // its child
+      StatOf(40, 1, 10),    // of its group, whose parent has ended
+      StatOf(11, 1, 11),    // another
+      StatOf(50, 11, 11)};  // and its child
   EXPECT_THAT(PidsOf(FamilyOf(table, 10)), ElementsAre(31, 10, 30, 40));
 }
 
 TEST(AdoptedBy, IsWhatDescendsFromChildrenThatTheParentHasNotStarted) {
-  const std::vector<ProcessStat> table = {Stat(31, 30, 31),  // below an orphan
-                                          Stat(10, 2, 10),   // a program
-                                          Stat(11, 10, 10),  // its child
-                                          Stat(12, 2, 12),   // a helper
-                                          Stat(30, 2, 29),   // an orphan
-                                          Stat(50, 1, 50)};  // somebody's
+  const std::vector<ProcessStat> table = {StatOf(31, 30, 31),  // below an orphan
+                                          StatOf(10, 2, 10),   // a program
+                                          StatOf(11, 10, 10),  // its child
+                                          StatOf(12, 2, 12),   // a helper
+                                          StatOf(30, 2, 29),   // an orphan
+                                          StatOf(50, 1, 50)};  // somebody's
   EXPECT_THAT(PidsOf(AdoptedBy(table, 2, {10, 12})), ElementsAre(31, 30));
   EXPECT_THAT(AdoptedBy({}, 2, {10, 12}), testing::IsEmpty());
 }

@@ -18,7 +18,7 @@ namespace {
 constexpr Duration kUnaskedMax = std::chrono::seconds(40);
 
 // Between two looks at who asks. Choice.
-constexpr Duration kLookInterval = std::chrono::milliseconds(100);
+constexpr Duration kAskLookInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -82,7 +82,7 @@ bool ProgramHold::AwaitRelaunch(HeldEnd end, int stop_fd) {
     pollfd entries[] = {{wake_.get(), POLLIN, 0}, {stop_fd, POLLIN, 0}};
     ::poll(entries,
            std::size(entries),
-           Deadline::After(now, kLookInterval).RemainingMilliseconds(now));
+           Deadline::After(now, kAskLookInterval).RemainingMilliseconds(now));
     Drain();
     is_relaunched = TakeRelaunch();
     const bool is_to_stop = (entries[1].revents & POLLIN) != 0;

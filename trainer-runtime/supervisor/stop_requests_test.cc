@@ -5,13 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/supervisor/supervisor_test_support.h"
+
 namespace lockstep::runtime {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TimePoint At(Duration since_stop) {
+TimePoint AfterStop(Duration since_stop) {
   return TimePoint(std::chrono::hours(1) + since_stop);
 }
 
@@ -32,39 +34,31 @@ TEST(TurnOfRest, IsTwoSecondsAfterTheSessionAndLeavesHalfOfTheRestOfTheGrace) {
       {seconds(30), seconds(29), seconds(30)},  // it was killed: nobody waits
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(TurnOfRest(At(row.ended_at), At(row.kill_at)), At(row.turn_at))
+    EXPECT_EQ(TurnOfRest(AfterStop(row.ended_at), AfterStop(row.kill_at)), AfterStop(row.turn_at))
         << ToSeconds(row.ended_at) << " of " << ToSeconds(row.kill_at);
   }
 }
 
-ProcessStat Stat(pid_t pid, pid_t parent, pid_t group) {
-  ProcessStat stat;
-  stat.pid = pid;
-  stat.parent = parent;
-  stat.group = group;
-  return stat;
-}
-
 TEST(LeftHelpers, AreAdoptedAndOfTheGroupAndNoScriptThatWaits) {
   const std::vector<ProcessStat> table = {
-      Stat(10, 2, 10),   // the leader, a script
-      Stat(11, 10, 10),  // what reads the program's output, for it
-      Stat(13, 2, 10),   // a loader's worker, whose program has ended
-      Stat(14, 13, 10),  // and a thing of the worker's
-      Stat(15, 2, 15),   // that has left the group
-      Stat(20, 2, 20),   // another leader
-      Stat(21, 2, 20)};  // and its orphan
+      StatOf(10, 2, 10),   // the leader, a script
+      StatOf(11, 10, 10),  // what reads the program's output, for it
+      StatOf(13, 2, 10),   // a loader's worker, whose program has ended
+      StatOf(14, 13, 10),  // and a thing of the worker's
+      StatOf(15, 2, 15),   // that has left the group
+      StatOf(20, 2, 20),   // another leader
+      StatOf(21, 2, 20)};  // and its orphan
   EXPECT_THAT(LeftHelpers(table, 10, 2), testing::ElementsAre(13));
 }
 
 TEST(HandlersOf, AreOfTheGroupAndNotItsLeader) {
-  ProcessStat saving = Stat(11, 2, 10);
+  ProcessStat saving = StatOf(11, 2, 10);
   saving.caught = 1 << (SIGTERM - 1);
-  ProcessStat other_signal = Stat(12, 2, 10);
+  ProcessStat other_signal = StatOf(12, 2, 10);
   other_signal.caught = 1 << (SIGINT - 1);
-  ProcessStat leader = Stat(10, 2, 10);
+  ProcessStat leader = StatOf(10, 2, 10);
   leader.caught = saving.caught;
-  ProcessStat stranger = Stat(20, 2, 20);
+  ProcessStat stranger = StatOf(20, 2, 20);
   stranger.caught = saving.caught;
   const std::vector<ProcessStat> table = {leader, saving, other_signal, stranger};
   EXPECT_THAT(HandlersOf(table, 10, SIGTERM), testing::ElementsAre(11));

@@ -19,10 +19,19 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
+#include "common/process/process_stat.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
 namespace lockstep::runtime {
+
+inline ProcessStat StatOf(pid_t pid, pid_t parent, pid_t group) {
+  ProcessStat stat;
+  stat.pid = pid;
+  stat.parent = parent;
+  stat.group = group;
+  return stat;
+}
 
 // Runs Supervise in a process of its own, as in life, with its outputs in one pipe.
 class SupervisorTest : public testing::Test {

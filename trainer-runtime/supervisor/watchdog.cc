@@ -24,8 +24,8 @@ constexpr int kUnseenLooksTold = 3;
 constexpr Duration kEndingInterval = std::chrono::milliseconds(50);
 
 // Of one program in the log. Choice: launcher, program and some loaders, with their first threads.
-constexpr std::size_t kProcessesMax = 8;
-constexpr std::size_t kThreadsMax = 32;
+constexpr std::size_t kProcessesToldMax = 8;
+constexpr std::size_t kThreadsToldMax = 32;
 
 std::string SecondsText(Duration duration) {
   const double seconds = std::round(ToSeconds(duration) * 10) / 10;
@@ -163,8 +163,8 @@ void Watchdog::Look(TimePoint now,
 
 void Watchdog::LogThreads(int local_rank, const std::vector<ProcessStat>& family) {
   const std::string& name = options_.names[static_cast<std::size_t>(local_rank)];
-  for (std::size_t i = 0; i < std::min(family.size(), kProcessesMax); ++i) {
-    for (const ThreadState& state : ReadThreadStates(family[i].pid, kThreadsMax)) {
+  for (std::size_t i = 0; i < std::min(family.size(), kProcessesToldMax); ++i) {
+    for (const ThreadState& state : ReadThreadStates(family[i].pid, kThreadsToldMax)) {
       options_.logger->Warn("thread of a process that hangs",
                             {{"process", name},
                              {"pid", family[i].pid},

@@ -14,14 +14,14 @@ namespace {
 
 using testing::HasSubstr;
 
-Dataset Samples(uint8_t first_value, int64_t count = 4) {
+Dataset SamplesFrom(uint8_t first_value, int64_t count = 4) {
   IdxTensor images{{count, 1}, std::vector<uint8_t>(static_cast<std::size_t>(count), 1)};
   images.values[0] = first_value;
   IdxTensor labels{{count}, std::vector<uint8_t>(static_cast<std::size_t>(count), 0)};
   return Dataset::Make(std::move(images), std::move(labels), 1, "samples").value();
 }
 
-TrainingSpec MakeSpec() {
+TrainingSpec SavedSpec() {
   TrainingSpec spec;
   spec.seed = 7;
   spec.model.input_shape = {1};
@@ -31,10 +31,10 @@ TrainingSpec MakeSpec() {
 }
 
 Status AfterChange(const std::function<void(TrainingSpec*)>& change) {
-  TrainingSpec other = MakeSpec();
+  TrainingSpec other = SavedSpec();
   change(&other);
-  const Dataset train = Samples(9);
-  return CompareFingerprints(MakeFingerprint(MakeSpec(), train), MakeFingerprint(other, train));
+  const Dataset train = SamplesFrom(9);
+  return CompareFingerprints(MakeFingerprint(SavedSpec(), train), MakeFingerprint(other, train));
 }
 
 TEST(Fingerprint, WhatChangesTheMeaningOfAStateIsRefusedWithBothValues) {
@@ -94,29 +94,30 @@ TEST(Fingerprint, WhatARunMayGoOnWithIsNotCompared) {
 }
 
 TEST(Fingerprint, OtherSamplesAreRefusedByNumberAndByContent) {
-  const std::string saved = MakeFingerprint(MakeSpec(), Samples(9));
+  const std::string saved = MakeFingerprint(SavedSpec(), SamplesFrom(9));
   EXPECT_THAT(
-      CompareFingerprints(saved, MakeFingerprint(MakeSpec(), Samples(9, 5))).error().message(),
+      CompareFingerprints(saved, MakeFingerprint(SavedSpec(), SamplesFrom(9, 5))).error().message(),
       HasSubstr("data.samples: 5 found, the saved state was made with 4"));
-  EXPECT_THAT(CompareFingerprints(saved, MakeFingerprint(MakeSpec(), Samples(8))).error().message(),
-              HasSubstr("data.crc32: "));
+  EXPECT_THAT(
+      CompareFingerprints(saved, MakeFingerprint(SavedSpec(), SamplesFrom(8))).error().message(),
+      HasSubstr("data.crc32: "));
 }
 
 // The state of one of several models belongs to one rank of one number of ranks.
 TEST(Fingerprint, OtherPartOfTheSamplesIsRefusedWithBoth) {
-  const Dataset whole = Samples(9);
-  const std::string saved = MakeFingerprint(MakeSpec(), whole.Part(1, 2));
+  const Dataset whole = SamplesFrom(9);
+  const std::string saved = MakeFingerprint(SavedSpec(), whole.Part(1, 2));
   const auto found = [&](const Dataset& train) {
-    return CompareFingerprints(saved, MakeFingerprint(MakeSpec(), train)).error().message();
+    return CompareFingerprints(saved, MakeFingerprint(SavedSpec(), train)).error().message();
   };
   EXPECT_THAT(found(whole.Part(1, 3)),
               HasSubstr("data.part: \"1 of 3\" found, the saved state was made with \"1 of 2\""));
   EXPECT_THAT(found(whole), HasSubstr("data.part: nothing found"));
-  EXPECT_TRUE(CompareFingerprints(saved, MakeFingerprint(MakeSpec(), whole.Part(1, 2))).ok());
+  EXPECT_TRUE(CompareFingerprints(saved, MakeFingerprint(SavedSpec(), whole.Part(1, 2))).ok());
 }
 
 TEST(Fingerprint, AbsentOrYoungerFieldsAreNotCompared) {
-  const std::string mine = MakeFingerprint(MakeSpec(), Samples(9));
+  const std::string mine = MakeFingerprint(SavedSpec(), SamplesFrom(9));
   EXPECT_TRUE(CompareFingerprints("", mine).ok());
   EXPECT_TRUE(CompareFingerprints(R"({"seed": 7})", mine).ok());
   EXPECT_EQ(CompareFingerprints("[", mine).error().code(), ErrorCode::kCorrupt);

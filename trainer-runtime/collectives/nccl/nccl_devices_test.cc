@@ -19,13 +19,9 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::size_t kCount = 3000;
+constexpr std::size_t kReplicaElementCount = 3000;
 constexpr std::size_t kFirstBucket = 1000;
 constexpr int kDevices = 2;  // of each process
-constexpr Duration kOutOfReach = std::chrono::minutes(15);
-
-// What a device is given to do, by its driver's double.
-using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
 
 // One replica's gradients on its GPU, and the stream that makes them, with an event behind.
 class Replica {
@@ -33,7 +29,7 @@ class Replica {
   explicit Replica(std::shared_ptr<const CudaDevice> device) : device_(std::move(device)) {
     const CudaFunctions& cuda = device_->functions();
     EXPECT_TRUE(device_->MakeCurrent().ok());
-    EXPECT_EQ(cuda.memory_allocate(&address_, kCount * sizeof(float)), 0);
+    EXPECT_EQ(cuda.memory_allocate(&address_, kReplicaElementCount * sizeof(float)), 0);
     EXPECT_EQ(cuda.stream_create(&stream_, 1), 0);
     EXPECT_EQ(cuda.event_create(&event_, 0), 0);
   }
@@ -48,7 +44,7 @@ class Replica {
   }
 
   // The double's memory is ours.
-  std::span<float> values() { return {reinterpret_cast<float*>(address_), kCount}; }
+  std::span<float> values() { return {reinterpret_cast<float*>(address_), kReplicaElementCount}; }
 
   DeviceBucket Bucket(std::size_t offset, std::size_t count) {
     return {values().data() + offset, count, event_};
@@ -102,10 +98,10 @@ Status EnqueueAll(GradientReducer& reducer,
 
 // Three steps of two buckets each. Replica i of rank r makes 10^(devices * r + i), so that a sum
 // has a digit of each; whatever is missing or doubled can be read off it.
-Result<std::string> ThreeSteps(Communicator& control,
-                               GradientReducer& reducer,
-                               const NcclGround& ground,
-                               Duration timeout) {
+Result<std::string> ThreeStepsOnDevices(Communicator& control,
+                                        GradientReducer& reducer,
+                                        const NcclGround& ground,
+                                        Duration timeout) {
   const auto replicas = MakeReplicas(ground);
   const auto device_count = static_cast<int>(replicas.size());
   float expected = 0;
@@ -124,7 +120,7 @@ Result<std::string> ThreeSteps(Communicator& control,
       own *= 10;
     }
     LOCKSTEP_RETURN_IF_ERROR(
-        EnqueueAll(reducer, replicas, kFirstBucket, kCount - kFirstBucket, deadline));
+        EnqueueAll(reducer, replicas, kFirstBucket, kReplicaElementCount - kFirstBucket, deadline));
     LOCKSTEP_RETURN_IF_ERROR(EnqueueAll(reducer, replicas, 0, kFirstBucket, deadline));
     LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(deadline));
     for (const auto& replica : replicas) {
@@ -148,7 +144,7 @@ TEST(NcclDevices, AllGpusOfAllProcessesHoldTheSum) {
       options.device_count = kDevices;
       const auto ends = RunNcclGang(
           options, [](Communicator& control, GradientReducer& reducer, NcclGround& ground) {
-            return ThreeSteps(control, reducer, ground, kOutOfReach);
+            return ThreeStepsOnDevices(control, reducer, ground, kOutOfReach);
           });
       for (const NcclRankEnd& end : ends) {
         EXPECT_EQ(end.text, "summed") << world_size << " processes, NCCL " << version;
@@ -190,7 +186,7 @@ TEST(NcclDevices, LeavesTheCallingThreadItsDevice) {
         void* after = nullptr;
         LOCKSTEP_RETURN_IF_ERROR(ground.devices[0]->MakeCurrent());
         cuda.context_get(&before);
-        LOCKSTEP_RETURN_IF_ERROR(EnqueueAll(reducer, replicas, 0, kCount, Soon()));
+        LOCKSTEP_RETURN_IF_ERROR(EnqueueAll(reducer, replicas, 0, kReplicaElementCount, Soon()));
         cuda.context_get(&after);
         LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(Soon()));
         return std::string(before != nullptr && before == after ? "its own" : "another's");
@@ -213,7 +209,7 @@ class NcclDevicesFaultTest : public testing::TestWithParam<std::tuple<NcclFault,
     return RunNcclGang(options,
                        [timeout = fault.timeout()](
                            Communicator& control, GradientReducer& reducer, NcclGround& ground) {
-                         return ThreeSteps(control, reducer, ground, timeout);
+                         return ThreeStepsOnDevices(control, reducer, ground, timeout);
                        });
   }
 };
@@ -258,7 +254,7 @@ TEST(NcclDevicesFault, AbortFromOneThreadEndsTheSumsOfAllGpus) {
               reducer.Abort(Error(ErrorCode::kPeerLost, "rank 1 is lost: the operator says so"));
             });
           }
-          Result<std::string> ended = ThreeSteps(control, reducer, ground, kOutOfReach);
+          Result<std::string> ended = ThreeStepsOnDevices(control, reducer, ground, kOutOfReach);
           return ground.is_stuck.load() ? Result<std::string>(std::string("stuck")) : ended;
         });
     for (const NcclRankEnd& end : ends) {

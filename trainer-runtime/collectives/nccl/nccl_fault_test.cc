@@ -14,13 +14,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::size_t kCount = 3000;
-constexpr Duration kOutOfReach = std::chrono::minutes(15);
-constexpr Duration kShort = std::chrono::milliseconds(300);
+constexpr std::size_t kElementCount = 3000;
 
 // Three steps of two buckets each.
 Result<std::string> ThreeSteps(GradientReducer& reducer, Duration timeout) {
-  std::vector<float> gradients(kCount, 1.0F);
+  std::vector<float> gradients(kElementCount, 1.0F);
   for (int step = 0; step < 3; ++step) {
     const Deadline deadline = Deadline::After(SteadyNow(), timeout);
     const std::span<float> all(gradients);
@@ -39,7 +37,7 @@ class NcclFaultTest : public testing::TestWithParam<std::tuple<NcclFault, const 
     options.fault = fault.order;
     options.version = version;
     options.control = control;
-    options.element_count = kCount;
+    options.element_count = kElementCount;
     options.join_timeout = fault.timeout();
     return RunNcclGang(
         options, [timeout = fault.timeout()](Communicator&, GradientReducer& reducer, NcclGround&) {
@@ -77,7 +75,7 @@ TEST(NcclFault, NoIdentityIsRankZerosAffair) {
 TEST(NcclFault, SlowInitIsWaitedFor) {
   NcclGangOptions options;
   options.fault = "slow-init@rank=2@ms=300";
-  options.element_count = kCount;
+  options.element_count = kElementCount;
   const auto ends = RunNcclGang(options, [](Communicator&, GradientReducer& reducer, NcclGround&) {
     return ThreeSteps(reducer, kOutOfReach);
   });
@@ -90,7 +88,7 @@ TEST(NcclFault, SlowInitIsWaitedFor) {
 TEST(NcclFault, AbortFromAnotherThreadEndsASum) {
   NcclGangOptions options;
   options.fault = "hang@rank=1";
-  options.element_count = kCount;
+  options.element_count = kElementCount;
   const auto ends =
       RunNcclGang(options, [](Communicator& control, GradientReducer& reducer, NcclGround&) {
         std::jthread relay;
@@ -111,7 +109,7 @@ TEST(NcclFault, FirstErrorStays) {
   NcclGangOptions options;
   options.world_size = 1;
   options.fault = "refuse";
-  options.element_count = kCount;
+  options.element_count = kElementCount;
   const auto ends =
       RunNcclGang(options, [](Communicator& control, GradientReducer& reducer, NcclGround&) {
         const std::string first = ThreeSteps(reducer, kOutOfReach).error().message();
@@ -132,11 +130,11 @@ TEST(NcclFault, StuckAbortIsGivenUp) {
     options.world_size = 1;
     options.version = version;
     options.fault = "hang;stuck-abort";
-    options.element_count = kCount;
+    options.element_count = kElementCount;
     const auto ends =
         RunNcclGang(options, [](Communicator&, GradientReducer& reducer, NcclGround& ground) {
           ground.end_patience = std::chrono::milliseconds(200);
-          const Error error = ThreeSteps(reducer, kShort).error();
+          const Error error = ThreeSteps(reducer, kFaultTimeout).error();
           return Result<std::string>(
               Error(error.code(), ground.is_stuck.load() ? "stuck" : "ended"));
         });

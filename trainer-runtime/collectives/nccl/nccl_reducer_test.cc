@@ -71,9 +71,6 @@ TEST(NcclReducer, SumsAsTheCommunicatorDoes) {
   }
 }
 
-// What a device is given to do, by its driver's double.
-using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
-
 struct LateWrite {
   std::span<float> values;
   int rank;

@@ -28,14 +28,6 @@
 namespace lockstep::runtime {
 namespace {
 
-int64_t Product(const std::vector<int64_t>& shape) {
-  int64_t product = 1;
-  for (const int64_t extent : shape) {
-    product *= extent;
-  }
-  return product;
-}
-
 // The host's memory as a tensor.
 at::Tensor Over(std::span<float> values) {
   return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::kFloat);
@@ -48,8 +40,8 @@ class AutogradEngine final : public Engine {
                  std::unique_ptr<TorchDevice> device)
       : spec_(spec),
         device_(std::move(device)),
-        input_size_(Product(spec.model.input_shape)),
-        output_width_(Product(shapes.back().output)),
+        input_size_(ElementCount(spec.model.input_shape)),
+        output_width_(ElementCount(shapes.back().output)),
         feed_(device_->place(), [this](std::size_t count) { return Allocate(count); }) {
     const std::shared_ptr<void> entered = device_->Enter();
     const std::vector<PlannedParameter> plan = PlanParameters(spec.model, shapes);

@@ -1,15 +1,14 @@
 #include "trainer-runtime/engine/torch/autograd_network.h"
 
 #include <cstddef>
-#include <functional>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "common/base/prng.h"
 #include "trainer-runtime/engine/loss.h"
+#include "trainer-runtime/engine/parameter_store.h"
 #include "trainer-runtime/engine/window.h"
 
 namespace lockstep::runtime {
@@ -38,10 +37,6 @@ at::Tensor RoundedWeight(const at::Tensor& weight, Precision precision) {
   }
   const at::Tensor plain = weight.detach();
   return weight + (Rounded(plain, precision) - plain);
-}
-
-int64_t Product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
 at::Tensor ChannelsSecond(const at::Tensor& images) {
@@ -91,11 +86,11 @@ at::Tensor Mixed(at::Tensor bits) {
 }
 
 // Walks the layer list and appends the operations of each layer.
-class Builder {
+class AutogradNetworkBuilder {
  public:
-  Builder(const TrainingSpec& spec,
-          const std::vector<LayerShape>& shapes,
-          const std::vector<at::Tensor>& parameters)
+  AutogradNetworkBuilder(const TrainingSpec& spec,
+                         const std::vector<LayerShape>& shapes,
+                         const std::vector<at::Tensor>& parameters)
       : spec_(spec), shapes_(shapes), parameters_(parameters) {}
 
   AutogradNetwork Build() && {
@@ -178,7 +173,7 @@ class Builder {
       return;
     }
     const auto number = static_cast<int64_t>(network_.dropouts.size());
-    network_.dropouts.push_back({index_, Product(InputShape())});
+    network_.dropouts.push_back({index_, ElementCount(InputShape())});
     network_.layers.push_back(
         [rate = layer.rate, number](const at::Tensor& values, const PassOptions& options) {
           if (!options.is_training) {
@@ -208,7 +203,7 @@ at::Tensor AutogradNetwork::Forward(at::Tensor values, const PassOptions& option
 AutogradNetwork BuildAutogradNetwork(const TrainingSpec& spec,
                                      const std::vector<LayerShape>& shapes,
                                      const std::vector<at::Tensor>& parameters) {
-  return Builder(spec, shapes, parameters).Build();
+  return AutogradNetworkBuilder(spec, shapes, parameters).Build();
 }
 
 std::vector<int64_t> DropoutBases(const std::vector<DropoutStream>& dropouts,

@@ -27,7 +27,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int64_t kSampleCount = 10;
+constexpr int64_t kBatchSampleCount = 10;
 constexpr float kRanks = 3;  // of which the others bring what this one does
 
 TrainingSpec TwoLayers(Precision precision = Precision::kFloat32) {
@@ -52,7 +52,7 @@ class Pair {
         engine(MakeAutogradEngine(spec, MakeFakeTorchDevice(&probe)).value()),
         is_scaled_(spec.precision == Precision::kFloat16),
         by_host_(MakeAutogradEngine(spec, MakeHostDevice(HostMemory::kApart)).value()),
-        data_(MakeSamples(spec, 4, 2 * kSampleCount)) {
+        data_(MakeSamples(spec, 4, 2 * kBatchSampleCount)) {
     // Within the dense layer's kernel, and where the convolution's bias begins.
     const auto tensors = engine->Tensors();
     const auto bias = static_cast<int64_t>(tensors[0].data.size());
@@ -61,7 +61,7 @@ class Pair {
 
   // A step of which the gradients are summed over kRanks as they become ready. Both engines come to
   // the same values.
-  void Step(int64_t sample_count = kSampleCount) {
+  void Step(int64_t sample_count = kBatchSampleCount) {
     const StepOptions options = NextOptions();
     const Batch batch = data_.Slice(0, sample_count);
     const StepResult alone = by_host_->ComputeGradients(batch, options).value();
@@ -118,13 +118,13 @@ class Pair {
   // Of which nothing is as in the step before.
   StepOptions NextOptions() {
     ++number_;
-    StepOptions options{.gradient_scale = 1.0 / static_cast<double>(kSampleCount + number_),
+    StepOptions options{.gradient_scale = 1.0 / static_cast<double>(kBatchSampleCount + number_),
                         .dropout_seed = static_cast<uint64_t>(number_) * 7};
     options.loss_scale = is_scaled_ ? 1024 : 1;
     return options;
   }
 
-  Batch batch() const { return data_.Slice(0, kSampleCount); }
+  Batch batch() const { return data_.Slice(0, kBatchSampleCount); }
 
   // The double's memory is ours.
   std::span<float> ValuesOfGradients() {
@@ -148,14 +148,6 @@ class Pair {
   SampleData data_;
   int64_t number_ = 0;
 };
-
-std::vector<std::string> NoticesOf(Engine& engine) {
-  std::vector<std::string> notices;
-  while (auto notice = engine.TakeNotice()) {
-    notices.push_back(*notice);
-  }
-  return notices;
-}
 
 // Each point once, from the last to the first, and no sooner than its gradients can be waited for;
 // what is made of them then is what the step comes to. Steps 4 and later are from the graph.
@@ -263,7 +255,7 @@ TEST(AutogradReady, GraphThatIsDroppedInMidReplayComesToItsEnd) {
   }
   ASSERT_TRUE(pair.Listen(pair.batch(), {}, [](int64_t, std::span<float>) {}).ok());
   EXPECT_EQ(pair.probe.launch_count, 3);
-  ASSERT_NO_FATAL_FAILURE(pair.Step(2 * kSampleCount));
+  ASSERT_NO_FATAL_FAILURE(pair.Step(2 * kBatchSampleCount));
   EXPECT_FALSE(pair.was_replayed);
   ASSERT_NO_FATAL_FAILURE(pair.Step());
   EXPECT_FALSE(pair.was_replayed) << "the graph is no more";

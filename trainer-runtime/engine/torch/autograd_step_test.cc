@@ -48,7 +48,7 @@ std::unique_ptr<Engine> MakeOn(DeviceProbe* probe, const TrainingSpec& spec) {
   return MakeAutogradEngine(spec, MakeFakeTorchDevice(probe)).value();
 }
 
-std::unique_ptr<Engine> MakeApart(const TrainingSpec& spec) {
+std::unique_ptr<Engine> MakeOnHost(const TrainingSpec& spec) {
   return MakeAutogradEngine(spec, MakeHostDevice(HostMemory::kApart)).value();
 }
 
@@ -87,14 +87,6 @@ StepResult StepByTheHost(Engine& engine,
   return result;
 }
 
-std::vector<std::string> NoticesOf(Engine& engine) {
-  std::vector<std::string> notices;
-  while (auto notice = engine.TakeNotice()) {
-    notices.push_back(*notice);
-  }
-  return notices;
-}
-
 const std::vector<OptimizerSpec> kOptimizers = {SgdOptimizer{.learning_rate = 0.1},
                                                 SgdOptimizer{0.1, 0.9, false},
                                                 SgdOptimizer{0.1, 0.9, true},
@@ -114,7 +106,7 @@ TEST(AutogradStep, GuardedAndReplayedStepsComeToTheBitsOfTheHostsCalls) {
         const SampleData data = DataOf(spec);
         DeviceProbe probe;
         const auto engine = MakeOn(&probe, spec);
-        const auto by_host = MakeApart(spec);
+        const auto by_host = MakeOnHost(spec);
         for (int64_t number = 1; number <= 8; ++number) {
           const bool is_scaled = precision == Precision::kFloat16;
           const StepOptions options =
@@ -158,7 +150,7 @@ TEST(AutogradStep, StepThatIsNotAwaitedWaitsOnceBehindTheSumsOfOthers) {
     const SampleData data = DataOf(spec);
     DeviceProbe probe;
     const auto engine = MakeOn(&probe, spec);
-    const auto by_host = MakeApart(spec);
+    const auto by_host = MakeOnHost(spec);
     for (int64_t number = 1; number <= 6; ++number) {
       StepOptions options = OptionsOf(number, precision == Precision::kFloat16 ? 1024 : 1);
       const StepResult expected = by_host->ComputeGradients(data.All(), options).value();
@@ -218,7 +210,7 @@ TEST(AutogradStep, OverflowIsSkippedByTheDeviceAndToldWithTheLoss) {
   const SampleData data = DataOf(spec);
   DeviceProbe probe;
   const auto engine = MakeOn(&probe, spec);
-  const auto by_host = MakeApart(spec);
+  const auto by_host = MakeOnHost(spec);
   int64_t number = 1;
   for (int step = 0; step < 10; ++step) {
     StepOptions options{.gradient_scale = 0.1, .loss_scale = 1024};
@@ -267,7 +259,7 @@ TEST(AutogradStep, StepsInARowAreTakenDownAndOthersAreNot) {
   const SampleData data = DataOf(spec, 24);
   DeviceProbe probe;
   const auto engine = MakeOn(&probe, spec);
-  const auto by_host = MakeApart(spec);
+  const auto by_host = MakeOnHost(spec);
   int64_t number = 0;
   const auto take = [&](int64_t sample_count, int times) {
     for (int i = 0; i < times; ++i) {
@@ -322,7 +314,7 @@ TEST(AutogradStep, GradientsForTheHostAreTakenDownToo) {
   const SampleData data = DataOf(spec);
   DeviceProbe probe;
   const auto engine = MakeOn(&probe, spec);
-  const auto by_host = MakeApart(spec);
+  const auto by_host = MakeOnHost(spec);
   for (int64_t number = 1; number <= 6; ++number) {
     const StepOptions options = OptionsOf(number, 1);
     ASSERT_TRUE(by_host->ComputeGradients(data.All(), options).ok());
@@ -337,7 +329,7 @@ TEST(AutogradStep, DeviceThatTakesNothingDownTrainsOnAndSaysWhyOnce) {
   const SampleData data = DataOf(spec);
   DeviceProbe probe{.refuses_recording = true};
   const auto engine = MakeOn(&probe, spec);
-  const auto by_host = MakeApart(spec);
+  const auto by_host = MakeOnHost(spec);
   for (int64_t number = 1; number <= 6; ++number) {
     const StepOptions options = OptionsOf(number, 1);
     StepByTheHost(*by_host, data.All(), options, number, {});
@@ -380,7 +372,7 @@ TEST(AutogradStep, MemoryThatCannotBePinnedIsPlainAndToldOnce) {
   const auto engine = MakeOn(&probe, spec);
   std::vector<float> lent(engine->Gradients().size());
   ASSERT_TRUE(engine->LendGradients(lent).ok());
-  const auto apart = MakeApart(spec);
+  const auto apart = MakeOnHost(spec);
   EXPECT_EQ(TrainOnOneBatch(*engine, data, 3), TrainOnOneBatch(*apart, data, 3));
   EXPECT_EQ(ValuesOf(*engine), ValuesOf(*apart));
   EXPECT_THAT(NoticesOf(*engine),
@@ -391,7 +383,7 @@ TEST(AutogradStep, MemoryThatCannotBePinnedIsPlainAndToldOnce) {
 TEST(AutogradStep, DeviceWithoutGraphsAndPinsHasNothingToTell) {
   const TrainingSpec spec = DropoutSpec();
   const SampleData data = DataOf(spec);
-  const auto engine = MakeApart(spec);
+  const auto engine = MakeOnHost(spec);
   for (int64_t number = 1; number <= 6; ++number) {
     ASSERT_TRUE(
         engine->ComputeGradients(data.All(), WithUpdate(OptionsOf(number, 1), number)).ok());

@@ -8,7 +8,7 @@
 namespace lockstep::runtime {
 namespace {
 
-std::span<float> View(const at::Tensor& tensor) {
+std::span<float> FloatsOf(const at::Tensor& tensor) {
   return {tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
@@ -39,9 +39,9 @@ class HostDevice final : public TorchDevice {
                 const DeviceState& state) override {
     ApplyOptimizer(optimizer,
                    update_number,
-                   {.parameters = View(state.parameters),
-                    .gradients = View(state.gradients),
-                    .slots = View(state.slots)});
+                   {.parameters = FloatsOf(state.parameters),
+                    .gradients = FloatsOf(state.gradients),
+                    .slots = FloatsOf(state.slots)});
     return OkStatus();
   }
 

@@ -24,9 +24,9 @@ void Move(at::Tensor* tensor, std::span<float> values) {
 }
 
 // Walks the layer list and appends the operations of each layer.
-class Builder {
+class TorchNetworkBuilder {
  public:
-  Builder(const TrainingSpec& spec, std::vector<LayerShape> shapes)
+  TorchNetworkBuilder(const TrainingSpec& spec, std::vector<LayerShape> shapes)
       : spec_(spec), shapes_(std::move(shapes)), plan_(PlanParameters(spec.model, shapes_)) {
     network_.store = MakeParameters(spec_, plan_);
   }
@@ -151,7 +151,7 @@ Status LendState(TorchNetwork* network, std::span<float> parameters, std::span<f
 
 Result<TorchNetwork> BuildTorchNetwork(const TrainingSpec& spec) {
   LOCKSTEP_ASSIGN_OR_RETURN(std::vector<LayerShape> shapes, ShapesOf(spec.model));
-  return Builder(spec, std::move(shapes)).Build();
+  return TorchNetworkBuilder(spec, std::move(shapes)).Build();
 }
 
 }  // namespace lockstep::runtime

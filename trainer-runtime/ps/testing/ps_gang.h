@@ -7,11 +7,17 @@
 #include <vector>
 
 #include "common/base/log.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "trainer-runtime/ps/ps_client.h"
 #include "trainer-runtime/ps/ps_server.h"
 
 namespace lockstep::runtime::testing {
+
+// So long from now, and nobody stops it.
+inline PsLimits Within(Duration time) {
+  return {Deadline::After(SteadyNow(), time), {}};
+}
 
 struct PsGangOptions {
   int worker_count = 1;

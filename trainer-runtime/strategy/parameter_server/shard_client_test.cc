@@ -2,18 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/strategy/parameter_server/testing/shard_values.h"
+
 namespace lockstep::runtime {
 namespace {
 
+using testing::Values;
+using testing::ViewOf;
+
 constexpr WorkerProcess kWorker{0, Incarnation(0)};
-
-ShardView ViewOf(int64_t term, int64_t home, int64_t buddy) {
-  return {Term(term), {Incarnation(home), Incarnation(buddy)}};
-}
-
-SharedValues Values(std::vector<float> values) {
-  return std::make_shared<const std::vector<float>>(std::move(values));
-}
 
 // Where the client asks, in order.
 std::vector<ShardPlace> Asked(ShardClient* client) {

@@ -2,25 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/strategy/parameter_server/testing/shard_values.h"
+
 namespace lockstep::runtime {
 namespace {
 
-constexpr WorkerProcess kFirst{0, Incarnation(0)};
-constexpr WorkerProcess kFirstAgain{0, Incarnation(1)};
-constexpr WorkerProcess kSecond{1, Incarnation(0)};
-
-SharedValues Values(std::vector<float> values) {
-  return std::make_shared<const std::vector<float>>(std::move(values));
-}
-
-// Ten times what was there, plus the gradient: the order shows.
-void AppendDigit(int64_t update_number,
-                 std::span<const float> gradient,
-                 std::vector<float>* parameters,
-                 std::vector<float>* slots) {
-  parameters->at(0) = parameters->at(0) * 10 + gradient[0];
-  slots->at(0) = static_cast<float>(update_number);
-}
+using testing::AppendDigit;
+using testing::kFirst;
+using testing::kFirstAgain;
+using testing::kSecond;
+using testing::Values;
 
 class ShardContentTest : public ::testing::Test {
  protected:

@@ -4,26 +4,17 @@
 
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/strategy/parameter_server/testing/shard_values.h"
+
 namespace lockstep::runtime {
 namespace {
 
-constexpr WorkerProcess kFirst{0, Incarnation(0)};
-constexpr WorkerProcess kSecond{1, Incarnation(0)};
-
-SharedValues Values(std::vector<float> values) {
-  return std::make_shared<const std::vector<float>>(std::move(values));
-}
-
-void AppendDigit(int64_t /*update_number*/,
-                 std::span<const float> gradient,
-                 std::vector<float>* parameters,
-                 std::vector<float>* /*slots*/) {
-  parameters->at(0) = parameters->at(0) * 10 + gradient[0];
-}
-
-ShardView ViewOf(int64_t term, int64_t home, int64_t buddy) {
-  return {Term(term), {Incarnation(home), Incarnation(buddy)}};
-}
+using testing::AppendDigit;
+using testing::kFirst;
+using testing::kFirstAgain;
+using testing::kSecond;
+using testing::Values;
+using testing::ViewOf;
 
 ShardCopyOptions OptionsOf(ShardPlace place, const ShardView& view) {
   ShardCopyOptions options;
@@ -406,7 +397,6 @@ TEST(ShardCopy, NobodyWaitsForWhoRestsAtTheGate) {
 
 // Its shares are done once, by whichever of its processes.
 TEST(ShardCopy, SuccessorGoesOnWithTheShareAfterItsPredecessors) {
-  constexpr WorkerProcess kFirstAgain{0, Incarnation(1)};
   Played home = ServingAlone();
   home.Pull(kFirst, 0);
   home.Push(kFirst, 1, 3);

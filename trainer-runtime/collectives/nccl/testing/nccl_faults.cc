@@ -1,7 +1,5 @@
 #include "trainer-runtime/collectives/nccl/testing/nccl_faults.h"
 
-#include <chrono>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,9 +9,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-constexpr Duration kOutOfReach = std::chrono::minutes(15);
-constexpr Duration kShort = std::chrono::milliseconds(300);
 
 int CountOf(const std::string& part, const std::string& text) {
   int count = 0;
@@ -26,7 +21,7 @@ int CountOf(const std::string& part, const std::string& text) {
 }  // namespace
 
 Duration NcclFault::timeout() const {
-  return is_about_time ? kShort : kOutOfReach;
+  return is_about_time ? kFaultTimeout : kOutOfReach;
 }
 
 std::vector<NcclFault> NcclFaults() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 // For tests only: everything that can go wrong on order in the double of NCCL, on its rank 1.
 
 namespace lockstep::runtime {
+
+inline constexpr Duration kFaultTimeout = std::chrono::milliseconds(300);  // where it is about time
 
 struct NcclFault {
   const char* name;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/time.h"
 #include "trainer-runtime/collectives/gradient_reducer.h"
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
 #include "trainer-runtime/collectives/testing_world.h"
@@ -13,6 +15,11 @@
 // For tests only: ranks that are processes, each with the doubles of driver and NCCL.
 
 namespace lockstep::runtime {
+
+inline constexpr Duration kOutOfReach = std::chrono::minutes(15);  // above the test's own limit
+
+// "cuLaunchHostFunc" of the driver's double: gives a device something to do.
+using LaunchHostFunction = int (*)(void* stream, void (*function)(void*), void* data);
 
 // The doubles' files. `version` is that of a release: "2.28".
 std::string FakeNcclFile(const std::string& version);
@@ -32,7 +39,7 @@ struct NcclGangOptions {
   std::string fault;  // see fake_nccl_fault.h
   Backend control = Backend::kSharedMemory;
   std::size_t element_count = 0;
-  Duration join_timeout = std::chrono::minutes(15);  // out of reach: above the test's own limit
+  Duration join_timeout = kOutOfReach;
 };
 
 // How one rank ended.
