@@ -21,8 +21,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 // Ranges. Choices: what a cluster can hold, and a slip of the pen above that.
 constexpr int64_t kGpusMax = 64;  // the largest machines have 16
 constexpr std::size_t kRolesMax = 4;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::IsEmpty;
 
 // The job of YAML text that must be without a problem.
-TrainingJob Read(const std::string& text) {
+TrainingJob ReadSoundJob(const std::string& text) {
   const YamlStream stream = ReadYaml(text);
   EXPECT_THAT(stream.problems, IsEmpty());
   DecodedJob decoded = DecodeTrainingJob(stream.documents.at(0).value);
@@ -144,18 +144,18 @@ spec:
 )";
 
 TEST(DecodeTrainingJob, NobodyIsWatchedUnlessAskedFor) {
-  EXPECT_EQ(Read(kSmallestJob).spec.recovery.hung_after, std::nullopt);
-  EXPECT_EQ(Read(kWatchedJob).spec.recovery.hung_after, std::chrono::milliseconds(90'500));
+  EXPECT_EQ(ReadSoundJob(kSmallestJob).spec.recovery.hung_after, std::nullopt);
+  EXPECT_EQ(ReadSoundJob(kWatchedJob).spec.recovery.hung_after, std::chrono::milliseconds(90'500));
 }
 
 TEST(DecodeTrainingJob, NoInterpreterIsKeptUnlessAskedFor) {
-  EXPECT_TRUE(Read(kSmallestJob).spec.roles.at(0).warm.empty());
-  EXPECT_EQ(Read(kWatchedJob).spec.roles.at(0).warm,
+  EXPECT_TRUE(ReadSoundJob(kSmallestJob).spec.roles.at(0).warm.empty());
+  EXPECT_EQ(ReadSoundJob(kWatchedJob).spec.roles.at(0).warm,
             (std::vector<std::string>{"torch", "torch.distributed"}));
 }
 
 TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
-  const TrainingJob job = Read(kSmallestJob);
+  const TrainingJob job = ReadSoundJob(kSmallestJob);
   EXPECT_EQ(job.metadata.namespace_name, "default");
   EXPECT_EQ(job.spec.strategy, Strategy::kMultiWorkerMirrored);
   const RoleSpec& worker = job.spec.roles.at(0);
@@ -170,7 +170,7 @@ TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
 }
 
 TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
-  const TrainingJob job = Read(kFullestJob);
+  const TrainingJob job = ReadSoundJob(kFullestJob);
   const RoleSpec* worker = job.FindRole(Role::kWorker);
   ASSERT_NE(worker, nullptr);
   const PodTemplate& pod = worker->pod;
@@ -194,7 +194,7 @@ TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
 }
 
 TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {
-  const TrainingJob job = Read(kFullestJob);
+  const TrainingJob job = ReadSoundJob(kFullestJob);
   EXPECT_EQ(job.RankPodCount(), 5);
   EXPECT_EQ(job.WorldSize(), 5);
   EXPECT_EQ(job.FindRole(Role::kPs)->replicas, 2);
@@ -202,7 +202,7 @@ TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {
 
 TEST(DecodeTrainingJob, EncodeThenDecodeGivesTheSameJob) {
   for (const char* text : {kSmallestJob, kFullestJob, kWatchedJob}) {
-    const TrainingJob job = Read(text);
+    const TrainingJob job = ReadSoundJob(text);
     const DecodedJob again = DecodeTrainingJob(EncodeTrainingJob(job));
     ASSERT_TRUE(again.ok()) << again.errors.front().ToString();
     EXPECT_EQ(again.job, job);
@@ -210,7 +210,7 @@ TEST(DecodeTrainingJob, EncodeThenDecodeGivesTheSameJob) {
 }
 
 TEST(DecodeTrainingJob, ObjectsAsTheApiServerKeepsThemAreRead) {
-  const TrainingJob job = Read(R"(
+  const TrainingJob job = ReadSoundJob(R"(
 apiVersion: lockstep.dev/v1
 kind: TrainingJob
 metadata: {name: job, resourceVersion: "12", creationTimestamp: "2026-11-21T10:22:03Z",
@@ -227,7 +227,7 @@ status: {}
 TEST(DecodeTrainingJob, GeneratedNamesEndAsLongAsTheApiServerMakesThem) {
   std::string text(kFullestJob);
   text.replace(text.find("  name: "), 0, "  generateName: other-\n");
-  EXPECT_EQ(Read(text).metadata.name, Read(std::string(kFullestJob)).metadata.name);
+  EXPECT_EQ(ReadSoundJob(text).metadata.name, ReadSoundJob(std::string(kFullestJob)).metadata.name);
 
   text = R"(
 apiVersion: lockstep.dev/v1
@@ -238,7 +238,7 @@ spec:
   - name: worker
     template: {spec: {containers: [{command: [a]}]}}
 )";
-  EXPECT_EQ(Read(text).metadata.name, "mnist-local");
+  EXPECT_EQ(ReadSoundJob(text).metadata.name, "mnist-local");
 }
 
 TEST(DecodeTrainingJob, SpecReplicasIsTheNumberOfWorkersWhateverTheRoleSays) {
@@ -246,7 +246,7 @@ TEST(DecodeTrainingJob, SpecReplicasIsTheNumberOfWorkersWhateverTheRoleSays) {
   text.replace(text.find("  strategy: "), 0, "  replicas: 7\n");
   text.replace(text.find("elastic: {minReplicas: 4, maxReplicas: 4}"), 41, "recovery: {}");
   text.erase(text.rfind("  recovery: {rep"), text.find("status:") - text.rfind("  recovery: {rep"));
-  const TrainingJob job = Read(text);
+  const TrainingJob job = ReadSoundJob(text);
   EXPECT_EQ(job.FindRole(Role::kWorker)->replicas, 7);
   EXPECT_EQ(job.FindRole(Role::kPs)->replicas, 2);
   EXPECT_FALSE(EncodeTrainingJob(job)["spec"].contains("replicas"));
@@ -255,7 +255,7 @@ TEST(DecodeTrainingJob, SpecReplicasIsTheNumberOfWorkersWhateverTheRoleSays) {
 TEST(DecodeTrainingJob, SpecReplicasOfZeroLeavesTheRolesOwn) {
   std::string text = kFullestJob;
   text.replace(text.find("  strategy: "), 0, "  replicas: 0\n");
-  EXPECT_EQ(Read(text).FindRole(Role::kWorker)->replicas, 4);
+  EXPECT_EQ(ReadSoundJob(text).FindRole(Role::kWorker)->replicas, 4);
 }
 
 // Nothing in a cluster has such a name: the job would wait for it for ever.
@@ -282,7 +282,7 @@ spec:
 }
 
 TEST(DecodeTrainingJob, GpusMayStandInTheTemplate) {
-  const TrainingJob job = Read(R"(
+  const TrainingJob job = ReadSoundJob(R"(
 apiVersion: lockstep.dev/v1
 kind: TrainingJob
 metadata: {name: job}

@@ -14,6 +14,8 @@
 
 namespace lockstep::control {
 
+using Errors = std::vector<Error>;
+
 // Field readers shared by the decoders of this folder, in the manner of ObjectReader's own.
 
 // The text under `key`; empty when absent. A number or true/false there is a slip that YAML

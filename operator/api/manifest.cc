@@ -48,7 +48,7 @@ YamlStream ReadJsonText(Json value, std::string_view text) {
   return result;
 }
 
-YamlStream ReadText(std::string_view text, std::string_view file) {
+YamlStream ReadStream(std::string_view text, std::string_view file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool looks_like_json = first != std::string_view::npos && text[first] == '{';
   if (looks_like_json || file.ends_with(".json")) {
@@ -87,7 +87,7 @@ bool IsForeign(const Json& document) {
          kind != kTrainingJobKind;
 }
 
-SkippedDocument NameOf(const YamlDocument& document) {
+SkippedDocument SkippedOf(const YamlDocument& document) {
   const Json& value = document.value;
   return {document.start.line,
           TextAt(value, "kind"),
@@ -104,7 +104,7 @@ void SkipForeign(YamlStream* stream, Manifest* manifest) {
   }
   for (const YamlDocument& document : stream->documents) {
     if (is_foreign(document)) {
-      manifest->skipped.push_back(NameOf(document));
+      manifest->skipped.push_back(SkippedOf(document));
     }
   }
   std::erase_if(stream->documents, is_foreign);
@@ -146,7 +146,7 @@ std::vector<TrainingQueue> TakeQueues(YamlStream* stream, Manifest* manifest) {
     if (!IsQueue(document.value)) {
       continue;
     }
-    manifest->queues.push_back(NameOf(document));
+    manifest->queues.push_back(SkippedOf(document));
     const std::string& name = manifest->queues.back().name;
     const TextPosition at = PlaceOf(document, "metadata.name");
     const auto [first, is_new] = first_lines.try_emplace(name, at.line);
@@ -332,7 +332,7 @@ Manifest ReadManifest(std::string_view text,
                                                 std::to_string(kManifestBytesMax)));
     return manifest;
   }
-  YamlStream stream = ReadText(text, file);
+  YamlStream stream = ReadStream(text, file);
   for (const TextProblem& problem : stream.problems) {
     manifest.problems.push_back(MakeProblem(problem.at, problem.field, problem.message));
   }

@@ -10,8 +10,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
 constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
 constexpr std::size_t kTermsMax = 32;         // choice: above any honest pod, as are the next two

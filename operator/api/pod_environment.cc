@@ -17,8 +17,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 // Bounds of lists and texts. Choices: above any honest pod, and small enough that the API server
 // can afford the rules about them.
 constexpr std::size_t kEnvironmentMax = 1000;

@@ -14,8 +14,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 constexpr std::size_t kResourceNamesMax = 32;  // choice: above any honest pod
 
 // Names of Kubernetes' own resources; others hold a '/' (nvidia.com/gpu) or begin with hugepages-.

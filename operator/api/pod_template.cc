@@ -19,8 +19,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 constexpr int64_t kGraceSecondsMax = 24 * 3600;  // choice: a day is a mistake, not a grace period
 
 // Bounds of lists and texts. Choices: above any honest pod, and small enough that the API server

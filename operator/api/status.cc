@@ -20,8 +20,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 // A condition's truth as Kubernetes writes it.
 constexpr EnumNames<bool, 2> kTruthNames = {{{true, "True"}, {false, "False"}}};
 

@@ -12,7 +12,7 @@ namespace lockstep::control {
 namespace {
 
 // A job with this status.
-DecodedJob Read(const std::string& status) {
+DecodedJob JobWithStatus(const std::string& status) {
   return DecodeTrainingJob(*ParseJson(R"({"apiVersion": "lockstep.dev/v1", "kind": "TrainingJob",
       "metadata": {"name": "mnist"},
       "spec": {"roles": [{"name": "worker", "template": {"spec": {"containers": [
@@ -21,7 +21,7 @@ DecodedJob Read(const std::string& status) {
 }
 
 TEST(DecodeStatus, WhatANewerVersionWroteIsKeptAndWrittenBack) {
-  const DecodedJob decoded = Read(R"({"attempt": 2, "novelty": {"a": [1]},
+  const DecodedJob decoded = JobWithStatus(R"({"attempt": 2, "novelty": {"a": [1]},
       "conditions": [{"type": "Created", "status": "True", "observedGeneration": 3},
                      {"type": "Novel", "status": "Unknown"}],
       "placement": [{"role": "worker", "index": 0, "node": "a", "zone": "b"}]})");
@@ -38,7 +38,7 @@ TEST(DecodeStatus, WhatANewerVersionWroteIsKeptAndWrittenBack) {
 }
 
 TEST(DecodeStatus, WhatCannotBeReadIsWrittenBackWithNothingButTheReason) {
-  DecodedJob decoded = Read(R"({"attempt": 2, "placement": "elsewhere", "state": "Running",
+  DecodedJob decoded = JobWithStatus(R"({"attempt": 2, "placement": "elsewhere", "state": "Running",
       "conditions": [{"type": "Running", "status": "True"}]})");
   EXPECT_TRUE(decoded.ok());
   ASSERT_EQ(decoded.status_errors.size(), 1U);
@@ -59,7 +59,7 @@ TEST(DecodeStatus, WhatCannotBeReadIsWrittenBackWithNothingButTheReason) {
 
 TEST(DecodeStatus, AskOfAutoscalersIsReadAsItWasWritten) {
   const WallTime time{std::chrono::seconds(1'700'000'000)};
-  TrainingJob job = Read("{}").job;
+  TrainingJob job = JobWithStatus("{}").job;
   EXPECT_FALSE(EncodeStatus(job).contains("provisioning"));
   for (const CapacityAsk& ask :
        {CapacityAsk{3, OpenAsk{ProvisioningClass::kAtomicScaleUp, "abc", time, true}, 0, {}, ""},
@@ -68,22 +68,23 @@ TEST(DecodeStatus, AskOfAutoscalersIsReadAsItWasWritten) {
             6, OpenAsk{ProvisioningClass::kCheckCapacity, "d", time, false, time}, 1, {}, ""},
         CapacityAsk{4, std::nullopt, 2, time, "no quota"}}) {
     job.status.provisioning = ask;
-    const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+    const DecodedJob again = JobWithStatus(DumpJson(EncodeStatus(job)));
     EXPECT_TRUE(again.status_errors.empty());
     EXPECT_EQ(again.job.status.provisioning, ask);
   }
-  const DecodedJob bad = Read(R"({"provisioning": {"count": -1, "open": {"className": "mine"}}})");
+  const DecodedJob bad =
+      JobWithStatus(R"({"provisioning": {"count": -1, "open": {"className": "mine"}}})");
   ASSERT_EQ(bad.status_errors.size(), 2U);
   EXPECT_EQ(bad.status_errors[0].field(), "status.provisioning.count");
   EXPECT_EQ(bad.status_errors[1].field(), "status.provisioning.open.className");
 }
 
 TEST(DecodeStatus, PodGroupIsReadAsItWasWritten) {
-  TrainingJob job = Read("{}").job;
+  TrainingJob job = JobWithStatus("{}").job;
   EXPECT_FALSE(EncodeStatus(job).contains("podGroup"));
   job.status.pod_group = "mnist-0123-1";
 
-  EXPECT_EQ(Read(DumpJson(EncodeStatus(job))).job.status.pod_group, "mnist-0123-1");
+  EXPECT_EQ(JobWithStatus(DumpJson(EncodeStatus(job))).job.status.pod_group, "mnist-0123-1");
 }
 
 TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
@@ -97,42 +98,42 @@ TEST(DecodeStatus, ClaimIsReadAsItWasWritten) {
   status.progress->steps_skipped = 3;
   status.progress->steps_repeated = 210;
   status.progress->models = {{0, 70, {}}, {1, 64, {Attempt(2), Incarnation(1)}, 50}};
-  TrainingJob job = Read("{}").job;
+  TrainingJob job = JobWithStatus("{}").job;
   job.status = status;
 
-  const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+  const DecodedJob again = JobWithStatus(DumpJson(EncodeStatus(job)));
   EXPECT_TRUE(again.status_errors.empty());
   EXPECT_EQ(again.job.status.claim, status.claim);
   EXPECT_EQ(again.job.status.preemptions, 2);
   EXPECT_EQ(again.job.status.progress, status.progress);
 
-  const DecodedJob bad = Read(R"({"claim": {"since": "now", "gangs": [{"job": 1}]}})");
+  const DecodedJob bad = JobWithStatus(R"({"claim": {"since": "now", "gangs": [{"job": 1}]}})");
   ASSERT_EQ(bad.status_errors.size(), 2U);
   EXPECT_EQ(bad.status_errors[0].field(), "status.claim.since");
   EXPECT_EQ(bad.status_errors[1].field(), "status.claim.gangs[0].job");
 }
 
 TEST(DecodeStatus, PositionInTheQueueIsReadAsItWasWritten) {
-  TrainingJob job = Read("{}").job;
+  TrainingJob job = JobWithStatus("{}").job;
   for (const QueuePosition& queue :
        {QueuePosition{"vision", 3, WallTime{std::chrono::seconds(1'700'000'040)}},
         QueuePosition{"vision", std::nullopt, std::nullopt}}) {
     job.status.queue = queue;
-    const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+    const DecodedJob again = JobWithStatus(DumpJson(EncodeStatus(job)));
     EXPECT_TRUE(again.status_errors.empty());
     EXPECT_EQ(again.job.status.queue, queue);
   }
   job.status.queue.reset();
   EXPECT_FALSE(EncodeStatus(job).contains("queue"));
 
-  const DecodedJob bad = Read(R"({"queue": {"position": 0, "estimatedStart": "soon"}})");
+  const DecodedJob bad = JobWithStatus(R"({"queue": {"position": 0, "estimatedStart": "soon"}})");
   ASSERT_EQ(bad.status_errors.size(), 2U);
   EXPECT_EQ(bad.status_errors[0].field(), "status.queue.position");
   EXPECT_EQ(bad.status_errors[1].field(), "status.queue.estimatedStart");
 }
 
 TEST(DecodeStatus, ShareOfKueueIsReadAsItWasWritten) {
-  TrainingJob job = Read("{}").job;
+  TrainingJob job = JobWithStatus("{}").job;
   const std::vector<Toleration> tolerations = {
       {"spot", true, "", "NoSchedule", std::nullopt},
       {"spot", false, "yes", "NoExecute", std::chrono::seconds(60)}};
@@ -140,11 +141,11 @@ TEST(DecodeStatus, ShareOfKueueIsReadAsItWasWritten) {
                       "gpus",
                       {{Role::kPs, {}, {}, {}, {}},
                        {Role::kWorker, {{"a", "b"}}, tolerations, {{"c", "d"}}, {{"e", "f"}}}}};
-  const DecodedJob again = Read(DumpJson(EncodeStatus(job)));
+  const DecodedJob again = JobWithStatus(DumpJson(EncodeStatus(job)));
   EXPECT_TRUE(again.status_errors.empty());
   EXPECT_EQ(again.job.status.kueue, job.status.kueue);
 
-  const DecodedJob bad = Read(R"({"kueue": {"podSets": [{"role": "boss"}]}})");
+  const DecodedJob bad = JobWithStatus(R"({"kueue": {"podSets": [{"role": "boss"}]}})");
   ASSERT_EQ(bad.status_errors.size(), 1U);
   EXPECT_EQ(bad.status_errors[0].field(), "status.kueue.podSets[0].role");
 }
@@ -158,18 +159,19 @@ TEST(DecodeStatus, WhetherTheGangHasRunIsReadOrElseInferred) {
         {"type": "Running", "status": "False", "lastTransitionTime": "2026-01-01T00:00:0)" +
            running_at + R"(Z"}]})";
   };
-  EXPECT_TRUE(Read(status("", "2")).job.status.has_run);
-  EXPECT_FALSE(Read(status("", "0")).job.status.has_run);
-  EXPECT_TRUE(Read(status(R"("hasRun": true, )", "0")).job.status.has_run);
-  EXPECT_FALSE(Read(status(R"("hasRun": false, )", "2")).job.status.has_run);
+  EXPECT_TRUE(JobWithStatus(status("", "2")).job.status.has_run);
+  EXPECT_FALSE(JobWithStatus(status("", "0")).job.status.has_run);
+  EXPECT_TRUE(JobWithStatus(status(R"("hasRun": true, )", "0")).job.status.has_run);
+  EXPECT_FALSE(JobWithStatus(status(R"("hasRun": false, )", "2")).job.status.has_run);
 }
 
 TEST(DecodeStatus, WhatIsKnownOfAGangIsReadAsItWasWritten) {
-  DecodedJob decoded = Read(R"({"placement": [{"role": "worker", "index": 0}]})");
+  DecodedJob decoded = JobWithStatus(R"({"placement": [{"role": "worker", "index": 0}]})");
   for (const bool is_so : {true, false}) {
     decoded.job.status.has_run = is_so;
     decoded.job.status.placement.at(0).has_moved = is_so;
-    EXPECT_EQ(Read(EncodeStatus(decoded.job).dump()).job.status, decoded.job.status) << is_so;
+    EXPECT_EQ(JobWithStatus(EncodeStatus(decoded.job).dump()).job.status, decoded.job.status)
+        << is_so;
   }
 }
 

@@ -132,7 +132,7 @@ void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
 }
 
 // A whole number that is written as 1e3 is 1000, as the API server stores it.
-std::string TextOf(const Json& value) {
+std::string WrittenQuantity(const Json& value) {
   constexpr double kExactMax = 9'007'199'254'740'992.0;  // 2^53
   if (value.is_string()) {
     return value.get<std::string>();
@@ -161,7 +161,9 @@ Result<int64_t> ReadAmount(const std::string& resource, const std::string& text)
   return amount;
 }
 
-QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors) {
+QueueAmounts ReadQueueAmounts(ObjectReader& reader,
+                              std::string_view key,
+                              std::vector<Error>* errors) {
   QueueAmounts amounts;
   const Json* const object = reader.Find(key);
   if (object == nullptr) {
@@ -186,7 +188,7 @@ QueueAmounts ReadAmounts(ObjectReader& reader, std::string_view key, std::vector
           Quoted(name) + " found, expected " + std::string(kResourceWords) + SuggestionFor(name));
       continue;
     }
-    const std::string text = TextOf(value);
+    const std::string text = WrittenQuantity(value);
     const Result<int64_t> amount = ReadAmount(name, text);
     if (amount.ok()) {
       amounts[name] = *amount;
@@ -214,9 +216,9 @@ DecodedQueue DecodeTrainingQueue(const Json& document) {
   }
   ObjectReader reader(*spec, "spec", &decoded.errors);
   queue.parent = ReadParent(reader);
-  queue.nominal = ReadAmounts(reader, "nominal", &decoded.errors);
-  queue.borrowing_limit = ReadAmounts(reader, "borrowingLimit", &decoded.errors);
-  queue.lending_limit = ReadAmounts(reader, "lendingLimit", &decoded.errors);
+  queue.nominal = ReadQueueAmounts(reader, "nominal", &decoded.errors);
+  queue.borrowing_limit = ReadQueueAmounts(reader, "borrowingLimit", &decoded.errors);
+  queue.lending_limit = ReadQueueAmounts(reader, "lendingLimit", &decoded.errors);
   queue.weight = reader.Int("weight", 1, kWeightMax).value_or(1);
   queue.order = ReadEnum(reader, "ordering", kQueueOrderNames).value_or(queue.order);
   if (const Json* preemption = reader.Find("preemption")) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/manifest.h"
+#include "operator/convert/testing/converted.h"
 #include "operator/yaml/yaml.h"
 #include "operator/yaml/yaml_writer.h"
 
@@ -27,14 +28,6 @@ std::string JobOf(const Conversion& conversion) {
   const std::string text = WriteYaml(conversion.job);
   EXPECT_EQ(FormatProblems(ReadManifest(text, "converted")), "") << text;
   return text;
-}
-
-std::string NotesOf(const Conversion& conversion) {
-  std::string notes;
-  for (const ConversionNote& note : conversion.notes) {
-    notes += note.field + ": " + note.text + "\n";
-  }
-  return notes;
 }
 
 // What the decoder says of the job has to be found in the file that its user wrote.

@@ -9,22 +9,19 @@ namespace lockstep::control {
 namespace {
 
 // A job of kind `kind` with these lines in its spec and under its replicas.
-std::string Job(const std::string& kind, const std::string& spec, const std::string& replicas) {
+std::string KubeflowJob(const std::string& kind,
+                        const std::string& spec,
+                        const std::string& replicas) {
   const std::string key = kind == "TFJob" ? "tfReplicaSpecs" : "pytorchReplicaSpecs";
   return "apiVersion: kubeflow.org/v1\nkind: " + kind + "\nmetadata: {name: j}\nspec:\n" + spec +
          "  " + key + ":\n" + replicas;
 }
 
-constexpr const char* kPod =
+constexpr const char* kTensorflowPod =
     "template: {spec: {containers: [{name: tensorflow, image: i, command: [a]}]}}}\n";
 
 std::string Role(const std::string& type, const std::string& more = "") {
-  return "    " + type + ": {" + more + kPod;
-}
-
-void ExpectNote(const Conversion& conversion, const std::string& note) {
-  const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find(note), std::string::npos) << notes;
+  return "    " + type + ": {" + more + kTensorflowPod;
 }
 
 void ExpectNoNote(const Conversion& conversion, const std::string& note) {
@@ -33,10 +30,10 @@ void ExpectNoNote(const Conversion& conversion, const std::string& note) {
 }
 
 TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
-  const Conversion conversion =
-      ConvertText(Job("TFJob",
-                      "  runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 60, queue: q}}\n",
-                      Role("Worker")));
+  const Conversion conversion = ConvertText(
+      KubeflowJob("TFJob",
+                  "  runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 60, queue: q}}\n",
+                  Role("Worker")));
   EXPECT_EQ(conversion.job["spec"]["scheduling"], Json({{"queue", "q"}}));
   ExpectNote(conversion,
              "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds: not kept: a gang");
@@ -44,12 +41,13 @@ TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
 
 TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
   const std::string note = "spec.runPolicy.cleanPodPolicy: None, their default, let workers";
-  ExpectNote(ConvertText(Job("TFJob", "", Role("Chief") + Role("Worker"))), note);
-  ExpectNote(ConvertText(Job("TFJob", "", Role("Worker") + Role("Evaluator"))), note);
+  ExpectNote(ConvertText(KubeflowJob("TFJob", "", Role("Chief") + Role("Worker"))), note);
+  ExpectNote(ConvertText(KubeflowJob("TFJob", "", Role("Worker") + Role("Evaluator"))), note);
   for (const std::string& job :
-       {Job("TFJob", "", Role("Worker", "replicas: 2, ")),
-        Job("TFJob", "  successPolicy: AllWorkers\n", Role("Chief") + Role("Worker")),
-        Job("TFJob", "  runPolicy: {cleanPodPolicy: All}\n", Role("Chief") + Role("Worker"))}) {
+       {KubeflowJob("TFJob", "", Role("Worker", "replicas: 2, ")),
+        KubeflowJob("TFJob", "  successPolicy: AllWorkers\n", Role("Chief") + Role("Worker")),
+        KubeflowJob(
+            "TFJob", "  runPolicy: {cleanPodPolicy: All}\n", Role("Chief") + Role("Worker"))}) {
     ExpectNoNote(ConvertText(job), "worked on");
     ExpectNoNote(ConvertText(job), note);
   }
@@ -58,26 +56,27 @@ TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
 TEST(NoteExitCodes, CodesThatAreHandledOtherwiseAreNamed) {
   const std::string role = "restartPolicy: ExitCode, ";
   for (const char* const kind : {"TFJob", "PyTorchJob"}) {
-    ExpectNote(ConvertText(Job(kind, "", Role("Worker", role))),
+    ExpectNote(ConvertText(KubeflowJob(kind, "", Role("Worker", role))),
                "Worker.restartPolicy: kept, with other codes: Kubeflow tried 128 to 255 again");
-    ExpectNoNote(ConvertText(Job(kind, "", Role("Worker"))), "other codes");
+    ExpectNoNote(ConvertText(KubeflowJob(kind, "", Role("Worker"))), "other codes");
   }
 }
 
 TEST(ConvertTfJob, MasterIsAChiefForTfConfig) {
-  ExpectNote(ConvertText(Job("TFJob", "", Role("Master"))),
+  ExpectNote(ConvertText(KubeflowJob("TFJob", "", Role("Master"))),
              "spec.tfReplicaSpecs.Master: kept as chief: TF_CONFIG calls it so");
-  ExpectNoNote(ConvertText(Job("TFJob", "", Role("Chief"))), "TF_CONFIG calls");
+  ExpectNoNote(ConvertText(KubeflowJob("TFJob", "", Role("Chief"))), "TF_CONFIG calls");
 }
 
 TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
   const auto pod = [](const std::string& command, const std::string& limits) {
-    return Job("PyTorchJob",
-               "",
-               "    Worker: {template: {spec: {runtimeClassName: nvidia, containers: [{name: "
-               "pytorch, image: i, command: [" +
-                   command + "], ports: [{name: pytorchjob-port, containerPort: 1234}], " +
-                   "resources: {limits: {" + limits + "}}}]}}}\n");
+    return KubeflowJob(
+        "PyTorchJob",
+        "",
+        "    Worker: {template: {spec: {runtimeClassName: nvidia, containers: [{name: "
+        "pytorch, image: i, command: [" +
+            command + "], ports: [{name: pytorchjob-port, containerPort: 1234}], " +
+            "resources: {limits: {" + limits + "}}}]}}}\n");
   };
   const std::string note =
       "containers[0].resources: no GPU is asked for, so the pod sees none, whatever "
@@ -91,12 +90,12 @@ TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
 }
 
 TEST(ConvertTfJob, SidecarIsStartedAgain) {
-  ExpectNote(
-      ConvertText(Job("TFJob",
-                      "",
-                      "    Worker: {template: {spec: {containers: [{name: tensorflow, image: i, "
-                      "command: [a]}, {name: b, image: i}]}}}\n")),
-      "it starts before the trainer, is started again where it ends, with success too");
+  ExpectNote(ConvertText(KubeflowJob(
+                 "TFJob",
+                 "",
+                 "    Worker: {template: {spec: {containers: [{name: tensorflow, image: i, "
+                 "command: [a]}, {name: b, image: i}]}}}\n")),
+             "it starts before the trainer, is started again where it ends, with success too");
 }
 
 }  // namespace

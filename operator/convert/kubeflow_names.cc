@@ -48,7 +48,7 @@ std::string_view LabelIn(std::string_view text) {
 }
 
 // The role and index that `rest` begins with, behind "JOB-": "worker-0"; empty: none.
-std::string_view PodOf(std::string_view rest) {
+std::string_view PodAtFront(std::string_view rest) {
   constexpr std::array<std::string_view, 7> kTypes = {
       "master-", "chief-", "worker-", "ps-", "evaluator-", "node-", "launcher"};
   for (const std::string_view type : kTypes) {
@@ -68,7 +68,7 @@ std::string HostIn(std::string_view text, const std::string& job_name) {
     if (at > 0 && (IsOfName(text[at - 1]) || text[at - 1] == '.')) {
       continue;
     }
-    const std::string_view pod = PodOf(text.substr(at + begin.size()));
+    const std::string_view pod = PodAtFront(text.substr(at + begin.size()));
     const std::string_view behind = text.substr(at + begin.size() + pod.size());
     const bool is_ours = (pod.starts_with("worker-") || pod.starts_with("chief-") ||
                           pod.starts_with("ps-") || pod.starts_with("evaluator-")) &&

@@ -17,14 +17,14 @@ std::string NotesOfJob(const std::string& more, const std::string& pod = "", int
       more + "}]\n" + std::string(spaces, ' ') + pod));
 }
 
-constexpr const char* kPod = "spec.pytorchReplicaSpecs.Worker.template.spec.";
+constexpr const char* kWorkersPod = "spec.pytorchReplicaSpecs.Worker.template.spec.";
 
 TEST(KubeflowNames, LabelsOfPodsThatVariablesReadAreSaid) {
   const std::string notes = NotesOfJob(
       ", command: [a], env: [{name: I, valueFrom: {fieldRef: {fieldPath: "
       "\"metadata.labels['training.kubeflow.org/replica-index']\"}}}, {name: O, valueFrom: "
       "{fieldRef: {fieldPath: \"metadata.labels['training.kubeflow.org/operator-name']\"}}}]");
-  const std::string at = std::string(kPod) + "containers[0].env";
+  const std::string at = std::string(kWorkersPod) + "containers[0].env";
   EXPECT_EQ(notes,
             at +
                 "[0].valueFrom.fieldRef.fieldPath: training.kubeflow.org/replica-index is a label "
@@ -44,7 +44,7 @@ TEST(KubeflowNames, LabelsThatSelectorsLookForAreSaidUnlessTheManifestGivesThem)
                       10);
   };
   EXPECT_EQ(notes("training.kubeflow.org/job-name"),
-            std::string(kPod) +
+            std::string(kWorkersPod) +
                 "topologySpreadConstraints[0].labelSelector.matchLabels: "
                 "training.kubeflow.org/job-name is a label that Kubeflow gives its pods, and the "
                 "job's have not: theirs is lockstep.dev/job\n");
@@ -57,8 +57,8 @@ TEST(KubeflowNames, HostsThatProgramsAreToldOfAreSaid) {
       "that of rank 0 is in MASTER_ADDR\n";
   EXPECT_EQ(NotesOfJob(", command: [a, 'tcp://aff-master-0:23456'], env: [{name: P, value: "
                        "aff-worker-0.ml.svc}]"),
-            std::string(kPod) + "containers[0].command[1]: aff-master-0" + rest + kPod +
-                "containers[0].env[0].value: aff-worker-0" + rest);
+            std::string(kWorkersPod) + "containers[0].command[1]: aff-master-0" + rest +
+                kWorkersPod + "containers[0].env[0].value: aff-worker-0" + rest);
   EXPECT_EQ(NotesOfJob(", command: [torchrun, --nproc-per-node=2, --rdzv-endpoint, "
                        "'aff-master-0:2', a]")
                 .find("is a host"),

@@ -18,7 +18,7 @@ struct Pods {
 };
 
 // A PyTorchJob or TFJob of `pods` that run `command`.
-std::string Job(const std::string& kind, const std::string& command, const Pods& pods) {
+std::string LaunchedJob(const std::string& kind, const std::string& command, const Pods& pods) {
   const bool is_torch = kind == "PyTorchJob";
   return "apiVersion: kubeflow.org/v1\nkind: " + kind +
          "\nmetadata: {name: j}\nspec:\n  runPolicy: {backoffLimit: 1}\n" + pods.more + "  " +
@@ -30,7 +30,7 @@ std::string Job(const std::string& kind, const std::string& command, const Pods&
 }
 
 Conversion ConvertPyTorch(const std::string& command, const Pods& pods = {}) {
-  return ConvertText(Job("PyTorchJob", command, pods));
+  return ConvertText(LaunchedJob("PyTorchJob", command, pods));
 }
 
 Json ProcessesOf(const Conversion& conversion) {
@@ -77,7 +77,7 @@ TEST(ConvertPyTorchJob, LauncherBehindMpirunIsCountedInEachPod) {
 }
 
 TEST(ConvertTfJob, HorovodrunMakesAHorovodJobOfAsManyRanks) {
-  const std::string text = Job("TFJob", "horovodrun, -np, '4', python, t.py", {1, 4});
+  const std::string text = LaunchedJob("TFJob", "horovodrun, -np, '4', python, t.py", {1, 4});
   const Conversion conversion = ConvertText(text);
   EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
   EXPECT_EQ(ProcessesOf(conversion), 4);
@@ -242,15 +242,15 @@ TEST(ConvertPyTorchJob, SettingsThatTheOperatorGivesTorchrunWin) {
                             " is not heeded: Kubeflow's operator gave torchrun another\n"))
         << NotesOf(conversion);
   }
-  const Conversion of_manifest = ConvertText(Job("TFJob", "torchrun, t.py", {2, 2, env}));
+  const Conversion of_manifest = ConvertText(LaunchedJob("TFJob", "torchrun, t.py", {2, 2, env}));
   EXPECT_EQ(ProcessesOf(of_manifest), 4);
   EXPECT_TRUE(
       HasNote(of_manifest, "--nnodes 7 was asked for; the job trains on all of its pods, 2"));
-  EXPECT_EQ(
-      ErrorsOf(ConvertText(Job("TFJob", "torchrun, t.py", {2, 0, "{name: PET_NNODES, value: x}"}))),
-      "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: PET_NNODES=x of "
-      "torchrun found, expected a number from 1 to 9999, or MIN:MAX of such, as torchrun "
-      "does\n");
+  EXPECT_EQ(ErrorsOf(ConvertText(
+                LaunchedJob("TFJob", "torchrun, t.py", {2, 0, "{name: PET_NNODES, value: x}"}))),
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: PET_NNODES=x of "
+            "torchrun found, expected a number from 1 to 9999, or MIN:MAX of such, as torchrun "
+            "does\n");
 }
 
 // What the operator tells torchrun may be handed on to it, too.
@@ -263,7 +263,7 @@ TEST(ConvertPyTorchJob, OptionsThatReferToTheOperatorsVariablesSayNothing) {
 }
 
 TEST(ConvertTfJob, SuccessPolicyOfAnotherNameIsRefused) {
-  EXPECT_EQ(ErrorsOf(ConvertText(Job("TFJob", "a", {2, 0, "", "  successPolicy: Foo\n"}))),
+  EXPECT_EQ(ErrorsOf(ConvertText(LaunchedJob("TFJob", "a", {2, 0, "", "  successPolicy: Foo\n"}))),
             "spec.successPolicy: \"Foo\" found, expected AllWorkers or nothing\n");
 }
 
@@ -274,9 +274,10 @@ TEST(ConvertPyTorchJob, ProcessesThatAreNoTextAreRefusedAndNotCalledMissing) {
 }
 
 TEST(ConvertTfJob, LauncherOfPyTorchSaysHowManyProcessesAPodHas) {
-  EXPECT_EQ(ProcessesOf(ConvertText(Job("TFJob", "torchrun, --nproc-per-node=4, t.py", {2}))), 4);
-  EXPECT_EQ(ProcessesOf(ConvertText(Job("TFJob", "torchrun, t.py", {2, 4}))), 1);
-  EXPECT_EQ(ProcessesOf(ConvertText(Job("TFJob", "python, t.py", {2, 4}))), 1);
+  EXPECT_EQ(
+      ProcessesOf(ConvertText(LaunchedJob("TFJob", "torchrun, --nproc-per-node=4, t.py", {2}))), 4);
+  EXPECT_EQ(ProcessesOf(ConvertText(LaunchedJob("TFJob", "torchrun, t.py", {2, 4}))), 1);
+  EXPECT_EQ(ProcessesOf(ConvertText(LaunchedJob("TFJob", "python, t.py", {2, 4}))), 1);
 }
 
 TEST(ConvertPyTorchJob, CountThatIsRefusedIsNotNotedAsWell) {
@@ -290,7 +291,7 @@ TEST(ConvertPyTorchJob, CountThatIsRefusedIsNotNotedAsWell) {
 }
 
 TEST(ConvertPyTorchJob, NoPodsAreReportedWhereTheRolesAre) {
-  const std::string text = Job("PyTorchJob", "a", {0});
+  const std::string text = LaunchedJob("PyTorchJob", "a", {0});
   const Conversion conversion = ConvertForeignJob(ReadYaml(text).documents.at(0).value, {});
   EXPECT_EQ(ForeignField(conversion, "spec.roles"), "spec.pytorchReplicaSpecs");
 }

@@ -113,10 +113,10 @@ void SetTorchProcessesOfWorker(const LaunchCommand& command,
 
 // As many as the launcher's command starts in each worker, else as the worker has slots. `spec` is
 // the job's.
-void SetProcesses(const LaunchCommand& command,
-                  ForeignObject* spec,
-                  ConvertedPod* pod,
-                  Json* worker) {
+void SetWorkerProcesses(const LaunchCommand& command,
+                        ForeignObject* spec,
+                        ConvertedPod* pod,
+                        Json* worker) {
   Conversion* const conversion = spec->conversion();
   const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
   const int64_t pods = worker->at("replicas").get<int64_t>();
@@ -200,7 +200,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   NoteWorkersOwn(pod, launcher_head, worker, &worker_spec, conversion);
   DropChecksOfSshd(&pod, conversion);
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
-  SetProcesses(command, spec, &pod, &worker);
+  SetWorkerProcesses(command, spec, &pod, &worker);
   Json& container = pod.container();
   if (!HasImage(pod)) {
     container["image"] = launcher.container()["image"];

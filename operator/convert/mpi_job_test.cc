@@ -7,8 +7,8 @@
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kLauncher = "spec.mpiReplicaSpecs.Launcher.";
-constexpr const char* kWorker = "spec.mpiReplicaSpecs.Worker.";
+constexpr const char* kLaunchersReplica = "spec.mpiReplicaSpecs.Launcher.";
+constexpr const char* kWorkersReplica = "spec.mpiReplicaSpecs.Worker.";
 constexpr const char* kLaunchersCommand =
     "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command: ";
 
@@ -24,26 +24,13 @@ std::string MpiJob(const std::string& command, int slots = 1, const std::string&
          "    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: a}]}}}\n";
 }
 
-Json RoleOf(const Conversion& conversion) {
-  return conversion.job["spec"]["roles"][0];
-}
-
-Json ContainerOf(const Conversion& conversion) {
-  return RoleOf(conversion)["template"]["spec"]["containers"][0];
-}
-
-void ExpectNote(const Conversion& conversion, const std::string& note) {
-  const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find(note), std::string::npos) << notes;
-}
-
 TEST(ConvertMpiJob, LauncherOfPyTorchBehindMpirunGivesWayToo) {
   const Conversion conversion =
       ConvertText(MpiJob("mpirun, -np, '2', -x, A=1, torchrun, --nproc_per_node=4, t.py"));
   EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
-  EXPECT_EQ(RoleOf(conversion)["processes"], 4);
-  EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py"}));
-  EXPECT_EQ(ContainerOf(conversion)["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
+  EXPECT_EQ(FirstRole(conversion)["processes"], 4);
+  EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python3", "t.py"}));
+  EXPECT_EQ(FirstContainer(conversion)["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
   ExpectNote(conversion, std::string(kLaunchersCommand) + "mpirun and torchrun are left out");
   ExpectNote(conversion, "torchrun for one node trained in each pod for itself: the job's 2 pods");
 
@@ -55,7 +42,7 @@ TEST(ConvertMpiJob, LauncherOfPyTorchBehindMpirunGivesWayToo) {
 
 TEST(ConvertMpiJob, MoreLaunchersThanWorkersAreSaid) {
   const Conversion conversion = ConvertText(MpiJob("mpirun, -np, '4', deepspeed, t.py", 2));
-  EXPECT_EQ(RoleOf(conversion)["processes"], 1);
+  EXPECT_EQ(FirstRole(conversion)["processes"], 1);
   ExpectNote(conversion,
              std::string(kLaunchersCommand) +
                  "mpirun was to start deepspeed 4 times; the job has the processes of one in each "
@@ -64,7 +51,7 @@ TEST(ConvertMpiJob, MoreLaunchersThanWorkersAreSaid) {
   ExpectNote(ConvertText(MpiJob("mpirun, accelerate, launch, t.py", 2)),
              "mpirun was to start accelerate launch 4 times");
   const Conversion torchrun = ConvertText(MpiJob("mpirun, -pernode, torchrun, t.py", 2));
-  EXPECT_EQ(RoleOf(torchrun)["processes"], 1);
+  EXPECT_EQ(FirstRole(torchrun)["processes"], 1);
   EXPECT_EQ(NotesOf(torchrun).find("times"), std::string::npos) << NotesOf(torchrun);
 }
 
@@ -110,7 +97,7 @@ spec:
   const std::string gone =
       ": not kept: the launcher has no pod any more; where the workers need it, their template has "
       "to say it\n";
-  const std::string pod = std::string(kLauncher) + "template.";
+  const std::string pod = std::string(kLaunchersReplica) + "template.";
   for (const char* const field : {"metadata.labels",
                                   "metadata.annotations",
                                   "spec.serviceAccountName",
@@ -122,20 +109,20 @@ spec:
   EXPECT_EQ(NotesOf(conversion).find("sidecar"), std::string::npos);
   for (const char* const field : {"command", "args"}) {
     ExpectNote(conversion,
-               std::string(kWorker) + "template.spec.containers[0]." + field +
+               std::string(kWorkersReplica) + "template.spec.containers[0]." + field +
                    ": not kept: the workers run the launcher's program themselves\n");
   }
   ExpectNote(conversion,
-             std::string(kWorker) +
+             std::string(kWorkersReplica) +
                  "restartPolicy: not kept: the program's end was the launcher's, whose "
                  "restartPolicy, Never, is the role's\n");
-  EXPECT_EQ(ContainerOf(conversion)["workingDir"], "/app");
+  EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/app");
 }
 
 TEST(ConvertMpiJob, WorkingDirectoryIsThatOfMpirun) {
   const Conversion conversion =
       ConvertText(MpiJob("mpirun, --wdir, /b, python, t.py", 1, ", workingDir: /app"));
-  EXPECT_EQ(ContainerOf(conversion)["workingDir"], "/b");
+  EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/b");
 }
 
 // Nobody tells a launcher of PyTorch's of the workers but its command.
@@ -177,7 +164,7 @@ TEST(ConvertMpiJob, SlotsAreSpokenOfWhereTheyAreNotTheProcesses) {
 TEST(ConvertMpiJob, AccelerateStartsOneProcessWhereItIsToldOfMoreInVain) {
   const Conversion conversion =
       ConvertText(MpiJob("accelerate, launch, --cpu, --num_processes, '4', t.py", 2));
-  EXPECT_EQ(RoleOf(conversion)["processes"], 1);
+  EXPECT_EQ(FirstRole(conversion)["processes"], 1);
   ExpectNote(conversion, "told of 4 processes a pod, accelerate launch started one");
 }
 
@@ -208,7 +195,7 @@ TEST(ConvertMpiJob, RanksOnEachNodeAreTheWorkersProcesses) {
        {"--npernode, '2'", "-N, '2'", "-ppn, '2'", "--map-by, 'ppr:2:node:pe=4'"}) {
     const Conversion conversion =
         ConvertText(MpiJob("mpirun, " + std::string(option) + ", python, t.py", 4));
-    EXPECT_EQ(RoleOf(conversion)["processes"], 2) << option;
+    EXPECT_EQ(FirstRole(conversion)["processes"], 2) << option;
     ExpectNote(conversion, "spec.slotsPerWorker: not kept: the launcher's command says 2\n");
   }
 }
@@ -237,11 +224,7 @@ TEST(ConvertMpiJob, NoWorkersAreReportedWhereTheyAreCounted) {
   std::string text = MpiJob("mpirun, python, t.py");
   text.replace(text.find("replicas: 2"), 11, "replicas: 0");
   const Conversion conversion = ConvertForeignJob(ReadYaml(text).documents.at(0).value, {});
-  EXPECT_EQ(ForeignField(conversion, "spec.roles"), std::string(kWorker) + "replicas");
-}
-
-Json EnvOf(const Conversion& conversion) {
-  return ContainerOf(conversion).value("env", Json::array());
+  EXPECT_EQ(ForeignField(conversion, "spec.roles"), std::string(kWorkersReplica) + "replicas");
 }
 
 TEST(ConvertMpiJob, ProgramHasTheLaunchersValues) {
@@ -249,7 +232,7 @@ TEST(ConvertMpiJob, ProgramHasTheLaunchersValues) {
       ConvertText(MpiJob("mpirun, python, t.py, '--lr=$(LR) $HOME', $(B), '$$(LR)'",
                          1,
                          ", env: [{name: LR, value: '0.1'}]"));
-  EXPECT_EQ(ContainerOf(conversion)["command"],
+  EXPECT_EQ(FirstContainer(conversion)["command"],
             Json({"python", "t.py", "--lr=0.1 $$HOME", "$(B)", "$$(LR)"}));
   ExpectNote(conversion,
              std::string(kLaunchersCommand) +
@@ -259,19 +242,19 @@ TEST(ConvertMpiJob, ProgramHasTheLaunchersValues) {
 TEST(ConvertMpiJob, LauncherThatGivesRanksItsVariablesGivesThemToTheWorkers) {
   const std::string env = ", env: [{name: A, value: '1'}], envFrom: [{secretRef: {name: aws}}]";
   const Json handed_on = Json::array({{{"name", "A"}, {"value", "1"}}});
-  const std::string note =
-      std::string(kLauncher) + "template.spec.containers[0].envFrom: not kept: the launcher gave";
+  const std::string note = std::string(kLaunchersReplica) +
+                           "template.spec.containers[0].envFrom: not kept: the launcher gave";
   const Conversion horovod = ConvertText(MpiJob("horovodrun, -np, '2', python, t.py", 1, env));
-  EXPECT_EQ(EnvOf(horovod), handed_on);
+  EXPECT_EQ(FirstEnv(horovod), handed_on);
   ExpectNote(horovod, note);
 
   const std::string open_mpi = MpiJob("mpirun, -np, '2', python, t.py", 1, env);
-  EXPECT_EQ(EnvOf(ConvertText(open_mpi)), Json::array());
+  EXPECT_EQ(FirstEnv(ConvertText(open_mpi)), Json::array());
   EXPECT_EQ(NotesOf(ConvertText(open_mpi)).find(note), std::string::npos);
 
   std::string hydra = open_mpi;
   hydra.insert(hydra.find("  slotsPerWorker"), "  mpiImplementation: Intel\n");
-  EXPECT_EQ(EnvOf(ConvertText(hydra)), handed_on);
+  EXPECT_EQ(FirstEnv(ConvertText(hydra)), handed_on);
   ExpectNote(ConvertText(hydra), note);
 }
 

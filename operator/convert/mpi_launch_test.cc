@@ -2,26 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/manifest.h"
 #include "operator/convert/conversion.h"
+#include "operator/convert/testing/converted.h"
 #include "operator/yaml/yaml.h"
-#include "operator/yaml/yaml_writer.h"
 
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kLauncher =
+constexpr const char* kMpirunCommand =
     "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command";
-
-// What is made of the manifest `text`, which has to be a good TrainingJob.
-Conversion Convert(const std::string& text) {
-  const YamlStream stream = ReadYaml(text);
-  EXPECT_TRUE(stream.problems.empty());
-  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, {});
-  EXPECT_TRUE(conversion.errors.empty());
-  EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "");
-  return conversion;
-}
 
 // The note at `field` that has `words` in it; empty: there is none.
 std::string NoteAt(const Conversion& conversion,
@@ -36,10 +25,10 @@ std::string NoteAt(const Conversion& conversion,
 }
 
 // An MPIJob of two workers whose launcher runs mpirun with `options`.
-std::string MpiJob(const std::string& options,
-                   const std::string& launcher_env,
-                   const std::string& worker_env,
-                   const std::string& more = "") {
+std::string MpirunJob(const std::string& options,
+                      const std::string& launcher_env,
+                      const std::string& worker_env,
+                      const std::string& more = "") {
   return "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n" + more +
          "  mpiReplicaSpecs:\n"
          "    Launcher: {template: {spec: {containers: [{name: l, image: a, env: [" +
@@ -49,23 +38,18 @@ std::string MpiJob(const std::string& options,
          worker_env + "]}]}}}\n";
 }
 
-Json EnvOf(const Conversion& conversion) {
-  return conversion.job["spec"]["roles"][0]["template"]["spec"]["containers"][0].value(
-      "env", Json::array());
-}
-
 TEST(ConvertMpiJob, VariablesHandedOnGoToTheWorkers) {
-  const Conversion conversion = Convert(
-      MpiJob("-x, OMP_NUM_THREADS, -x, KEY, -x, PATH, -x, LD_LIBRARY_PATH",
-             "{name: OMP_NUM_THREADS, value: '2'}, {name: MINE, value: m}, {name: KEY, valueFrom: "
-             "{secretKeyRef: {name: s, key: k}}}",
-             ""));
+  const Conversion conversion = ConvertText(MpirunJob(
+      "-x, OMP_NUM_THREADS, -x, KEY, -x, PATH, -x, LD_LIBRARY_PATH",
+      "{name: OMP_NUM_THREADS, value: '2'}, {name: MINE, value: m}, {name: KEY, valueFrom: "
+      "{secretKeyRef: {name: s, key: k}}}",
+      ""));
 
-  const Json env = EnvOf(conversion);
+  const Json env = FirstEnv(conversion);
   ASSERT_EQ(env.size(), 2U) << env;
   EXPECT_EQ(env[0], Json({{"name", "OMP_NUM_THREADS"}, {"value", "2"}}));
   EXPECT_EQ(env[1]["valueFrom"]["secretKeyRef"]["key"], "k");
-  EXPECT_EQ(NoteAt(conversion, kLauncher, "not handed on"),
+  EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "not handed on"),
             "PATH, LD_LIBRARY_PATH: not handed on from the launcher, whose image had the value: "
             "every worker has what its own image or template says");
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[1].valueFrom"),
@@ -73,12 +57,12 @@ TEST(ConvertMpiJob, VariablesHandedOnGoToTheWorkers) {
 }
 
 TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
-  const Conversion conversion = Convert(
-      MpiJob("-x, FOO=bar, -x, SAME=1",
-             "",
-             "{name: RANK, value: '1'}, {name: FOO, value: other}, {name: SAME, value: '1'}"));
+  const Conversion conversion = ConvertText(
+      MpirunJob("-x, FOO=bar, -x, SAME=1",
+                "",
+                "{name: RANK, value: '1'}, {name: FOO, value: other}, {name: SAME, value: '1'}"));
 
-  EXPECT_EQ(EnvOf(conversion),
+  EXPECT_EQ(FirstEnv(conversion),
             Json::array({{{"name", "FOO"}, {"value", "bar"}}, {{"name", "SAME"}, {"value", "1"}}}));
   const std::string worker = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].env";
   EXPECT_EQ(NoteAt(conversion, worker + "[1]", "FOO"),
@@ -96,9 +80,9 @@ TEST(ConvertMpiJob, ReferencesToWhatTheLauncherHasAreReplaced) {
       "{name: BASE, value: /old}, {name: BASE, value: '/data$$'}, {name: DIR, value: $(BASE)/x}, "
       "{name: NONE}, {name: DEEP, value: $(DIR)$(NONE)/y}, {name: PLAIN, value: '$HOME $$(BASE)'}";
   const Conversion conversion =
-      Convert(MpiJob("-x, DEEP, -x, DIR, -x, PLAIN, -x, 'OUT=$(BASE)/out'", launcher, ""));
+      ConvertText(MpirunJob("-x, DEEP, -x, DIR, -x, PLAIN, -x, 'OUT=$(BASE)/out'", launcher, ""));
 
-  EXPECT_EQ(EnvOf(conversion),
+  EXPECT_EQ(FirstEnv(conversion),
             Json::array({Variable("OUT", "/data$$/out"),
                          Variable("DEEP", "/data$$/x/y"),
                          Variable("DIR", "/data$$/x"),
@@ -106,13 +90,13 @@ TEST(ConvertMpiJob, ReferencesToWhatTheLauncherHasAreReplaced) {
 }
 
 TEST(ConvertMpiJob, ReferencesToWhatNoFileSaysStayAndAreNoted) {
-  const Conversion conversion = Convert(
-      MpiJob("-x, URL, -x, EARLY, -x, 'OUT=$(TOKEN)/out'",
-             "{name: EARLY, value: $(LATE)}, {name: LATE, value: l}, {name: TOKEN, valueFrom: "
-             "{secretKeyRef: {name: s, key: k}}}, {name: URL, value: 'u:$(TOKEN)@$(LATE)'}",
-             ""));
+  const Conversion conversion = ConvertText(
+      MpirunJob("-x, URL, -x, EARLY, -x, 'OUT=$(TOKEN)/out'",
+                "{name: EARLY, value: $(LATE)}, {name: LATE, value: l}, {name: TOKEN, valueFrom: "
+                "{secretKeyRef: {name: s, key: k}}}, {name: URL, value: 'u:$(TOKEN)@$(LATE)'}",
+                ""));
 
-  EXPECT_EQ(EnvOf(conversion),
+  EXPECT_EQ(FirstEnv(conversion),
             Json::array({Variable("OUT", "$(TOKEN)/out"),
                          Variable("URL", "u:$(TOKEN)@l"),
                          Variable("EARLY", "$(LATE)")}));
@@ -122,26 +106,26 @@ TEST(ConvertMpiJob, ReferencesToWhatNoFileSaysStayAndAreNoted) {
       "its own before this one say, or else these letters";
   EXPECT_EQ(NoteAt(conversion, env + "[3]", ""), "$(TOKEN) in the value of URL" + rest);
   EXPECT_EQ(NoteAt(conversion, env + "[0]", ""), "$(LATE) in the value of EARLY" + rest);
-  EXPECT_EQ(NoteAt(conversion, kLauncher, "OUT"), "$(TOKEN) in the value of OUT" + rest);
+  EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "OUT"), "$(TOKEN) in the value of OUT" + rest);
 }
 
 TEST(ConvertMpiJob, VariableThatMayBeInASecretIsToldWithIt) {
-  std::string job = MpiJob("-x, WANDB_API_KEY, -x, PATH", "", "");
+  std::string job = MpirunJob("-x, WANDB_API_KEY, -x, PATH", "", "");
   const std::string of_launcher = "name: l, image: a, ";
   job.insert(job.find(of_launcher) + of_launcher.size(),
              "envFrom: [{secretRef: {name: wandb}}, {configMapRef: {name: more}}, "
              "{prefix: X_, secretRef: {name: other}}], ");
-  const Conversion conversion = Convert(job);
-  EXPECT_EQ(NoteAt(conversion, kLauncher, "WANDB_API_KEY"),
+  const Conversion conversion = ConvertText(job);
+  EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "WANDB_API_KEY"),
             "WANDB_API_KEY: not handed on from the launcher, which had the value from its envFrom "
             "(secret wandb, config map more) or its image: a worker that is to have it needs that "
             "envFrom too");
-  EXPECT_EQ(EnvOf(conversion).size(), 0U);
+  EXPECT_EQ(FirstEnv(conversion).size(), 0U);
 
   const std::string only_other = "{prefix: X_, secretRef: {name: other}}";
-  std::string other = MpiJob("-x, PATH", "", "");
+  std::string other = MpirunJob("-x, PATH", "", "");
   other.insert(other.find(of_launcher) + of_launcher.size(), "envFrom: [" + only_other + "], ");
-  EXPECT_EQ(NoteAt(Convert(other), kLauncher, "PATH"),
+  EXPECT_EQ(NoteAt(ConvertText(other), kMpirunCommand, "PATH"),
             "PATH: not handed on from the launcher, whose image had the value: every worker has "
             "what its own image or template says");
 }
@@ -187,14 +171,15 @@ TEST(ConvertPyTorchJob, ResourcesOfAnotherTypeAreLeftToTheDecoder) {
 }
 
 TEST(ConvertMpiJob, VariablesThatLockstepSetsAreNotHandedOn) {
-  const Conversion conversion = Convert(MpiJob("-x, RANK=3", "", ""));
-  EXPECT_EQ(EnvOf(conversion).size(), 0U);
-  EXPECT_EQ(NoteAt(conversion, kLauncher, "RANK"), "RANK is not kept: Lockstep sets it itself");
+  const Conversion conversion = ConvertText(MpirunJob("-x, RANK=3", "", ""));
+  EXPECT_EQ(FirstEnv(conversion).size(), 0U);
+  EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "RANK"),
+            "RANK is not kept: Lockstep sets it itself");
 }
 
 TEST(ConvertMpiJob, LauncherThatIsAWorkerIsCountedAndNoted) {
   const Conversion conversion =
-      Convert(MpiJob("-np, '3'", "", "", "  runLauncherAsWorker: true\n"));
+      ConvertText(MpirunJob("-np, '3'", "", "", "  runLauncherAsWorker: true\n"));
   EXPECT_EQ(conversion.job["spec"]["roles"][0]["replicas"], 3);
   EXPECT_EQ(NoteAt(conversion, "spec.runLauncherAsWorker", ""),
             "kept as one more worker, which the launcher was: the job has 3");
@@ -202,13 +187,13 @@ TEST(ConvertMpiJob, LauncherThatIsAWorkerIsCountedAndNoted) {
 
 // mpi-operator hands the field on to a Job of batch/v1, whose default is 6.
 TEST(ConvertMpiJob, BackoffLimitUnsaidIsThatOfItsOperator) {
-  const std::string job = MpiJob("-np, '2'", "", "");
-  EXPECT_EQ(NoteAt(Convert(job), "spec.runPolicy.backoffLimit", ""),
+  const std::string job = MpirunJob("-np, '2'", "", "");
+  EXPECT_EQ(NoteAt(ConvertText(job), "spec.runPolicy.backoffLimit", ""),
             "not there, which meant 6 retries of the launcher: a TrainingJob gives up after 6 "
             "incidents within a day");
   std::string older = job;
   older.replace(older.find("v2beta1"), 7, "v1");
-  EXPECT_EQ(NoteAt(Convert(older), "spec.runPolicy.backoffLimit", ""),
+  EXPECT_EQ(NoteAt(ConvertText(older), "spec.runPolicy.backoffLimit", ""),
             "not there, which meant no limit: a TrainingJob gives up after 6 incidents within a "
             "day");
 }
@@ -222,7 +207,7 @@ std::string TrainJob(const std::string& command, const std::string& more = "") {
 
 TEST(ConvertTrainJob, ProgramOfMpirunIsOneOfHorovod) {
   const Conversion conversion =
-      Convert(TrainJob("[mpirun, -np, '2', python, a.py]", "numProcPerNode: 2, "));
+      ConvertText(TrainJob("[mpirun, -np, '2', python, a.py]", "numProcPerNode: 2, "));
   EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
   EXPECT_EQ(conversion.job["spec"]["roles"][0]["processes"], 2);
   EXPECT_NE(NoteAt(conversion, "spec.trainer.command", "it needs mpirun"), "");
@@ -230,7 +215,7 @@ TEST(ConvertTrainJob, ProgramOfMpirunIsOneOfHorovod) {
             "");
   EXPECT_EQ(NoteAt(conversion, "spec.trainer.numProcPerNode", ""), "");
 
-  const Conversion torch = Convert(TrainJob("[torchrun, a.py]"));
+  const Conversion torch = ConvertText(TrainJob("[torchrun, a.py]"));
   EXPECT_EQ(torch.job["spec"]["strategy"], "MultiWorkerMirrored");
 }
 

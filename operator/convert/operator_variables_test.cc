@@ -9,7 +9,7 @@ namespace lockstep::control {
 namespace {
 
 // A PyTorchJob of a master and three workers that run `command`.
-std::string PyTorchJob(const std::string& command, const std::string& more = "") {
+std::string JobWithMaster(const std::string& command, const std::string& more = "") {
   const std::string pod = "template: {spec: {containers: [{name: pytorch, image: i, command: [" +
                           command + "]" + more + "}]}}}\n";
   return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
@@ -47,7 +47,7 @@ TEST(MayStartUnseen, IsOfScriptsWhoseTextIsNotThere) {
 }
 
 TEST(ConvertPyTorchJob, ScriptThatMayStartTorchrunIsWarnedOfOnce) {
-  const std::string notes = NotesOf(ConvertText(PyTorchJob("/workspace/train.sh")));
+  const std::string notes = NotesOf(ConvertText(JobWithMaster("/workspace/train.sh")));
   EXPECT_EQ(CountOf("may start torchrun", notes), 1U) << notes;
   EXPECT_NE(notes.find("--nnodes 4 --node-rank $NODE_RANK --master-addr $MASTER_ADDR"),
             std::string::npos)
@@ -55,14 +55,15 @@ TEST(ConvertPyTorchJob, ScriptThatMayStartTorchrunIsWarnedOfOnce) {
   EXPECT_EQ(notes.find("it does not start that command"), std::string::npos) << notes;
   EXPECT_NE(notes.find("spec.nprocPerNode: not kept"), std::string::npos) << notes;
 
-  EXPECT_EQ(NotesOf(ConvertText(PyTorchJob("python, t.py"))).find("may start"), std::string::npos);
+  EXPECT_EQ(NotesOf(ConvertText(JobWithMaster("python, t.py"))).find("may start"),
+            std::string::npos);
 }
 
 TEST(ConvertPyTorchJob, VariablesOfItsOperatorAreNamed) {
   const std::string notes = NotesOf(ConvertText(
-      PyTorchJob("torchrun, --nproc-per-node=2, t.py, --r=$(PET_NODE_RANK), --n=$(WORLD_SIZE)",
-                 ", env: [{name: SIZE, value: $(PET_NNODES)}, {name: PET_MINE, value: a}, "
-                 "{name: B, value: $(PET_MINE)}, {name: C, value: $(RANK)}]")));
+      JobWithMaster("torchrun, --nproc-per-node=2, t.py, --r=$(PET_NODE_RANK), --n=$(WORLD_SIZE)",
+                    ", env: [{name: SIZE, value: $(PET_NNODES)}, {name: PET_MINE, value: a}, "
+                    "{name: B, value: $(PET_MINE)}, {name: C, value: $(RANK)}]")));
   const std::string container = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].";
   for (const std::string& note :
        {container + "command: PET_NODE_RANK: Kubeflow's operator set it, and nobody does now: it "

@@ -36,6 +36,13 @@ struct ConvertedPod {
   Json ToTemplate() const;
 };
 
+// A role on the way, its pod, and what the pod's container starts.
+struct ConvertedReplica {
+  Json role;
+  ConvertedPod pod;
+  LaunchCommand command;
+};
+
 // What becomes of the containers of a pod that do not train.
 enum class OtherContainers { kSidecars, kGone };
 

@@ -34,14 +34,8 @@ struct PerPod {
   std::string field;
 };
 
-struct Replica {
-  Json role;
-  ConvertedPod pod;
-  LaunchCommand command;
-};
-
 // Kubeflow's operator takes MASTER_PORT from the port of this name.
-void NotePort(ConvertedPod* pod, Conversion* conversion) {
+void NoteMasterPort(ConvertedPod* pod, Conversion* conversion) {
   const Json ports = pod->container().value("ports", Json::array());
   for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
     if (ports[i].is_object() && ports[i].value("name", Json()) == "pytorchjob-port") {
@@ -51,15 +45,15 @@ void NotePort(ConvertedPod* pod, Conversion* conversion) {
   }
 }
 
-Replica ConvertReplica(const std::string& role,
-                       ForeignObject replica,
-                       const PerPod& per_pod,
-                       const ConversionOptions& options) {
+ConvertedReplica ConvertPyTorchReplica(const std::string& role,
+                                       ForeignObject replica,
+                                       const PerPod& per_pod,
+                                       const ConversionOptions& options) {
   Conversion* const conversion = replica.conversion();
   Json result = RoleHead(role, "OnFailure", &replica);
   NoteExitCodes(result, &replica);
   ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
-  NotePort(&pod, conversion);
+  NoteMasterPort(&pod, conversion);
   const LaunchCommand command =
       ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
   SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
@@ -72,15 +66,15 @@ Replica ConvertReplica(const std::string& role,
 }
 
 // Whether those who start together were told of as many as there are, and who tells them now.
-void NoteRankCounts(const std::vector<Replica>& all, Conversion* conversion) {
+void NoteRankCounts(const std::vector<ConvertedReplica>& all, Conversion* conversion) {
   int64_t ranks = 0;
   int64_t pods = 0;
-  for (const Replica& one : all) {
+  for (const ConvertedReplica& one : all) {
     ranks += RanksOf(one.role, one.pod);
     pods += one.role.at("replicas").get<int64_t>();
   }
   bool is_unseen_said = false;
-  for (const Replica& one : all) {
+  for (const ConvertedReplica& one : all) {
     is_unseen_said = is_unseen_said || NoteUnseenLauncher(one.command, pods, conversion);
     const int64_t replicas = one.role.at("replicas").get<int64_t>();
     NoteVariablesOfOperator(
@@ -115,7 +109,7 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   if (per_pod.text.empty() && !of_elastic.empty()) {
     per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode")};
   }
-  std::vector<Replica> kept;
+  std::vector<ConvertedReplica> kept;
   bool has_chief = false;
   ForeignObject replicas = spec->TakeObject("pytorchReplicaSpecs");
   if (!replicas) {
@@ -127,7 +121,8 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
       replicas.Fail(type, "no role of a PyTorchJob, expected Master or Worker");
       continue;
     }
-    Replica converted = ConvertReplica(role, replicas.TakeObject(type), per_pod, options);
+    ConvertedReplica converted =
+        ConvertPyTorchReplica(role, replicas.TakeObject(type), per_pod, options);
     if (converted.role.at("replicas") == 0) {
       replicas.Note(type, "not kept: it has no replicas");
       continue;
@@ -138,14 +133,15 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   }
   NoteRankCounts(kept, spec->conversion());
   spec->NoteOrigin("pytorchReplicaSpecs", "spec.roles");
-  const bool is_of_mpi = std::any_of(
-      kept.begin(), kept.end(), [](const Replica& one) { return IsMpiLaunch(one.command); });
+  const bool is_of_mpi = std::any_of(kept.begin(), kept.end(), [](const ConvertedReplica& one) {
+    return IsMpiLaunch(one.command);
+  });
   job_spec["strategy"] = is_of_mpi ? "Horovod" : "MultiWorkerMirrored";
   if (!has_chief) {
     job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has
   }
   job_spec["roles"] = Json::array();
-  for (Replica& one : kept) {
+  for (ConvertedReplica& one : kept) {
     job_spec["roles"].push_back(std::move(one.role));
   }
   for (auto& [key, value] : from_elastic.items()) {

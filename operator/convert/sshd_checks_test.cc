@@ -19,11 +19,8 @@ Conversion WithWorker(const std::string& more) {
       more + "}]}}}\n");
 }
 
-Json ContainerOf(const Conversion& conversion) {
-  return conversion.job["spec"]["roles"][0]["template"]["spec"]["containers"][0];
-}
-
-constexpr const char* kWorker = "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].";
+constexpr const char* kWorkersContainer =
+    "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].";
 
 TEST(DropChecksOfSshd, ProbesAndHooksOfSshdGoWithIt) {
   for (const auto& [field, check] : std::vector<std::pair<std::string, std::string>>{
@@ -36,11 +33,11 @@ TEST(DropChecksOfSshd, ProbesAndHooksOfSshdGoWithIt) {
     const std::string key = field.substr(0, dot);
     const Conversion conversion = WithWorker(
         dot == std::string::npos ? field + ": " + check : key + ": {postStart: " + check + "}");
-    EXPECT_FALSE(ContainerOf(conversion).contains(key)) << check;
-    EXPECT_NE(
-        NotesOf(conversion)
-            .find(kWorker + field + ": not kept: it is of sshd, which runs in no pod of the job\n"),
-        std::string::npos)
+    EXPECT_FALSE(FirstContainer(conversion).contains(key)) << check;
+    EXPECT_NE(NotesOf(conversion)
+                  .find(kWorkersContainer + field +
+                        ": not kept: it is of sshd, which runs in no pod of the job\n"),
+              std::string::npos)
         << NotesOf(conversion);
   }
 }
@@ -48,11 +45,11 @@ TEST(DropChecksOfSshd, ProbesAndHooksOfSshdGoWithIt) {
 TEST(DropChecksOfSshd, OthersAreKeptAndToldOf) {
   const Conversion conversion = WithWorker(
       "livenessProbe: {httpGet: {port: 8080}}, lifecycle: {preStop: {exec: {command: [sync]}}}");
-  EXPECT_TRUE(ContainerOf(conversion).contains("livenessProbe"));
-  EXPECT_TRUE(ContainerOf(conversion)["lifecycle"].contains("preStop"));
+  EXPECT_TRUE(FirstContainer(conversion).contains("livenessProbe"));
+  EXPECT_TRUE(FirstContainer(conversion)["lifecycle"].contains("preStop"));
   for (const char* const field : {"livenessProbe", "lifecycle.preStop"}) {
     EXPECT_NE(NotesOf(conversion)
-                  .find(std::string(kWorker) + field +
+                  .find(std::string(kWorkersContainer) + field +
                         ": kept: it was made for a pod that ran sshd, and which runs the program "
                         "now\n"),
               std::string::npos)

@@ -18,7 +18,7 @@ constexpr const char* kPort = "tfjob-port";
 constexpr int kOurPort = 2222;
 
 // TF_CONFIG names this port; theirs may have named another.
-void NotePort(ConvertedPod* pod, Conversion* conversion) {
+void NoteTfPort(ConvertedPod* pod, Conversion* conversion) {
   const Json ports = pod->container().value("ports", Json::array());
   for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
     const bool is_other = ports[i].is_object() && ports[i].value("name", Json()) == kPort &&
@@ -31,21 +31,15 @@ void NotePort(ConvertedPod* pod, Conversion* conversion) {
   }
 }
 
-struct Replica {
-  Json role;
-  ConvertedPod pod;
-  LaunchCommand command;
-};
-
-Replica ConvertReplica(const std::string& role,
-                       ForeignObject replica,
-                       const ConversionOptions& options) {
+ConvertedReplica ConvertTfReplica(const std::string& role,
+                                  ForeignObject replica,
+                                  const ConversionOptions& options) {
   Json result = RoleHead(role, "Never", &replica);
   NoteExitCodes(result, &replica);
   ConvertedPod pod = ConvertPod(&replica, {kContainer});
   const LaunchCommand command =
       ConvertProgram(&pod, TorchrunIsTold::kByItsManifest, options, replica.conversion());
-  NotePort(&pod, replica.conversion());
+  NoteTfPort(&pod, replica.conversion());
   // Nothing but its command tells torchrun of more than one.
   const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
   SetTorchProcesses(command, unless_told, command.path, &pod, &result, replica.conversion());
@@ -58,16 +52,16 @@ Replica ConvertReplica(const std::string& role,
 }
 
 // Whether mpirun or horovodrun starts the ranks, and what there is to say of launchers.
-bool NoteLaunches(const std::vector<Replica>& all, Conversion* conversion) {
+bool NoteLaunches(const std::vector<ConvertedReplica>& all, Conversion* conversion) {
   int64_t ranks = 0;
   int64_t pods = 0;
-  for (const Replica& one : all) {
+  for (const ConvertedReplica& one : all) {
     const bool is_rank = one.role.at("name") != "evaluator";
     ranks += is_rank ? RanksOf(one.role, one.pod) : 0;
     pods += is_rank ? one.role.at("replicas").get<int64_t>() : 0;
   }
   bool is_of_mpi = false;
-  for (const Replica& one : all) {
+  for (const ConvertedReplica& one : all) {
     NoteRankCount(one.command, ranks, one.pod, conversion);
     NoteMachineCount(one.command, one.pod, pods, conversion);
     if (IsMpiLaunch(one.command)) {
@@ -98,7 +92,7 @@ void NoteOthersThatRanOn(const std::set<std::string>& names,
 
 Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = Json::object();
-  std::vector<Replica> kept;
+  std::vector<ConvertedReplica> kept;
   std::set<std::string> names;
   ForeignObject replicas = spec->TakeObject("tfReplicaSpecs");
   if (!replicas) {
@@ -110,7 +104,7 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
       replicas.Fail(type, "no role of a TFJob, expected Chief, Master, Worker, PS or Evaluator");
       continue;
     }
-    Replica converted = ConvertReplica(role, replicas.TakeObject(type), options);
+    ConvertedReplica converted = ConvertTfReplica(role, replicas.TakeObject(type), options);
     if (converted.role.at("replicas") == 0) {
       replicas.Note(type, "not kept: it has no replicas");
     } else if (!names.insert(role).second) {
@@ -148,7 +142,7 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   spec->Drop("enableDynamicWorker",
              "not kept: TF_CONFIG names the whole cluster; the gang keeps its size");
   job_spec["roles"] = Json::array();
-  for (Replica& one : kept) {
+  for (ConvertedReplica& one : kept) {
     job_spec["roles"].push_back(std::move(one.role));
   }
   ConvertRunPolicy(spec, std::nullopt, &job_spec);

@@ -2,10 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/manifest.h"
 #include "operator/convert/conversion.h"
-#include "operator/yaml/yaml.h"
-#include "operator/yaml/yaml_writer.h"
+#include "operator/convert/testing/converted.h"
 
 namespace lockstep::control {
 namespace {
@@ -13,20 +11,11 @@ namespace {
 constexpr const char* kCommand =
     "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: ";
 
-// What is made of the manifest `text`, which has to be a good TrainingJob.
-Conversion Convert(const std::string& text) {
-  const YamlStream stream = ReadYaml(text);
-  EXPECT_TRUE(stream.problems.empty());
-  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, {});
-  if (conversion.errors.empty()) {
-    EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "");
-  }
-  return conversion;
-}
-
 // A PyTorchJob of two workers that run `command`.
-Conversion ConvertPyTorch(const std::string& command, int gpus = 0, const std::string& more = "") {
-  return Convert(
+Conversion ConvertTwoWorkers(const std::string& command,
+                             int gpus = 0,
+                             const std::string& more = "") {
+  return ConvertText(
       "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
       "  runPolicy: {backoffLimit: 1}\n" +
       more +
@@ -35,36 +24,20 @@ Conversion ConvertPyTorch(const std::string& command, int gpus = 0, const std::s
       command + ", resources: {limits: {nvidia.com/gpu: " + std::to_string(gpus) + "}}}]}}\n");
 }
 
-Json RoleOf(const Conversion& conversion) {
-  return conversion.job["spec"]["roles"][0];
-}
-
-Json ContainerOf(const Conversion& conversion) {
-  return RoleOf(conversion)["template"]["spec"]["containers"][0];
-}
-
-std::string NotesOf(const Conversion& conversion) {
-  std::string notes;
-  for (const ConversionNote& note : conversion.notes) {
-    notes += note.field + ": " + note.text + "\n";
-  }
-  return notes;
-}
-
 constexpr const char* kAccelerateIsOut =
     "accelerate launch is left out: Lockstep starts every rank itself, and tells it who it is";
 constexpr const char* kNoConfiguration =
     "; what a configuration file in the image says (accelerate config) is not in this file\n";
 
 TEST(ConvertPyTorchJob, AccelerateGivesWayToProcessesAndVariables) {
-  const Conversion conversion = ConvertPyTorch(
+  const Conversion conversion = ConvertTwoWorkers(
       "[accelerate, launch, --num_processes=4, --num_machines, '2', --mixed_precision, bf16, t.py, "
       "--lr, '1']",
       2);
 
-  EXPECT_EQ(RoleOf(conversion)["processes"], 2);
-  EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py", "--lr", "1"}));
-  EXPECT_EQ(ContainerOf(conversion)["env"],
+  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
+  EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python3", "t.py", "--lr", "1"}));
+  EXPECT_EQ(FirstContainer(conversion)["env"],
             Json::array({{{"name", "ACCELERATE_MIXED_PRECISION"}, {"value", "bf16"}}}));
   EXPECT_EQ(NotesOf(conversion),
             std::string(kCommand) + kAccelerateIsOut + "; so are its options --num_machines 2" +
@@ -73,7 +46,7 @@ TEST(ConvertPyTorchJob, AccelerateGivesWayToProcessesAndVariables) {
 
 // A PyTorchJob of one pod that asks for `devices` and runs `command`.
 Conversion WithDevices(const std::string& command, const std::string& devices) {
-  return Convert(
+  return ConvertText(
       "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
       "  runPolicy: {backoffLimit: 1}\n"
       "  pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, image: i, "
@@ -106,7 +79,7 @@ TEST(ConvertPyTorchJob, DevicesOfOtherMakersAreCounted) {
            {"accelerate, launch, t.py", "nvidia.com/mig-1g.5gb: 2", 1},
        }) {
     const Conversion conversion = WithDevices(row.command, row.devices);
-    const Json processes = RoleOf(conversion).value("processes", Json());
+    const Json processes = FirstRole(conversion).value("processes", Json());
     EXPECT_TRUE(processes == row.processes || (row.processes.is_null() && processes == 1))
         << row.command << ", " << row.devices << ": " << processes;
     EXPECT_EQ(NotesOf(conversion).find("TrainingJob has"), std::string::npos)
@@ -117,14 +90,14 @@ TEST(ConvertPyTorchJob, DevicesOfOtherMakersAreCounted) {
 TEST(ConvertPyTorchJob, DevicesOfWhichNobodyKnowsWhetherPyTorchFindsThemAreSaid) {
   for (const char* const command : {"torchrun, --nproc-per-node=auto, t.py", "deepspeed, t.py"}) {
     const Conversion conversion = WithDevices(command, "acme.io/npu: 4");
-    EXPECT_EQ(RoleOf(conversion)["processes"], 1);
+    EXPECT_EQ(FirstRole(conversion)["processes"], 1);
     EXPECT_NE(NotesOf(conversion).find(kCannotBeTold), std::string::npos) << NotesOf(conversion);
     EXPECT_NE(NotesOf(conversion).find("among 4 of acme.io/npu cannot be told"), std::string::npos)
         << NotesOf(conversion);
   }
   const std::string told = "accelerate, launch, --num_processes, '4', t.py";
-  EXPECT_EQ(RoleOf(WithDevices(told, "acme.io/npu: 4"))["processes"], 4);
-  EXPECT_EQ(RoleOf(WithDevices(told, "nvidia.com/gpu: 1, rdma/hca: 4"))["processes"], 1);
+  EXPECT_EQ(FirstRole(WithDevices(told, "acme.io/npu: 4"))["processes"], 4);
+  EXPECT_EQ(FirstRole(WithDevices(told, "nvidia.com/gpu: 1, rdma/hca: 4"))["processes"], 1);
   const Conversion claimed =
       WithDevices("torchrun, t.py", "cpu: 1}, claims: [{name: gpu}], requests: {cpu: 1");
   EXPECT_NE(NotesOf(claimed).find("among claim gpu cannot be told"), std::string::npos)
@@ -135,14 +108,14 @@ TEST(ConvertPyTorchJob, DevicesOfWhichNobodyKnowsWhetherPyTorchFindsThemAreSaid)
 }
 
 TEST(ConvertPyTorchJob, AccelerateThatIsToldNothingRunsAProcessForEachGpu) {
-  EXPECT_FALSE(RoleOf(ConvertPyTorch("[accelerate, launch, t.py]", 2)).contains("processes"));
-  EXPECT_EQ(RoleOf(ConvertPyTorch("[accelerate, launch, t.py]"))["processes"], 1);
+  EXPECT_FALSE(FirstRole(ConvertTwoWorkers("[accelerate, launch, t.py]", 2)).contains("processes"));
+  EXPECT_EQ(FirstRole(ConvertTwoWorkers("[accelerate, launch, t.py]"))["processes"], 1);
 }
 
 // Each pod starts as many without --num_machines.
 TEST(ConvertPyTorchJob, OtherNumberOfProcessesThanWasAskedForIsSaid) {
   const Conversion conversion =
-      ConvertPyTorch("[accelerate, launch, --num_processes, '2', t.py]", 2);
+      ConvertTwoWorkers("[accelerate, launch, --num_processes, '2', t.py]", 2);
   EXPECT_EQ(NotesOf(conversion),
             std::string(kCommand) + kAccelerateIsOut + kNoConfiguration + kCommand +
                 "2 ranks were asked for in all; the job has 4, 2 in each of its pods: set the "
@@ -156,8 +129,8 @@ TEST(ConvertPyTorchJob, AccelerateRunsOneProcessWhereItWouldStartOne) {
                            "started one, and so does the job: ";
   const auto expect_one = [&](const std::string& options, int gpus) {
     const Conversion conversion =
-        ConvertPyTorch("[accelerate, launch, " + options + ", t.py]", gpus);
-    EXPECT_EQ(RoleOf(conversion)["processes"], 1) << options;
+        ConvertTwoWorkers("[accelerate, launch, " + options + ", t.py]", gpus);
+    EXPECT_EQ(FirstRole(conversion)["processes"], 1) << options;
     const std::string notes = NotesOf(conversion);
     EXPECT_NE(notes.find(note), std::string::npos) << options << notes;
     EXPECT_EQ(notes.find("were asked for in all"), std::string::npos) << notes;
@@ -168,7 +141,8 @@ TEST(ConvertPyTorchJob, AccelerateRunsOneProcessWhereItWouldStartOne) {
   expect_one("--cpu, --num_machines, '2', --num_processes, '8'", 0);
 
   const auto processes_of = [](const std::string& options, int gpus) {
-    return RoleOf(ConvertPyTorch("[accelerate, launch, " + options + ", t.py]", gpus))["processes"];
+    return FirstRole(
+        ConvertTwoWorkers("[accelerate, launch, " + options + ", t.py]", gpus))["processes"];
   };
   EXPECT_EQ(processes_of("--num_processes, '4'", 2), 4);
   EXPECT_EQ(processes_of("--multi_gpu, --num_processes, '4'", 1), 4);
@@ -176,7 +150,8 @@ TEST(ConvertPyTorchJob, AccelerateRunsOneProcessWhereItWouldStartOne) {
 }
 
 TEST(ConvertPyTorchJob, SettingsOfAccelerateThatCannotBeKeptAreRefused) {
-  const Conversion conversion = ConvertPyTorch("[accelerate, launch, --config_file, a.yaml, t.py]");
+  const Conversion conversion =
+      ConvertTwoWorkers("[accelerate, launch, --config_file, a.yaml, t.py]");
   ASSERT_EQ(conversion.errors.size(), 1U);
   EXPECT_EQ(conversion.errors[0].field() + ": ", kCommand);
   EXPECT_TRUE(conversion.errors[0].message().starts_with(
@@ -185,12 +160,12 @@ TEST(ConvertPyTorchJob, SettingsOfAccelerateThatCannotBeKeptAreRefused) {
 
 TEST(ConvertPyTorchJob, DeepspeedGivesWayToProcesses) {
   const Conversion conversion =
-      ConvertPyTorch("[deepspeed, --num_gpus, '2', --no_ssh, t.py, --deepspeed, ds.json]",
-                     2,
-                     "  nprocPerNode: \"4\"\n");
+      ConvertTwoWorkers("[deepspeed, --num_gpus, '2', --no_ssh, t.py, --deepspeed, ds.json]",
+                        2,
+                        "  nprocPerNode: \"4\"\n");
 
-  EXPECT_EQ(RoleOf(conversion)["processes"], 2);
-  EXPECT_EQ(ContainerOf(conversion)["command"],
+  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
+  EXPECT_EQ(FirstContainer(conversion)["command"],
             Json({"python3", "t.py", "--deepspeed", "ds.json"}));
   const std::string notes = NotesOf(conversion);
   EXPECT_NE(notes.find("deepspeed is left out: Lockstep starts every rank itself, and tells it who "
@@ -204,7 +179,7 @@ TEST(ConvertPyTorchJob, DeepspeedGivesWayToProcesses) {
 
 TEST(ConvertPyTorchJob, OtherMachinesThanDeepspeedTrainedOnAreSaid) {
   const auto notes = [](const std::string& options) {
-    return NotesOf(ConvertPyTorch("[deepspeed, " + options + "t.py]", 1));
+    return NotesOf(ConvertTwoWorkers("[deepspeed, " + options + "t.py]", 1));
   };
   EXPECT_NE(notes("").find("deepspeed without a hostfile trained in each pod for itself: the job's "
                            "2 pods train together"),
@@ -218,7 +193,7 @@ TEST(ConvertPyTorchJob, OtherMachinesThanDeepspeedTrainedOnAreSaid) {
 }
 
 TEST(ConvertPyTorchJob, ProgramThatReadItsLocalRankFromItsArgumentsIsToldWhereItIs) {
-  const auto notes = [](const std::string& command) { return NotesOf(ConvertPyTorch(command)); };
+  const auto notes = [](const std::string& command) { return NotesOf(ConvertTwoWorkers(command)); };
   EXPECT_NE(
       notes("[python, -m, torch.distributed.launch, --nproc_per_node=1, t.py]")
           .find(std::string(kCommand) +
@@ -237,14 +212,14 @@ TEST(ConvertPyTorchJob, ShellThatStartsAccelerateOrDeepspeedIsWarnedOf) {
   for (const char* const command : {"[sh, -c, 'exec accelerate launch t.py']",
                                     "[env, A=1, accelerate, launch, t.py]",
                                     "[bash, -c, 'cd /a; deepspeed t.py']"}) {
-    EXPECT_NE(NotesOf(ConvertPyTorch(command)).find("seems to start"), std::string::npos)
+    EXPECT_NE(NotesOf(ConvertTwoWorkers(command)).find("seems to start"), std::string::npos)
         << command;
   }
-  EXPECT_EQ(NotesOf(ConvertPyTorch("[python, t.py, --deepspeed, ds.json]")), "");
+  EXPECT_EQ(NotesOf(ConvertTwoWorkers("[python, t.py, --deepspeed, ds.json]")), "");
 }
 
 TEST(ConvertMpiJob, DeepspeedsProgramRunsInTheWorkersAsOneOfPyTorch) {
-  const Conversion conversion = Convert(R"(
+  const Conversion conversion = ConvertText(R"(
 apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: h}
@@ -258,14 +233,14 @@ spec:
 )");
 
   EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
-  EXPECT_EQ(RoleOf(conversion)["processes"], 2);
-  EXPECT_EQ(ContainerOf(conversion)["command"], Json({"python3", "t.py"}));
+  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
+  EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python3", "t.py"}));
   EXPECT_EQ(NotesOf(conversion).find("for itself"), std::string::npos);
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), "spec.slotsPerWorker");
 }
 
 TEST(ConvertMpiJob, ProcessesOfTheCommandComeFromThere) {
-  const Conversion conversion = Convert(R"(
+  const Conversion conversion = ConvertText(R"(
 apiVersion: kubeflow.org/v2beta1
 kind: MPIJob
 metadata: {name: h}
@@ -277,7 +252,7 @@ spec:
     Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}
 )");
 
-  EXPECT_EQ(RoleOf(conversion)["processes"], 4);
+  EXPECT_EQ(FirstRole(conversion)["processes"], 4);
   const std::string command = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command";
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), command);
   const std::string notes = NotesOf(conversion);

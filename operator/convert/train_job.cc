@@ -107,7 +107,7 @@ void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
   patch.Finish();
 }
 
-ConvertedPod PodOf(ForeignObject* trainer) {
+ConvertedPod PodOfTrainer(ForeignObject* trainer) {
   ConvertedPod pod;
   pod.spec["containers"] = Json::array({Json{{"name", "trainer"}}});
   pod.container_path = trainer->PathOf("");
@@ -170,10 +170,10 @@ std::string PerPodUnsaid(const ConvertedPod& pod, ForeignObject* trainer) {
 }
 
 // As many as torchrun starts in a pod, or as mpirun has slots there.
-void SetProcesses(const LaunchCommand& command,
-                  ForeignObject* trainer,
-                  ConvertedPod* pod,
-                  Json* role) {
+void SetTrainerProcesses(const LaunchCommand& command,
+                         ForeignObject* trainer,
+                         ConvertedPod* pod,
+                         Json* role) {
   const std::string field = trainer->PathOf("numProcPerNode");
   const Json* const value = trainer->Take("numProcPerNode");  // a text, in older versions
   std::string per_pod = value == nullptr     ? ""
@@ -220,7 +220,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   Conversion* const conversion = spec->conversion();
   NoteRuntime(spec->TakeObject("runtimeRef"));
   ForeignObject trainer = spec->TakeObject("trainer");
-  ConvertedPod pod = PodOf(&trainer);
+  ConvertedPod pod = PodOfTrainer(&trainer);
   for (ForeignObject& patch : spec->TakeObjects("runtimePatches")) {
     ApplyRuntimePatch(std::move(patch), &pod);
   }
@@ -230,7 +230,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
                {"restartPolicy", "OnFailure"}};
   const LaunchCommand command =
       ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
-  SetProcesses(command, &trainer, &pod, &role);
+  SetTrainerProcesses(command, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});
   NoteOriginsOfRole(0, pod.container_path, pod, conversion);

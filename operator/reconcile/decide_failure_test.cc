@@ -330,18 +330,10 @@ TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
   EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1");
 }
 
-// What a program says that has joined its peers by liblockstep.
-void ReportMeeting(TestWorld* world) {
-  world->ReportAll();
-  for (auto& [pod, report] : world->observed.reports) {
-    report.document.backend = "tcp";
-  }
-}
-
 TEST(DecideReplace, ProgramsThatHaveMetMeetASuccessor) {
   TestWorld world(MakeCommandJob(3));
   world.Launch();
-  ReportMeeting(&world);
+  world.ReportMeeting();
   world.Exit("mnist-worker-1", 137);
 
   const Decision decision = world.Step();
@@ -357,7 +349,7 @@ TEST(DecideReplace, ProgramsThatHaveMetMeetASuccessor) {
 TEST(DecideGangRestart, ProgramsThatMeetAgainStartAnewWhenNobodyIsLeftToMeet) {
   TestWorld world(MakeCommandJob(2));
   world.Launch();
-  ReportMeeting(&world);
+  world.ReportMeeting();
   world.Exit("mnist-worker-0", 137);
   world.Exit("mnist-worker-1", 137);
 
@@ -368,7 +360,7 @@ TEST(DecideGangRestart, ProgramsThatMeetAgainStartAnewWhenNobodyIsLeftToMeet) {
 TEST(DecideGangRestart, OwnEndOfAProgramThatMeetsAgainIsNotReplaced) {
   TestWorld world(MakeCommandJob(3));
   world.Launch();
-  ReportMeeting(&world);
+  world.ReportMeeting();
   world.Exit("mnist-worker-0", 1);
   world.Exit("mnist-worker-1", 137);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "common/base/time.h"
 #include "common/contract/topology.h"
@@ -43,7 +44,12 @@ class DecisionBuilder {
   // Ends the job as failed. Only the first end counts.
   void Fail(const std::string& reason, const std::string& message);
 
-  void Do(Effect effect) { decision_.effects.push_back(std::move(effect)); }
+  // `T` is one of Effect's types. A variant that is moved makes GCC 12 warn of uninitialized
+  // values.
+  template <typename T>
+  void Do(T effect) {
+    decision_.effects.emplace_back(std::move(effect));
+  }
 
   // Asks a pod to end, unless that was asked before; a `grace` of zero is always passed on, because
   // it may have become urgent.

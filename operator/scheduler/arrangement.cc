@@ -14,7 +14,7 @@ bool IsScarcer(const ResourceVector& a, const ResourceVector& b) {
          std::tie(b.gpu_count, b.others, b.memory_bytes, b.cpu_milli);
 }
 
-int64_t Sum(const Fill& fill) {
+int64_t PlacedCount(const Fill& fill) {
   int64_t sum = 0;
   for (const int64_t count : fill) {
     sum += count;
@@ -23,7 +23,7 @@ int64_t Sum(const Fill& fill) {
 }
 
 bool Holds(const Fill& fill, const PodClass& pod_class) {
-  return Sum(fill) == static_cast<int64_t>(pod_class.pods.size());
+  return PlacedCount(fill) == static_cast<int64_t>(pod_class.pods.size());
 }
 
 // Rooms that took no more pods because one stands in their domain, with what they had left before.

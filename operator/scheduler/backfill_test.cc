@@ -13,28 +13,12 @@
 namespace lockstep::control {
 namespace {
 
-GangRequest Limited(GangRequest request, int64_t seconds) {
-  request.run_time_max = std::chrono::seconds(seconds);
-  return request;
-}
-
 GangRequest InSpace(GangRequest request, const std::string& space) {
   request.name = space + request.name.substr(request.name.find('/'));
   return request;
 }
 
-// Runs from the start on one node, until then.
-void AddRunning(const std::string& name,
-                int64_t gpus,
-                int64_t stops_at,
-                FakeCluster* cluster,
-                const std::string& node = "n1") {
-  RunTerms run;
-  run.stops_at = AtSecond(stops_at);
-  cluster->state.SetRunning(GpuGang(name, 1, gpus, 0), {{"w-0", node}}, run);
-}
-
-std::set<std::string> Started(const std::string& said) {
+std::set<std::string> StartedIn(const std::string& said) {
   std::set<std::string> started;
   std::istringstream lines(said);
   const std::string start = "start default/";
@@ -62,7 +46,7 @@ TEST_F(BackfillTest, TheShortestComeFirst) {
   Submit("head", 8, 1, 100);
   Submit("long", 2, 2, 3000);
   Submit("short", 2, 3, 1000);
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"short"});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{"short"});
 }
 
 TEST_F(BackfillTest, WhoIsNoHeadMayBePassed) {
@@ -70,7 +54,7 @@ TEST_F(BackfillTest, WhoIsNoHeadMayBePassed) {
   Submit("head", 8, 1, 100);
   Submit("second", 7, 2, 5000);
   Submit("passes", 2, 3, 7000);  // ends in time for the head
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{"passes"});
 }
 
 TEST_F(BackfillTest, WhoEndsLaterStartsWhereTheHeadHasRoomBesideIt) {
@@ -78,7 +62,7 @@ TEST_F(BackfillTest, WhoEndsLaterStartsWhereTheHeadHasRoomBesideIt) {
   Submit("head", 7, 1, 100);
   Submit("too-much", 2, 2, 50'000);
   Submit("beside", 1, 3, 60'000);
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"beside"});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{"beside"});
 }
 
 // It may be there for good, and then the second never finds its eight.
@@ -88,7 +72,7 @@ TEST_F(BackfillTest, WhoIsNeverStoppedPassesNobody) {
   Submit("second", 8, 2, 100);
   cluster_.state.Submit(GpuGang("endless", 1, 1, 3));
   const std::string said = cluster_.Step();
-  EXPECT_EQ(Started(said), std::set<std::string>{});
+  EXPECT_EQ(StartedIn(said), std::set<std::string>{});
   EXPECT_NE(said.find("refuse default/endless: waits behind default/second, which needs 8 GPUs"),
             std::string::npos)
       << said;
@@ -110,7 +94,7 @@ TEST_F(BackfillTest, WhoIsNeverStoppedDoesNotPutOffTheHead) {
   AddRunning("late", 8, 90'000, &cluster_, "n2");
   Submit("head", 8, 1, 100);
   cluster_.state.Submit(GpuGang("endless", 1, 2, 3));
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{});
 }
 
 TEST_F(BackfillTest, LineIsNumberedByTurnsAndNotByLength) {
@@ -130,7 +114,7 @@ TEST_F(BackfillTest, BehindManyTheShortestPassAsWell) {
     Submit("wide" + std::to_string(i), 8, 1 + i, 100);
   }
   Submit("passes", 2, 900, 500);
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{"passes"});
 }
 
 // Of the namespace that holds nothing, whose jobs are first in line, one starts before that has its
@@ -171,7 +155,7 @@ TEST_F(BackfillTest, OldestStartsWhereItIsInNoOtherHeadsWay) {
   cluster_.state.Submit(head);
   Submit("oldest", 2, 1, 100);
   Submit("next", 2, 2, 200);
-  EXPECT_EQ(Started(cluster_.Step()), (std::set<std::string>{"oldest", "next"}));
+  EXPECT_EQ(StartedIn(cluster_.Step()), (std::set<std::string>{"oldest", "next"}));
 }
 
 // Its turn never comes, whoever passes.
@@ -185,7 +169,7 @@ TEST_F(BackfillTest, WhoseQueueOrClassIsNotThereIsNoHead) {
   cluster_.state.Submit(InSpace(Limited(GpuGang("stranger", 1, 4, 0), 100), "team"));
   Submit("head", 8, 1, 100);
   Submit("passes", 2, 2, 7000);  // after "soon", and before "old"
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{"passes"});
 }
 
 // All of it on one node, and none is so large.
@@ -198,7 +182,7 @@ TEST_F(BackfillTest, WhoNeverFitsClosesNoGap) {
   cluster_.state.Submit(too_large);
   cluster_.state.Submit(Limited(GpuGang("head", 2, 8, 2), 100));
   Submit("passes", 2, 3, 7000);
-  EXPECT_EQ(Started(cluster_.Step()), std::set<std::string>{"passes"});
+  EXPECT_EQ(StartedIn(cluster_.Step()), std::set<std::string>{"passes"});
 }
 
 // The shortest has its turn before it only to fill the gap.
@@ -223,7 +207,7 @@ TEST_F(BackfillTest, OthersGoForWhoIsNextInTurnAndNotForTheShortest) {
   urgent("next", 3, 5000);
   urgent("shortest", 4, 100);
   const std::string said = cluster_.Step();
-  EXPECT_EQ(Started(said), std::set<std::string>{"opens-gap"});
+  EXPECT_EQ(StartedIn(said), std::set<std::string>{"opens-gap"});
   EXPECT_NE(said.find("evict default/victim for default/next\n"), std::string::npos) << said;
   EXPECT_NE(said.find("claim default/next w-0@n2\n"), std::string::npos) << said;
 }
@@ -244,7 +228,7 @@ TEST_F(BackfillTest, ShorterOneThatLacksQuotaHoldsUpNobodyOlder) {
   cluster_.state.Submit(GpuGang("endless", 1, 3, 3));
   cluster_.state.Submit(Limited(GpuGang("short", 2, 5, 4), 200));
   const std::string said = cluster_.Step();
-  EXPECT_EQ(Started(said), (std::set<std::string>{"opens-gap", "endless"})) << said;
+  EXPECT_EQ(StartedIn(said), (std::set<std::string>{"opens-gap", "endless"})) << said;
 }
 
 }  // namespace

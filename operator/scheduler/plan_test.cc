@@ -245,12 +245,12 @@ TEST(PlanGang, PlanExistsExactlyWhereBruteForceFindsOne) {
     }
   }
   std::vector<PodClass> firsts;
-  std::vector<PodClass> seconds;
+  std::vector<PodClass> second_classes;
   for (int count = 1; count <= 2; ++count) {
     for (int gpu = 0; gpu <= 2; ++gpu) {
       for (int cpu = 0; cpu <= 2; ++cpu) {
         firsts.push_back(MakeClass("p", count, {cpu, 0, gpu}));
-        seconds.push_back(MakeClass("q", count, {cpu, 0, gpu}));
+        second_classes.push_back(MakeClass("q", count, {cpu, 0, gpu}));
       }
     }
   }
@@ -259,7 +259,7 @@ TEST(PlanGang, PlanExistsExactlyWhereBruteForceFindsOne) {
   for (const Snapshot& cluster : clusters) {
     for (const PodClass& first : firsts) {
       ASSERT_NO_FATAL_FAILURE(ExpectExact(cluster, {{first}}));
-      for (const PodClass& second : seconds) {
+      for (const PodClass& second : second_classes) {
         const Gang gang{{first, second}};
         ASSERT_NO_FATAL_FAILURE(ExpectExact(cluster, gang));
         std::holds_alternative<Plan>(PlanGang(cluster, gang)) ? ++planned : ++refused;

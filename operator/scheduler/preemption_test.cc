@@ -9,10 +9,6 @@
 namespace lockstep::control {
 namespace {
 
-std::map<std::string, int64_t> OfGpus(int64_t count) {
-  return {{"nvidia.com/gpu", count}};
-}
-
 // One queue in which who is of higher priority evicts.
 std::vector<QueueSpec> Preempting(std::chrono::seconds min_runtime = {}) {
   QueueSpec queue{.name = "default"};

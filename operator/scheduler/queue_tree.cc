@@ -22,7 +22,7 @@ int64_t AmountIn(const std::map<std::string, int64_t>& amounts,
   return found == amounts.end() ? otherwise : std::min(found->second, kNoLimit);
 }
 
-Error Wrong(const QueueSpec& spec, const std::string& field, const std::string& what) {
+Error WrongQueue(const QueueSpec& spec, const std::string& field, const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, "queue " + spec.name + ": " + field + " " + what);
 }
 
@@ -34,12 +34,13 @@ Status CheckAmounts(const QueueSpec& spec) {
   for (const auto& [field, amounts] : fields) {
     for (const auto& [resource, amount] : *amounts) {
       if (amount < 0) {
-        return Wrong(spec, field, "of " + resource + " is below 0");
+        return WrongQueue(spec, field, "of " + resource + " is below 0");
       }
     }
   }
   if (spec.weight < 1) {
-    return Wrong(spec, "weight", "is " + std::to_string(spec.weight) + ", at least 1 is needed");
+    return WrongQueue(
+        spec, "weight", "is " + std::to_string(spec.weight) + ", at least 1 is needed");
   }
   return OkStatus();
 }
@@ -49,7 +50,7 @@ Status CheckParents(const std::vector<QueueSpec>& specs) {
   std::map<std::string, const QueueSpec*> by_name;
   for (const QueueSpec& spec : specs) {
     if (spec.name.empty() || !by_name.emplace(spec.name, &spec).second) {
-      return Wrong(spec, "name", spec.name.empty() ? "is empty" : "is there twice");
+      return WrongQueue(spec, "name", spec.name.empty() ? "is empty" : "is there twice");
     }
   }
   for (const QueueSpec& spec : specs) {
@@ -57,10 +58,10 @@ Status CheckParents(const std::vector<QueueSpec>& specs) {
     for (const QueueSpec* one = &spec; !one->parent.empty();) {
       const auto found = by_name.find(one->parent);
       if (found == by_name.end()) {
-        return Wrong(*one, "parent", one->parent + " does not exist");
+        return WrongQueue(*one, "parent", one->parent + " does not exist");
       }
       if (!above.insert(one->name).second) {
-        return Wrong(*one, "parent", one->parent + " is below the queue itself");
+        return WrongQueue(*one, "parent", one->parent + " is below the queue itself");
       }
       one = found->second;
     }

@@ -2,15 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/scheduler/testing/fake_gangs.h"
+
 namespace lockstep::control {
 namespace {
 
 ResourceVector Gpus(int64_t count) {
   return {0, 0, count, {}};
-}
-
-std::map<std::string, int64_t> OfGpus(int64_t count) {
-  return {{"nvidia.com/gpu", count}};
 }
 
 // What the tree says to so many more GPUs in the queue; empty: they may be held.

@@ -5,7 +5,7 @@
 namespace lockstep::control {
 namespace {
 
-ResourceVector Less(const ResourceVector& all, const ResourceVector& part) {
+ResourceVector Without(const ResourceVector& all, const ResourceVector& part) {
   return Sum(all, Times(part, -1));
 }
 
@@ -42,7 +42,7 @@ bool QuotaTurns::MayHaveQuota(const GangRecord& gang) const {
 
 // What the queue holds comes free when all have ended, but for what is kept for others.
 ResourceVector QuotaTurns::LacksAtLast(const GangRecord& gang) const {
-  ResourceVector lacks = Less(gang.total, state_.queues().HeldBy(*gang.queue));
+  ResourceVector lacks = Without(gang.total, state_.queues().HeldBy(*gang.queue));
   for (const GangRecord* const claiming : state_.claiming()) {
     if (claiming->queue == gang.queue) {
       lacks = Sum(lacks, claiming->total);

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kWalksMax = 1'000;
 
 // The same for one that is told when it starts.
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+constexpr int64_t kWalksUnbounded = std::numeric_limits<int64_t>::max();
 
 // "2026-11-24T14:20Z"
 std::string MinuteOf(WallTime when) {
@@ -138,7 +138,7 @@ void ReservationBook::AddStart(const GangRecord& waiting, Unschedulable* why) {
     return;
   }
   const WallTime now = statement_.now();
-  int64_t walks_left = kNoLimit;
+  int64_t walks_left = kWalksUnbounded;
   const EndsBy by = Where(EndsBy::kCorrections);
   if (const auto* const known = FindKnown(waiting, by); known != nullptr && !*known) {
     known_.erase({&waiting, by});  // it may have been given up

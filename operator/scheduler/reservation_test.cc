@@ -14,13 +14,6 @@
 namespace lockstep::control {
 namespace {
 
-// Runs from the start on one node, so many seconds in all; 0: for good.
-void AddRunning(const std::string& name, int64_t gpus, int64_t stops_at, FakeCluster* cluster) {
-  RunTerms run;
-  run.stops_at = stops_at == 0 ? WallTime{} : AtSecond(stops_at);
-  cluster->state.SetRunning(GpuGang(name, 1, gpus, 0), {{"w-0", "n1"}}, run);
-}
-
 // Has run since that second; others of its kind ran for so many.
 void AddLearnt(const GangRequest& request,
                int64_t started_at,
@@ -33,11 +26,6 @@ void AddLearnt(const GangRequest& request,
   GangRequest learnt = request;
   learnt.past_runs = {3, std::chrono::seconds(longest / 2), std::chrono::seconds(longest)};
   cluster->state.SetRunning(learnt, {{"w-0", "n1"}}, run);
-}
-
-GangRequest Limited(GangRequest request, int64_t seconds) {
-  request.run_time_max = std::chrono::seconds(seconds);
-  return request;
 }
 
 std::string At(int64_t second) {

@@ -15,7 +15,7 @@ Error Missing(const std::string& what) {
   return Error(ErrorCode::kNotFound, what + " does not exist");
 }
 
-Error Wrong(const std::string& what) {
+Error WrongQuestion(const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, what);
 }
 
@@ -37,8 +37,8 @@ Result<GangRequest> Changed(GangRequest request, const WhatIfChange& change) {
       return Missing("role " + name + " of " + request.name);
     }
     if (count < 1 || count > kReplicasMax) {
-      return Wrong("role " + name + ": " + std::to_string(count) + " pods found, expected 1 to " +
-                   std::to_string(kReplicasMax));
+      return WrongQuestion("role " + name + ": " + std::to_string(count) +
+                           " pods found, expected 1 to " + std::to_string(kReplicasMax));
     }
     Resize(count, &*role);
     request.past_runs = {};  // those were of another size
@@ -84,7 +84,7 @@ Status ChangeNodes(const WhatIfChange& change,
   for (const SnapshotNode& node : change.further_nodes) {
     const auto index = state->nodes().Find(node.name);
     if (index && state->nodes().is_known(*index)) {
-      return Wrong("node " + node.name + " is there already");
+      return WrongQuestion("node " + node.name + " is there already");
     }
     state->SetNode(node);
   }
@@ -126,7 +126,8 @@ Result<WhatIfAnswer> WhatIf(const ClusterState& state, const WhatIfChange& chang
     return Missing("gang " + change.gang);
   }
   if (known->state != GangState::kWaiting && known->state != GangState::kClaiming) {
-    return Wrong("gang " + change.gang + " has its places; only of one that waits it can be asked");
+    return WrongQuestion("gang " + change.gang +
+                         " has its places; only of one that waits it can be asked");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const GangRequest request, Changed(known->request, change));
   const std::unique_ptr<ClusterState> scratch = CopyOf(state);

@@ -34,4 +34,21 @@ std::string ErrorsOf(const Conversion& conversion) {
   return errors;
 }
 
+void ExpectNote(const Conversion& conversion, const std::string& text) {
+  const std::string notes = NotesOf(conversion);
+  EXPECT_NE(notes.find(text), std::string::npos) << notes;
+}
+
+Json FirstRole(const Conversion& conversion) {
+  return conversion.job["spec"]["roles"][0];
+}
+
+Json FirstContainer(const Conversion& conversion) {
+  return FirstRole(conversion)["template"]["spec"]["containers"][0];
+}
+
+Json FirstEnv(const Conversion& conversion) {
+  return FirstContainer(conversion).value("env", Json::array());
+}
+
 }  // namespace lockstep::control

@@ -14,4 +14,12 @@ Conversion ConvertText(const std::string& text);
 std::string NotesOf(const Conversion& conversion);
 std::string ErrorsOf(const Conversion& conversion);
 
+// Expects a note with `text` in its line.
+void ExpectNote(const Conversion& conversion, const std::string& text);
+
+// The job's first role, its container, and the variables of that.
+Json FirstRole(const Conversion& conversion);
+Json FirstContainer(const Conversion& conversion);
+Json FirstEnv(const Conversion& conversion);
+
 }  // namespace lockstep::control

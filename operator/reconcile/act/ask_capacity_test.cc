@@ -17,7 +17,7 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr const char* kFirst = "mnist-uid-1-1";
+constexpr const char* kFirstRequest = "mnist-uid-1-1";
 constexpr const char* kSecond = "mnist-uid-1-2";
 
 class AskCapacity : public CapacityCase {
@@ -235,26 +235,28 @@ TEST_F(AskCapacity, ObjectThatComesLateIsRemoved) {
 }
 
 TEST_F(AskCapacity, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
-  sight().templates.push_back({std::string(kFirst) + "-worker", "theirs", "", false, false, {}});
+  sight().templates.push_back(
+      {std::string(kFirstRequest) + "-worker", "theirs", "", false, false, {}});
   EXPECT_EQ(Step() + Step(), "");
   EXPECT_TRUE(Says("PodTemplate mnist-uid-1-1-worker belongs to somebody else")) << Why();
 
   sight().templates.clear();
   Step();
-  sight().requests.push_back({kFirst, "theirs", "", false, false, ConditionOf("Failed", true)});
+  sight().requests.push_back(
+      {kFirstRequest, "theirs", "", false, false, ConditionOf("Failed", true)});
   EXPECT_EQ(Step(), "");
   EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 belongs to somebody else")) << Why();
   world_.job.spec.run_policy.suspend = true;
   Step();
-  EXPECT_EQ(Objects(), kFirst) << "theirs stays";
+  EXPECT_EQ(Objects(), kFirstRequest) << "theirs stays";
 }
 
 TEST_F(AskCapacity, RefusalIsToldInTheServersWords) {
-  sight().refusals[std::string(kFirst) + "-worker"] = "podtemplates is forbidden";
+  sight().refusals[std::string(kFirstRequest) + "-worker"] = "podtemplates is forbidden";
   world_.Step();
   EXPECT_TRUE(Says("was refused: podtemplates is forbidden")) << Why();
   Step();
-  sight().refusals[kFirst] = "exceeded quota";
+  sight().refusals[kFirstRequest] = "exceeded quota";
   world_.Step();
   EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 was refused: exceeded quota")) << Why();
 }

@@ -16,7 +16,7 @@ namespace lockstep::control {
 namespace {
 
 // Of what an autoscaler says. Choice: whoever reads it in a status has read enough.
-constexpr std::size_t kWordsBytesMax = 512;
+constexpr std::size_t kAnswerBytesMax = 512;
 
 bool HasSaid(const std::string& words, const DecisionBuilder& builder) {
   const Condition* const before = FindCondition(builder.status(), ConditionType::kScheduled);
@@ -69,7 +69,7 @@ const CapacityObject* OpenRequest(const DecisionBuilder& builder) {
 
 std::string MessageIn(const Json& conditions, const char* type) {
   const std::string message = TextIn(conditions, type, "message");
-  return CutText(message.empty() ? TextIn(conditions, type, "reason") : message, kWordsBytesMax);
+  return CutText(message.empty() ? TextIn(conditions, type, "reason") : message, kAnswerBytesMax);
 }
 
 std::string RequestText(const CapacityAsk& ask, const DecisionBuilder& builder) {

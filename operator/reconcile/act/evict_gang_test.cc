@@ -15,11 +15,6 @@ namespace {
 
 const EvictionOrder kOrder{"team/urgent", 1000, "vision", false};
 
-std::string ReasonOf(const TrainingJobStatus& status, ConditionType type) {
-  const Condition* const condition = FindCondition(status, type);
-  return condition == nullptr ? "" : condition->reason;
-}
-
 TEST(EvictGang, RanksAreToldToSaveAndGetTheirGraceAndNothingIsCounted) {
   TestWorld world(MakeTrainingJob(2));
   world.Launch();

@@ -26,7 +26,7 @@ constexpr const char* kRequeued = "Requeued";
 constexpr const char* kWaitForStart = "WaitForStart";
 constexpr const char* kWaitForRecovery = "WaitForRecovery";
 
-constexpr const char* kNotFollowed =
+constexpr const char* kKueueNotFollowed =
     "the label kueue.x-k8s.io/queue-name asks for a share of Kueue's, and this operator sees no "
     "Workloads of kueue.x-k8s.io/v1beta2: they take Kueue 0.15 or later in the cluster, and "
     "kueue.enabled of the chart (the flag --kueue)";
@@ -61,7 +61,7 @@ bool AsksForTheSame(const WorkloadSight& workload, const DecisionBuilder& builde
 Wait WhyNotShown(const DecisionBuilder& builder) {
   const KueueSight& kueue = builder.observed().kueue;
   if (!kueue.is_followed) {
-    return {"KueueNotFollowed", kNotFollowed, EventType::kWarning};
+    return {"KueueNotFollowed", kKueueNotFollowed, EventType::kWarning};
   }
   if (const std::string label = UnheededKueueLabel(builder.job().metadata); !label.empty()) {
     return {"KueueLabelNotHeeded",
@@ -137,7 +137,7 @@ Wait WhyNoShare(const DecisionBuilder& builder) {
 }
 
 // People hear of it when the reason is another: Kueue's words change with every queue that moves.
-void SayWhyItWaits(const Wait& wait, DecisionBuilder* builder) {
+void SayWhyKueueWaits(const Wait& wait, DecisionBuilder* builder) {
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const ConditionChange change = {ConditionType::kScheduled, false, wait.reason, wait.message};
   const bool is_news =
@@ -301,7 +301,7 @@ bool HasKueueShare(const GangView& view, DecisionBuilder* builder) {
     return true;  // whoever looks for places waits for these first, and says so
   }
   if (!has_share) {
-    SayWhyItWaits(wait, builder);
+    SayWhyKueueWaits(wait, builder);
     return false;
   }
   const KueueAdmission& admission = *builder->observed().kueue.workload->admission;

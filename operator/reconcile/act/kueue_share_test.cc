@@ -21,7 +21,7 @@ TrainingJob QueuedJob() {
   return job;
 }
 
-Json ConditionOf(const std::string& type, bool is_true, const std::string& message = "") {
+Json WorkloadCondition(const std::string& type, bool is_true, const std::string& message = "") {
   return {{"type", type},
           {"status", is_true ? "True" : "False"},
           {"reason", type == "Evicted" ? "Preempted" : "Reason"},
@@ -62,7 +62,8 @@ class KueueShare : public ::testing::Test {
     admission.workload_uid = "workload-1";
     admission.cluster_queue = "gpus";
     admission.pod_sets = {{Role::kWorker, {}, {}, {}, {}}};
-    Workload(Json::array({ConditionOf("QuotaReserved", true), ConditionOf("Admitted", true)}))
+    Workload(Json::array(
+                 {WorkloadCondition("QuotaReserved", true), WorkloadCondition("Admitted", true)}))
         .admission = admission;
   }
 
@@ -89,7 +90,7 @@ TEST_F(KueueShare, JobWithTheLabelShowsItselfAndHasNoPodBeforeItIsAdmitted) {
   EXPECT_EQ(written[0].name, "trainingjob-mnist-uid-1");
   EXPECT_EQ(Reason(), "WaitsForKueue");
   Workload(Json::array(
-      {ConditionOf("QuotaReserved", false, "insufficient unused quota for nvidia.com/gpu")}));
+      {WorkloadCondition("QuotaReserved", false, "insufficient unused quota for nvidia.com/gpu")}));
   EXPECT_TRUE(Written(world_.Step()).empty());
   EXPECT_EQ(Why(), "waits in Kueue's queue team-a: insufficient unused quota for nvidia.com/gpu");
   EXPECT_TRUE(AwaitsKueue(world_.job)) << "else a round would give it room";
@@ -152,9 +153,9 @@ TEST_F(KueueShare, EvictedGangSavesAndGivesItsQuotaBackWhenItsPodsAreGone) {
   Launch();
   const Attempt attempt = world_.job.status.attempt;
   KueueAdmission admission = *world_.job.status.kueue;
-  Workload(Json::array({ConditionOf("QuotaReserved", true),
-                        ConditionOf("Admitted", true),
-                        ConditionOf("Evicted", true, "Preempted to accommodate a workload")}))
+  Workload(Json::array({WorkloadCondition("QuotaReserved", true),
+                        WorkloadCondition("Admitted", true),
+                        WorkloadCondition("Evicted", true, "Preempted to accommodate a workload")}))
       .admission = admission;
 
   const Decision decision = world_.Step();
@@ -212,7 +213,7 @@ TEST_F(KueueShare, SuspendedJobGivesItsWorkloadUpWhenItsPodsAreGone) {
   ASSERT_EQ(written.size(), 1U);
   EXPECT_EQ(written[0].kind, WriteObject::Kind::kPatch) << "its quota first";
   EXPECT_NE(written[0].body.find(R"("type":"Requeued","status":"False")"), std::string::npos);
-  Workload(Json::array({ConditionOf("QuotaReserved", false)}));
+  Workload(Json::array({WorkloadCondition("QuotaReserved", false)}));
   written = Written(world_.Step());
   ASSERT_EQ(written.size(), 1U);
   EXPECT_EQ(written[0].kind, WriteObject::Kind::kDelete);
@@ -291,7 +292,8 @@ TEST_F(KueueShare, NothingIsClaimedOfOthersWithoutAShare) {
   EXPECT_FALSE(world_.job.status.claim.has_value()) << "it was planned for other nodes, maybe";
   world_.Step();
   ASSERT_EQ(world_.job.status.claim, claim);
-  world_.observed.kueue.workload->conditions.push_back(ConditionOf("Evicted", true, "preempted"));
+  world_.observed.kueue.workload->conditions.push_back(
+      WorkloadCondition("Evicted", true, "preempted"));
   world_.Step();
   EXPECT_FALSE(world_.job.status.claim.has_value())
       << "else they would go when it is admitted again, whatever has become of them";
@@ -301,7 +303,7 @@ TEST_F(KueueShare, WithoutItsPriorityClassAJobNeitherAsksNorGivesUp) {
   world_.observed.kueue.missing_class = "priority class urgent does not exist";
   EXPECT_TRUE(Written(world_.Step()).empty());
   EXPECT_EQ(Reason(), "NoPriorityClass");
-  Workload(Json::array({ConditionOf("QuotaReserved", false, "no quota")}));
+  Workload(Json::array({WorkloadCondition("QuotaReserved", false, "no quota")}));
   EXPECT_TRUE(Written(world_.Step()).empty());
   world_.observed.kueue.missing_class.clear();
   world_.Step();
@@ -326,7 +328,7 @@ TEST_F(KueueShare, AssignmentThatTheTemplateContradictsIsNamed) {
 TEST_F(KueueShare, WaitForKueueCountsAsWaitForAGang) {
   world_.job.spec.scheduling.timeout = std::chrono::seconds(60);
   world_.Step();
-  Workload(Json::array({ConditionOf("QuotaReserved", false, "no quota")}));
+  Workload(Json::array({WorkloadCondition("QuotaReserved", false, "no quota")}));
   world_.Advance(std::chrono::seconds(61));
   world_.Step();
   EXPECT_TRUE(IsTrue(world_.job.status, ConditionType::kFailed));

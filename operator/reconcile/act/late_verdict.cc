@@ -19,7 +19,7 @@ namespace lockstep::control {
 namespace {
 
 // The end of a replaced rank's pod, as its kubelet tells it.
-Failure EndOf(const DecisionBuilder& builder, const kube::Pod& pod) {
+Failure FailureOfEnd(const DecisionBuilder& builder, const kube::Pod& pod) {
   const auto identity = IdentityOf(pod);
   Member member;
   member.task = identity->task;
@@ -63,7 +63,7 @@ void NameIncident(const kube::Pod& pod,
 }
 
 // Says how the pod ended that was replaced before that was known.
-void Tell(const std::string& message, DecisionBuilder* builder) {
+void TellOfPodEnd(const std::string& message, DecisionBuilder* builder) {
   builder->Say(EventType::kWarning, "PodEnded", message);
   if (IsTrue(builder->status(), ConditionType::kRestarting)) {
     SetCondition(builder->mutable_status(),
@@ -73,7 +73,7 @@ void Tell(const std::string& message, DecisionBuilder* builder) {
 }
 
 void Settle(const kube::Pod& pod, const PodPlacement& successor, DecisionBuilder* builder) {
-  const Failure end = EndOf(*builder, pod);
+  const Failure end = FailureOfEnd(*builder, pod);
   TrainingJobStatus* const status = builder->mutable_status();
   status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, end.cause);
   if (!IsFree(end)) {
@@ -85,7 +85,7 @@ void Settle(const kube::Pod& pod, const PodPlacement& successor, DecisionBuilder
     builder->Fail("PodFailed", message);
     return;
   }
-  Tell(message, builder);
+  TellOfPodEnd(message, builder);
 }
 
 // Whether the pod goes because its node does not report: that is a loss, whoever deletes it then.
@@ -151,9 +151,10 @@ void SettleDeparture(const PodPlacement& placement,
   before.incarnation = Incarnation(std::max<int64_t>(placement.incarnation.value() - 1, 0));
   const std::string name =
       PodName(builder->job().metadata.name, TaskOf(before), {status->attempt, before.incarnation});
-  Tell("pod " + name + " was " + cause + (disruption.empty() ? "" : " (" + disruption + ")") +
-           ", cause " + cause + "; costs nothing of runPolicy.backoffLimit",
-       builder);
+  TellOfPodEnd("pod " + name + " was " + cause +
+                   (disruption.empty() ? "" : " (" + disruption + ")") + ", cause " + cause +
+                   "; costs nothing of runPolicy.backoffLimit",
+               builder);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace lockstep::control {
 namespace {
 
-constexpr std::string_view kNotFollowed = "NativeNotFollowed";
+constexpr std::string_view kNativeNotFollowed = "NativeNotFollowed";
 
 bool AsksForNative(const DecisionBuilder& builder) {
   return builder.spec().scheduling.binding == PodBinding::kNative &&
@@ -42,7 +42,7 @@ bool WaitsForPodGroups(DecisionBuilder* builder) {
   }
   const std::string why = WhatIsMissing(builder->observed().native);
   builder->mutable_status()->claim.reset();
-  builder->Set({ConditionType::kScheduled, false, std::string(kNotFollowed), why},
+  builder->Set({ConditionType::kScheduled, false, std::string(kNativeNotFollowed), why},
                EventType::kWarning);
   HasWaitedTooLong(why, builder);
   return true;

@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kFirst = "mnist-uid-1-0";
+constexpr const char* kFirstPodGroup = "mnist-uid-1-0";
 
 // A job's world with a server that keeps PodGroups; the test is kube-scheduler.
 class NativeBinding : public ::testing::Test {
@@ -112,7 +112,7 @@ class NativeBinding : public ::testing::Test {
 
 TEST_F(NativeBinding, PodGroupIsThereBeforeThePodsAndTheyHaveNoNode) {
   EXPECT_EQ(Step(), "create podgroups/mnist-uid-1-0");
-  EXPECT_EQ(world_.job.status.pod_group, kFirst);
+  EXPECT_EQ(world_.job.status.pod_group, kFirstPodGroup);
   EXPECT_EQ(world_.Pods(), "");
   EXPECT_EQ(Places(), "node-a node-a") << "the proof that there is room";
   EXPECT_EQ(Why(),
@@ -121,7 +121,7 @@ TEST_F(NativeBinding, PodGroupIsThereBeforeThePodsAndTheyHaveNoNode) {
 
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(world_.Pods(), "mnist-worker-0 mnist-worker-1");
-  EXPECT_EQ(world_.Find("mnist-worker-0")->spec.pod_group, kFirst);
+  EXPECT_EQ(world_.Find("mnist-worker-0")->spec.pod_group, kFirstPodGroup);
   EXPECT_EQ(world_.Find("mnist-worker-0")->spec.node_name, "");
   EXPECT_EQ(DescribeEffects(world_.Step()), "");
 }
@@ -217,7 +217,7 @@ TEST_F(NativeBinding, SuccessorIsPlacedByItself) {
   ASSERT_NE(world_.Find("mnist-worker-1-r1"), nullptr);
   EXPECT_EQ(world_.Find("mnist-worker-1-r1")->spec.pod_group, "");
   EXPECT_EQ(world_.Find("mnist-worker-1-r1")->spec.node_name, "");
-  EXPECT_EQ(world_.job.status.pod_group, kFirst) << "its first pods are in there still";
+  EXPECT_EQ(world_.job.status.pod_group, kFirstPodGroup) << "its first pods are in there still";
   Bind("mnist-worker-1-r1", "node-b");
   world_.RunAll();
   Step();
@@ -279,7 +279,7 @@ TEST_F(NativeBinding, WhatIsLeftOverGoesAndWhatIsNotOursStays) {
 }
 
 TEST_F(NativeBinding, NameThatIsTakenIsTriedAnewUnderAnother) {
-  sight().groups = {{kFirst, "foreign", "", false, false, Json()}};
+  sight().groups = {{kFirstPodGroup, "foreign", "", false, false, Json()}};
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(world_.Pods(), "");
@@ -293,7 +293,7 @@ TEST_F(NativeBinding, NameThatIsTakenIsTriedAnewUnderAnother) {
 
 TEST_F(NativeBinding, PodGroupThatIsRefusedIsAskedForAgainUntilPatienceIsOver) {
   world_.Step();
-  sight().refusals = {{kFirst, "podgroups are forbidden"}};
+  sight().refusals = {{kFirstPodGroup, "podgroups are forbidden"}};
   EXPECT_EQ(DescribeEffects(world_.Step()), "create podgroups/mnist-uid-1-0\n");
   world_.Advance(seconds(10));
   world_.Step();
@@ -349,7 +349,7 @@ TEST_F(NativeBinding, EditOfBindingCountsForTheNextGang) {
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(EventReasons(last_), "ManifestChanged");
   world_.Exit("mnist-worker-1", 137);
-  EXPECT_EQ(Step(), std::string("delete podgroups/") + kFirst);
+  EXPECT_EQ(Step(), std::string("delete podgroups/") + kFirstPodGroup);
   world_.FinishDeletions();
   EXPECT_EQ(Step(), "");
   EXPECT_EQ(world_.job.status.pod_group, "");

@@ -19,7 +19,7 @@ const PodRefusal* RefusalOf(const Member& member, const DecisionBuilder& builder
 }
 
 // Says so, and when the pod is asked for again; in the moment of that nothing is new.
-void Tell(const ConditionChange& change, WallTime next_try, DecisionBuilder* builder) {
+void TellOfRefusal(const ConditionChange& change, WallTime next_try, DecisionBuilder* builder) {
   const Condition* const said = FindCondition(builder->status(), change.type);
   const bool is_said = said != nullptr && said->is_true && said->reason == change.reason;
   if (is_said && next_try <= builder->now()) {
@@ -54,19 +54,19 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
     const std::string what = DescribeMember(member) + " was not created: " + refusal->message;
     const WallTime next_try = *NextTryOf(member, *builder);
     if (member.rank.has_value()) {
-      Tell({ConditionType::kRestarting,
-            true,
-            "ReplacementRefused",
-            what + "; the others wait, and it is asked for again"},
-           next_try,
-           builder);
+      TellOfRefusal({ConditionType::kRestarting,
+                     true,
+                     "ReplacementRefused",
+                     what + "; the others wait, and it is asked for again"},
+                    next_try,
+                    builder);
     } else if (IsTrue(builder->status(), ConditionType::kRunning)) {  // the ranks do without it
-      Tell({ConditionType::kRunning,
-            true,
-            "ReplacementRefused",
-            what + "; the ranks run, and it is asked for again"},
-           next_try,
-           builder);
+      TellOfRefusal({ConditionType::kRunning,
+                     true,
+                     "ReplacementRefused",
+                     what + "; the ranks run, and it is asked for again"},
+                    next_try,
+                    builder);
     }
   }
   return problems;

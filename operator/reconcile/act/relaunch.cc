@@ -36,7 +36,7 @@ bool HasHalted(const Member& member, int64_t count) {
          RelaunchesOf(member) + 1 >= count;
 }
 
-void Tell(const Member& member, ControlKind kind, DecisionBuilder* builder) {
+void TellMember(const Member& member, ControlKind kind, DecisionBuilder* builder) {
   TrainingJobStatus* const status = builder->mutable_status();
   ControlMessage message;
   message.job_uid = builder->job().metadata.uid;
@@ -56,9 +56,9 @@ void TellAll(const GangView& view, DecisionBuilder* builder) {
       continue;
     }
     if (relaunch->is_halted) {
-      Tell(*member, ControlKind::kRelaunch, builder);
+      TellMember(*member, ControlKind::kRelaunch, builder);
     } else if (!HasHalted(*member, relaunch->count)) {
-      Tell(*member, ControlKind::kHalt, builder);
+      TellMember(*member, ControlKind::kHalt, builder);
     }
   }
   relaunch->told_at = builder->now();
@@ -198,7 +198,7 @@ void ReleaseHeld(const GangView& view, DecisionBuilder* builder) {
   }
   for (const Member* member : Ranks(view)) {
     if (IsThere(*member) && member->report->document.held.has_value()) {
-      Tell(*member, ControlKind::kStop, builder);
+      TellMember(*member, ControlKind::kStop, builder);
     }
   }
 }

@@ -40,7 +40,7 @@ ExitCause KilledOrNot(const Failure& failure) {
                                                             : ExitCause::kUnknown;
 }
 
-std::optional<TimePoint> EndOf(const Failure& failure) {
+std::optional<TimePoint> EndTimeOf(const Failure& failure) {
   if (!failure.ended_at.has_value()) {
     return std::nullopt;
   }
@@ -71,7 +71,7 @@ std::vector<HeldFailure> HeldFailures(const GangView& view, const DecisionBuilde
                        ? std::optional(TimePoint(Duration(*end.monotonic_ns)))
                        : std::nullopt;
     } else {
-      one.end.at = EndOf(one.failure);
+      one.end.at = EndTimeOf(one.failure);
     }
     failures.push_back(one.failure);
     held.push_back(std::move(one));
@@ -142,7 +142,7 @@ Failure WithAllKilled(const Failure& origin,
                       bool is_one_machine) {
   std::vector<ProgramEnd> ends;
   for (const Failure& failure : failures) {
-    ends.push_back({KilledOrNot(failure), EndOf(failure)});
+    ends.push_back({KilledOrNot(failure), EndTimeOf(failure)});
   }
   const FirstEnded found = FirstEnds(ends, is_one_machine ? kEndDoubt : kKubeletDoubt);
   std::vector<const Failure*> killed;

@@ -74,9 +74,9 @@ void SuspectNodes(const std::vector<StartProblem>& problems, DecisionBuilder* bu
 }
 
 // The problem, and what has become of its pod on the way into the cluster if that may be why.
-std::string SentenceOf(const GangView& view,
-                       const StartProblem& problem,
-                       const DecisionBuilder& builder) {
+std::string ProblemSentenceOf(const GangView& view,
+                              const StartProblem& problem,
+                              const DecisionBuilder& builder) {
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == problem.task;
   });
@@ -122,7 +122,8 @@ void AnswerStartProblems(const GangView& view,
   }
   SuspectNodes(problems, builder);
   if (!builder->status().has_run) {
-    RollBackGang(problems.front().reason, SentenceOf(view, problems.front(), *builder), builder);
+    RollBackGang(
+        problems.front().reason, ProblemSentenceOf(view, problems.front(), *builder), builder);
     return;
   }
   Failure failure;

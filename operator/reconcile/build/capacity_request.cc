@@ -9,13 +9,12 @@
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/placeholder_pod.h"
 #include "operator/reconcile/build/pod_shape.h"
+#include "operator/reconcile/gang/gang_origin.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {
 namespace {
-
-constexpr std::size_t kRevisionDigits = 16;  // choice: edits of one job never meet by chance
 
 // Whether the API server wants a limit beside each request for it, and the same.
 bool NeedsLimit(std::string_view resource) {
@@ -36,7 +35,7 @@ void AddLimits(Json* spec) {
 }
 
 // What decides where pods stand beside each other, too: an autoscaler tries to place them.
-Json SpecOf(const TrainingJob& job, const RoleSpec& role) {
+Json CapacitySpecOf(const TrainingJob& job, const RoleSpec& role) {
   Json spec = AdmittedShapeOf(job, role, PlannedRequests(job, role));
   AddLimits(&spec);
   const Json written = ObjectOr(role.pod.raw, "spec");
@@ -66,7 +65,7 @@ const OpenAsk& OpenAskOf(const TrainingJob& job) {
   return *job.status.provisioning->open;
 }
 
-Json MetadataOf(const TrainingJob& job, std::string name) {
+Json RequestMetadataOf(const TrainingJob& job, std::string name) {
   return {{"name", std::move(name)},
           {"namespace", job.metadata.namespace_name},
           {"labels", {{label::kJob, job.metadata.name}}},
@@ -93,7 +92,7 @@ std::string RevisionOfCapacity(const TrainingJob& job, ProvisioningClass ask_cla
         asked.back()["spec"] = PlaceholderSpecOf(job, role);
       } else {
         asked.back()["labels"] = LabelsOf(job, role);
-        asked.back()["spec"] = SpecOf(job, role);
+        asked.back()["spec"] = CapacitySpecOf(job, role);
       }
     }
   }
@@ -118,21 +117,21 @@ Json CapacityRequestManifest(const TrainingJob& job) {
   }
   return {{"apiVersion", "autoscaling.x-k8s.io/v1"},
           {"kind", "ProvisioningRequest"},
-          {"metadata", MetadataOf(job, CapacityRequestName(job.metadata, number))},
+          {"metadata", RequestMetadataOf(job, CapacityRequestName(job.metadata, number))},
           {"spec", std::move(spec)}};
 }
 
 Json CapacityTemplateManifest(const TrainingJob& job,
                               const RoleSpec& role,
                               const PodSettings& settings) {
-  Json spec = SpecOf(job, role);
+  Json spec = CapacitySpecOf(job, role);
   spec["containers"][0]["image"] = ImageOfShape(role, settings);
   return {
       {"apiVersion", "v1"},
       {"kind", "PodTemplate"},
       {"metadata",
-       MetadataOf(job,
-                  CapacityTemplateName(job.metadata, job.status.provisioning->count, role.name))},
+       RequestMetadataOf(
+           job, CapacityTemplateName(job.metadata, job.status.provisioning->count, role.name))},
       {"template", {{"metadata", {{"labels", LabelsOf(job, role)}}}, {"spec", std::move(spec)}}}};
 }
 

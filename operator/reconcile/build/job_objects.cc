@@ -11,7 +11,7 @@ Labels SelectorOf(const Metadata& job) {
   return {{label::kJob, job.name}, {label::kJobUid, job.uid}};
 }
 
-Json MetadataOf(const TrainingJob& job, const std::string& name) {
+Json ObjectMetadataOf(const TrainingJob& job, const std::string& name) {
   return {{"name", name},
           {"namespace", job.metadata.namespace_name},
           {"labels", SelectorOf(job.metadata)},
@@ -38,7 +38,7 @@ Json ServiceManifest(const TrainingJob& job) {
                      {"ports", Json::array({mesh, status})}};
   return {{"apiVersion", "v1"},
           {"kind", "Service"},
-          {"metadata", MetadataOf(job, job.metadata.name)},
+          {"metadata", ObjectMetadataOf(job, job.metadata.name)},
           {"spec", spec}};
 }
 
@@ -61,7 +61,7 @@ std::string KeySecretName(const Metadata& job) {
 Json KeySecretManifest(const TrainingJob& job, std::string_view job_key) {
   return {{"apiVersion", "v1"},
           {"kind", "Secret"},
-          {"metadata", MetadataOf(job, KeySecretName(job.metadata))},
+          {"metadata", ObjectMetadataOf(job, KeySecretName(job.metadata))},
           {"type", "Opaque"},
           {"immutable", true},
           {"stringData", {{kSecretField, job_key}}}};

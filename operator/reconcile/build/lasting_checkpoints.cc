@@ -1,9 +1,8 @@
 #include "operator/reconcile/build/lasting_checkpoints.h"
 
-#include <string_view>
-
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/template_parts.h"
 
 namespace lockstep::control {
 namespace {
@@ -14,7 +13,7 @@ bool HasName(const Json& object, const std::string& name) {
 }
 
 // The element of that name; null when there is none.
-const Json* FindNamed(const Json& spec, const char* list, const std::string& name) {
+const Json* FindListed(const Json& spec, const char* list, const std::string& name) {
   const Json* const elements = FindField(spec, list);
   if (elements == nullptr || !elements->is_array()) {
     return nullptr;
@@ -25,14 +24,6 @@ const Json* FindNamed(const Json& spec, const char* list, const std::string& nam
     }
   }
   return nullptr;
-}
-
-bool IsWithin(std::string_view path, std::string_view folder) {
-  while (folder.size() > 1 && folder.back() == '/') {
-    folder.remove_suffix(1);
-  }
-  return folder == "/" || path == folder ||
-         (path.starts_with(folder) && path[folder.size()] == '/');
 }
 
 // The volume of the innermost mount that holds `path`; empty when there is none.
@@ -50,7 +41,7 @@ std::string VolumeAt(const Json& container, const std::string& path) {
       continue;
     }
     const auto& folder = at->get_ref<const std::string&>();
-    if (IsWithin(path, folder) && folder.size() >= depth) {
+    if (IsWithinFolder(path, folder) && folder.size() >= depth) {
       depth = folder.size();
       volume = name->get<std::string>();
     }
@@ -69,12 +60,12 @@ std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed) {
   const std::string path = CheckpointDirectory(job, observed.settings);
   const Json* const spec = FindField(role->pod.raw, "spec");
   const Json* const container =
-      spec == nullptr ? nullptr : FindNamed(*spec, "containers", role->pod.trainer_name);
+      spec == nullptr ? nullptr : FindListed(*spec, "containers", role->pod.trainer_name);
   const std::string name = container == nullptr ? "" : VolumeAt(*container, path);
   if (name.empty()) {
     return "no volume is mounted at " + path;
   }
-  const Json* const volume = FindNamed(*spec, "volumes", name);
+  const Json* const volume = FindListed(*spec, "volumes", name);
   if (volume != nullptr && FindField(*volume, "emptyDir") != nullptr) {
     return "the volume " + name + " at " + path + " is an emptyDir";
   }

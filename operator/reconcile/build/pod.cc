@@ -242,10 +242,10 @@ void FillInFields(const RoleSpec& role, kube::Pod* pod) {
   }
 }
 
-kube::PodSpec SpecOf(const TrainingJob& job,
-                     const RoleSpec& role,
-                     const PodRequest& request,
-                     const PodSettings& settings) {
+kube::PodSpec KubeSpecOf(const TrainingJob& job,
+                         const RoleSpec& role,
+                         const PodRequest& request,
+                         const PodSettings& settings) {
   kube::PodSpec spec;
   spec.node_name = request.node;
   spec.hostname = HostName(job.metadata.name, request.task);
@@ -346,7 +346,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
                                 request.number});
   pod.owner_uid = job.metadata.uid;
   pod.owner_job = job.metadata.name;
-  pod.spec = SpecOf(job, *role, request, settings);
+  pod.spec = KubeSpecOf(job, *role, request, settings);
   FillInFields(*role, &pod);
   FillInContract(*role, std::move(variables), &pod.spec.container.env);
   if (settings.expands_references && !job.spec.training.has_value()) {

@@ -386,7 +386,7 @@ void AddConsumption(const TrainingJob& job, Json* metadata) {
   (*annotations)[kConsumesClass] = NameOf(kProvisioningClassNames, ask->open->ask_class);
 }
 
-Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
+Json PodMetadataOf(const Parts& parts, const std::string& trainer_name) {
   const Json template_metadata = ObjectOr(parts.role.pod.raw, "metadata");
   Json metadata = {{"name", parts.pod.name},
                    {"namespace", parts.pod.namespace_name},
@@ -404,7 +404,7 @@ Json MetadataOf(const Parts& parts, const std::string& trainer_name) {
   return metadata;
 }
 
-Json SpecOf(const Parts& parts) {
+Json ManifestSpecOf(const Parts& parts) {
   Json spec = CopyWithRoom(ObjectOr(parts.role.pod.raw, "spec"), kSpecKeysMax);
   if (const Json* const written = TrainerOf(&spec)) {
     // A copy: adding to the spec moves what is in it.
@@ -453,13 +453,13 @@ Json PodManifest(const TrainingJob& job, const kube::Pod& pod, const PodSettings
   const RoleSpec* const role = identity.has_value() ? job.FindRole(identity->task.role) : nullptr;
   LOCKSTEP_CHECK(role != nullptr, "pod " + pod.name + " has no role in job " + job.metadata.name);
   const Parts parts{job, *role, pod, settings};
-  Json spec = SpecOf(parts);
+  Json spec = ManifestSpecOf(parts);
   const Json* const trainer = TrainerOf(&spec);
   const Json* const name = trainer == nullptr ? nullptr : FindField(*trainer, "name");
   const std::string trainer_name = name == nullptr || !name->is_string()
                                        ? std::string(kTrainerContainer)
                                        : name->get<std::string>();
-  Json metadata = MetadataOf(parts, trainer_name);
+  Json metadata = PodMetadataOf(parts, trainer_name);
   AddAdmission(parts, &metadata, &spec);
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},

@@ -23,7 +23,7 @@ std::string Load(const std::string& name) {
   return ReadFile(std::string(LOCKSTEP_TESTDATA) + "/" + name, kManifestBytesMax).value();
 }
 
-kube::Pod Worker1(const TrainingJob& job) {
+kube::Pod BuildWorker1(const TrainingJob& job) {
   return BuildPod(job,
                   {{Role::kWorker, 1}, {Attempt(0), Incarnation(1)}, Epoch(2), "node-a"},
                   Settings())
@@ -31,7 +31,7 @@ kube::Pod Worker1(const TrainingJob& job) {
 }
 
 Json ManifestOf(const TrainingJob& job) {
-  return PodManifest(job, Worker1(job), Settings());
+  return PodManifest(job, BuildWorker1(job), Settings());
 }
 
 // A command job whose worker has this template.
@@ -309,9 +309,9 @@ TEST(PodManifest, OnlyOurImageIsRestrictedWhereTheLevelDoesNotDemandIt) {
            container["securityContext"].value("runAsNonRoot", false);
   };
 
-  const Json open = PodManifest(job, Worker1(job), settings)["spec"];
+  const Json open = PodManifest(job, BuildWorker1(job), settings)["spec"];
   settings.pod_security = PodSecurityLevel::kRestricted;
-  const Json strict = PodManifest(job, Worker1(job), settings)["spec"];
+  const Json strict = PodManifest(job, BuildWorker1(job), settings)["spec"];
 
   EXPECT_TRUE(restricted(open["initContainers"][0])) << "the installer";
   EXPECT_FALSE(open["initContainers"][1].contains("securityContext"));
@@ -326,7 +326,7 @@ TEST(PodManifest, SecretsOfTheRuntimeImageComeBesideTheTemplates) {
   TrainingJob job = JobWith(R"({"imagePullSecrets": [{"name": "mine"}, {"name": "mirror"}], )"
                             R"("containers": [{"image": "i", "command": ["a"]}]})");
   const auto secrets = [&] {
-    const Json pod = PodManifest(job, Worker1(job), settings);
+    const Json pod = PodManifest(job, BuildWorker1(job), settings);
     return pod["spec"].value("imagePullSecrets", Json::array());
   };
 

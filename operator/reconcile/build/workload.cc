@@ -11,13 +11,12 @@
 #include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/build/pod_shape.h"
 #include "operator/reconcile/build/stored_conditions.h"
+#include "operator/reconcile/gang/gang_origin.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
 namespace {
-
-constexpr std::size_t kRevisionDigits = 16;  // choice: edits of one job never meet by chance
 
 Json PodSetOf(const RoleSpec& role) {
   return {
@@ -26,7 +25,7 @@ Json PodSetOf(const RoleSpec& role) {
       {"template", {{"metadata", Json::object()}, {"spec", PodShapeOf(role, RequestsOf(role))}}}};
 }
 
-Json SpecOf(const TrainingJob& job) {
+Json WorkloadSpecOf(const TrainingJob& job) {
   Json pod_sets = Json::array();
   for (const RoleSpec& role : job.spec.roles) {
     if (role.replicas > 0) {
@@ -78,7 +77,7 @@ std::string WorkloadName(const Metadata& job) {
 }
 
 Json WorkloadManifest(const TrainingJob& job, int64_t priority) {
-  Json spec = SpecOf(job);
+  Json spec = WorkloadSpecOf(job);
   spec["priority"] = priority;
   return {{"apiVersion", "kueue.x-k8s.io/v1beta2"},
           {"kind", "Workload"},
@@ -93,7 +92,7 @@ Json WorkloadManifest(const TrainingJob& job, int64_t priority) {
 }
 
 std::string WorkloadRevision(const TrainingJob& job) {
-  return Sha256Hex(DumpJson(SpecOf(job))).substr(0, kRevisionDigits);
+  return Sha256Hex(DumpJson(WorkloadSpecOf(job))).substr(0, kRevisionDigits);
 }
 
 bool IsWorkload(const WorkloadSight& workload, std::string_view type) {

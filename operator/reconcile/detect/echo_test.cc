@@ -62,17 +62,9 @@ TEST(Echo, AllHaveEndedThenTheFirstToEndIsTheReasonAtOnce) {
             std::string::npos);
 }
 
-// A program that gives up, with these last words.
-void GiveUp(TestWorld* world, const std::string& pod, const std::string& words) {
-  world->Exit(pod, kExitRetryable);
-  TerminationMessage message;
-  message.reason = words;
-  world->Find(pod)->status.termination->message = EncodeTerminationMessage(message);
-}
-
 // A program that gives up because it has lost `peer`, and says so last.
 void LosePeer(TestWorld* world, const std::string& pod, int peer) {
-  GiveUp(world, pod, "lockstep: " + DescribeLostPeers({peer}, "closed"));
+  world->GiveUp(pod, "lockstep: " + DescribeLostPeers({peer}, "closed"));
 }
 
 // The story: worker 1 has a bug, and worker 0 gives up because it has lost worker 1. Whatever the
@@ -106,7 +98,7 @@ TEST(Echo, BugOfAPeerThatAnotherHasReportedLostIsTheReason) {
     const std::string words =
         "lockstep.errors.MeetAgain: rank 0" + call + ": rank 2 reported: rank 2" + call + ": " +
         DescribeLostPeers({1}, "its connection is closed") + ", after 1.2 ms, after 1.4 ms";
-    GiveUp(&world, "mnist-worker-0", words);
+    world.GiveUp("mnist-worker-0", words);
     if (!is_json) {
       world.Find("mnist-worker-0")->status.termination->message = "Traceback\n" + words + "\n";
     }
@@ -124,7 +116,7 @@ TEST(Echo, BugOfAPeerThatAnotherHasReportedLostIsTheReason) {
 TEST(Echo, BugOfOneOfSeveralLostPeersIsTheReason) {
   TestWorld world(MakeCommandJob(3));
   world.Launch();
-  GiveUp(&world, "mnist-worker-0", DescribeLostPeers({1, 2}, "its connection is closed"));
+  world.GiveUp("mnist-worker-0", DescribeLostPeers({1, 2}, "its connection is closed"));
   LosePeer(&world, "mnist-worker-1", 0);  // which was the first that it looked at
   EXPECT_EQ(TrueConditions(world.Step().status), "Created Scheduled Running");
   world.Exit("mnist-worker-2", 3);
@@ -146,14 +138,6 @@ TEST(Echo, LossOfASecondProcessIsExplainedByItsPodThatIsGone) {
   EXPECT_EQ(DescribeRestarts(world.Step().status), "deleted=1");
 }
 
-// What a program says that has joined its peers by liblockstep.
-void ReportMeeting(TestWorld* world) {
-  world->ReportAll();
-  for (auto& [pod, report] : world->observed.reports) {
-    report.document.backend = "tcp";
-  }
-}
-
 // The story: worker 1 is killed and replaced, and worker 0's program does not meet again but gives
 // up: for worker 1's first pod, whose end is answered. Once the second has met the others, its own
 // end is the one to wait for.
@@ -161,12 +145,12 @@ TEST(Echo, LostPeerIsItsSuccessorOnlyOnceThatHasJoinedTheOthers) {
   for (const bool has_joined : {false, true}) {
     TestWorld world(MakeCommandJob(3));
     world.Launch();
-    ReportMeeting(&world);
+    world.ReportMeeting();
     world.Exit("mnist-worker-1", 137);
     world.Step();
     world.RunAll();
     world.Step();
-    has_joined ? ReportMeeting(&world) : world.ReportAll();
+    has_joined ? world.ReportMeeting() : world.ReportAll();
     world.observed.reports["mnist-worker-2"].document.backend = "tcp";
     ASSERT_NE(world.Find("mnist-worker-1-r1"), nullptr);
     LosePeer(&world, "mnist-worker-0", 1);
@@ -222,7 +206,7 @@ TEST(Echo, RestartIsCountedForTheLostPeersEndAndNotForItsEcho) {
 }
 
 // Who waits, and who does not. Each row: a gang of which worker 0 has just ended.
-struct Row {
+struct EchoRow {
   std::string what;
   TrainingJob job;
   int code = kEchoCode;
@@ -244,7 +228,7 @@ TrainingJob WithRole(TrainingJob job, Role role) {
 }
 
 TEST(Echo, WaitsOnlyWhereAnotherEndCouldChangeTheAnswer) {
-  const std::vector<Row> rows = {
+  const std::vector<EchoRow> rows = {
       {"a gang of two", MakeCommandJob(2), kEchoCode, "", {}, true},
       {"a parameter server may be at fault",
        WithRole(MakeCommandJob(1), Role::kPs),
@@ -274,7 +258,7 @@ TEST(Echo, WaitsOnlyWhereAnotherEndCouldChangeTheAnswer) {
       {"a node's clock far ahead", MakeCommandJob(2), kEchoCode, "", seconds(3600), false},
       {"a node's clock far behind", MakeCommandJob(2), kEchoCode, "", seconds(-3600), false},
   };
-  for (const Row& row : rows) {
+  for (const EchoRow& row : rows) {
     TestWorld world(row.job);
     world.Launch();
     world.Exit("mnist-worker-0", row.code, row.reason);

@@ -39,7 +39,7 @@ struct LastWords {
   std::string tail;
 };
 
-std::string EndOf(const std::string& text) {
+std::string TailOf(const std::string& text) {
   return text.size() > kTailBytesMax ? text.substr(text.size() - kTailBytesMax) : text;
 }
 
@@ -50,10 +50,10 @@ LastWords ReadLastWords(const std::string& message, bool was_killed) {
     words.lost_ranks = ParseLostPeers(decoded->reason);
     words.left_ranks = decoded->left_ranks;
     words.rank = decoded->culprit_rank;
-    words.tail = EndOf(decoded->tail.value_or(""));
+    words.tail = TailOf(decoded->tail.value_or(""));
     return words;
   }
-  words.tail = EndOf(message);
+  words.tail = TailOf(message);
   if (!was_killed) {
     const std::string line = LastLine(message);
     words.reason = CutText(line, kLastWordsBytesMax);
@@ -88,8 +88,8 @@ std::string HintOn(const std::string& words) {
 constexpr std::array<std::string_view, 4> kAskedByNode = {
     "NodeShutdown", "Shutdown", "Terminated", "Preempting"};
 
-bool Contains(const std::array<std::string_view, 4>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+bool IsAskedByNode(const std::string& reason) {
+  return std::find(kAskedByNode.begin(), kAskedByNode.end(), reason) != kAskedByNode.end();
 }
 
 // "was asked to go (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
@@ -367,7 +367,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   failure.is_node_at_fault = was_taken_back;
   // A node that evicts for want of memory or disk has its reason in what runs there.
   failure.is_voluntary =
-      has_obeyed || Contains(kAskedByNode, reason) ||
+      has_obeyed || IsAskedByNode(reason) ||
       (builder.observed().is_one_machine && verdict.cause == ExitCause::kPortTaken);
   NameEviction(status.disruption, &failure);
   failure.response =

@@ -24,23 +24,11 @@ TestWorld Launched(const TrainingJob& job) {
   return world;
 }
 
-// A program that gives up, with these last words.
-void GiveUp(TestWorld* world,
-            const std::string& pod,
-            const std::string& words,
-            const std::vector<int>& left_ranks = {}) {
-  world->Exit(pod, kExitRetryable);
-  TerminationMessage message;
-  message.reason = words;
-  message.left_ranks = left_ranks;
-  world->Find(pod)->status.termination->message = EncodeTerminationMessage(message);
-}
-
 void Lose(TestWorld* world,
           const std::string& pod,
           const std::vector<int>& peers,
           const std::vector<int>& left_ranks = {}) {
-  GiveUp(world, pod, "lockstep: " + DescribeLostPeers(peers, "closed"), left_ranks);
+  world->GiveUp(pod, "lockstep: " + DescribeLostPeers(peers, "closed"), left_ranks);
 }
 
 std::string WhyFailed(const TestWorld& world) {
@@ -139,7 +127,7 @@ TEST(LeftRank, MeetingThatRanOutAfterTheWarningIsItsFault) {
   ASSERT_EQ(EventReasons(world.Step()), "RankLeft");
   world.observed.reports.at("mnist-worker-0").document.phase = Phase::kTraining;
   world.Step();  // as its pod tells that still lives when the process has ended
-  GiveUp(&world, "mnist-worker-0", "rendezvous at epoch 2 timed out waiting for rank 1 at a:1");
+  world.GiveUp("mnist-worker-0", "rendezvous at epoch 2 timed out waiting for rank 1 at a:1");
   world.Step();
   EXPECT_TRUE(Blames(world, "pod mnist-worker-1 (rank 1)")) << WhyFailed(world);
 }
@@ -224,7 +212,7 @@ TEST(LeftRank, SuccessorThatNobodyMeetsBlamesNobodyThatWasDone) {
   world.Step();
   world.now += kFarewellSeen;
   ASSERT_EQ(EventReasons(world.Step()), "RankLeft");
-  GiveUp(&world, "mnist-worker-0-r1", "rendezvous at epoch 2 timed out waiting for rank 1 at a:1");
+  world.GiveUp("mnist-worker-0-r1", "rendezvous at epoch 2 timed out waiting for rank 1 at a:1");
   world.Step();
   EXPECT_EQ(WhyFailed(world), "");
   EXPECT_EQ(DescribeRestarts(world.job.status), "killed=1 unreachable=1");

@@ -14,7 +14,7 @@ namespace lockstep::control {
 namespace {
 
 // Words of others longer than this are cut where people read them.
-constexpr std::size_t kWordsBytesMax = 300;
+constexpr std::size_t kProblemBytesMax = 300;
 
 // Different words of one scheduler that are repeated. Choice: the pods of a gang are of few kinds.
 constexpr std::size_t kVoicesMax = 3;
@@ -41,7 +41,7 @@ bool Contains(const std::array<std::string_view, kSize>& words, const std::strin
 }
 
 std::string With(const std::string& what, const std::string& words) {
-  return words.empty() ? what : what + ": " + CutText(words, kWordsBytesMax);
+  return words.empty() ? what : what + ": " + CutText(words, kProblemBytesMax);
 }
 
 std::string SecondsText(std::chrono::milliseconds waited) {
@@ -83,7 +83,7 @@ std::string SchedulersWords(const Member& member,
   }
   std::string text;
   for (const std::string& words : said) {
-    text += (text.empty() ? "" : "; ") + CutText(words, kWordsBytesMax);
+    text += (text.empty() ? "" : "; ") + CutText(words, kProblemBytesMax);
   }
   return text;
 }

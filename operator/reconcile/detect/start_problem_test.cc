@@ -20,10 +20,6 @@ using Trouble = std::function<void(const std::string& pod, TestWorld*)>;
 
 constexpr const char* kLast = "mnist-worker-3";
 
-const std::string& ReasonOf(const TestWorld& world) {
-  return FindCondition(world.job.status, ConditionType::kScheduled)->reason;
-}
-
 Trouble Refused(const std::string& reason) {
   return [reason](const std::string& pod, TestWorld* world) {
     world->Find(pod)->status.phase = kube::PodPhase::kFailed;
@@ -160,7 +156,7 @@ TEST(RollBack, OnePodThatCannotStartTakesTheWholeGangBackInBoundedTime) {
     EXPECT_EQ(decision.status.retry_at, world.now + seconds(5));
     EXPECT_EQ(DescribeRestarts(decision.status), "");
     EXPECT_EQ(EventReasons(decision), one.reason);
-    EXPECT_EQ(ReasonOf(world), one.reason);
+    EXPECT_EQ(ReasonOf(world.job.status, ConditionType::kScheduled), one.reason);
     const std::string message = MessageOf(decision.status, ConditionType::kScheduled);
     EXPECT_TRUE(message.starts_with(one.message)) << message;
     world.FinishDeletions();

@@ -8,9 +8,9 @@ namespace lockstep::control {
 namespace {
 
 // Whether what a peer says of `accused` speaks against it.
-using Charge = bool (*)(const PeerStatus& entry,
-                        const Member& accused,
-                        std::chrono::milliseconds patience);
+using ChargeRule = bool (*)(const PeerStatus& entry,
+                            const Member& accused,
+                            std::chrono::milliseconds patience);
 
 bool IsSilentFor(const PeerStatus& entry, std::chrono::milliseconds patience) {
   return entry.silent_seconds >= ToSeconds(patience);
@@ -44,7 +44,7 @@ bool IsAboutToEnd(const Member& member) {
 
 // Ranks that do not answer, and that a peer which does answer charges with it.
 std::set<int> ChargedRanks(const GangView& view,
-                           Charge charge,
+                           ChargeRule charge,
                            std::chrono::milliseconds patience) {
   std::set<int> ranks;
   for (const Member& accuser : view.members) {

@@ -7,8 +7,6 @@
 namespace lockstep::control {
 namespace {
 
-constexpr std::size_t kRevisionDigits = 16;  // choice: edits of one job never meet by chance
-
 Json DescribeRole(const RoleSpec& role) {
   Json described = {{"name", RoleName(role.name)},
                     {"gpus", role.gpus},

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "operator/api/training_job.h"
@@ -7,9 +8,12 @@
 
 namespace lockstep::control {
 
+// Of a revision, which is hexadecimal. Choice: edits of one job never meet by chance.
+inline constexpr std::size_t kRevisionDigits = 16;
+
 // Equal for manifests whose pods are interchangeable within a gang: strategy, training, of each
 // role all but the number of its pods and its restart policy, what `recovery` tells pods, their
-// priority class and how they are bound. 16 hexadecimal digits.
+// priority class and how they are bound.
 std::string RevisionOf(const TrainingJobSpec& spec);
 
 // The origin of a gang that is placed now.

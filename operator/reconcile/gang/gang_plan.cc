@@ -26,7 +26,7 @@ PodClass ClassOf(const TrainingJob& job, const RoleSpec& role) {
   return pod_class;
 }
 
-NodeState StateOf(const kube::Node& node) {
+NodeState NodeStateOf(const kube::Node& node) {
   if (!node.is_ready) {
     return NodeState::kNotReady;
   }
@@ -40,7 +40,7 @@ SnapshotNode SnapshotNodeOf(const kube::Node& node) {
   place.name = node.name;
   place.labels = node.labels;
   place.allocatable = node.allocatable;
-  place.state = StateOf(node);
+  place.state = NodeStateOf(node);
   place.pod_count_max = node.pod_count_max;
   for (const Taint& taint : node.taints) {
     if (taint.effect != "PreferNoSchedule") {

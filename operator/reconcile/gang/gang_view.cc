@@ -20,11 +20,11 @@ bool IsHeld(const Member& member, const Relaunch& relaunch) {
   return document.held->exit_code != 0 && document.relaunches.value_or(0) >= relaunch.count;
 }
 
-MemberState StateOf(const Member& member,
-                    const PodPlacement& placement,
-                    const std::vector<Member>& members,
-                    const TrainingJobStatus& status,
-                    const Observed& observed) {
+MemberState MemberStateOf(const Member& member,
+                          const PodPlacement& placement,
+                          const std::vector<Member>& members,
+                          const TrainingJobStatus& status,
+                          const Observed& observed) {
   const kube::Pod* const pod = member.pod;
   if (placement.is_completed) {
     return MemberState::kSucceeded;
@@ -210,7 +210,7 @@ GangView ViewGang(const Metadata& job,
     view.members.push_back(member);
   }
   for (Member& member : view.members) {
-    member.state = StateOf(member, *placements[member.task], view.members, status, observed);
+    member.state = MemberStateOf(member, *placements[member.task], view.members, status, observed);
   }
   return view;
 }

@@ -16,7 +16,7 @@ int64_t SumOf(const std::vector<Incident>& incidents, bool is_free) {
   return sum;
 }
 
-bool IsWithin(const Incident& incident, std::chrono::milliseconds window, WallTime now) {
+bool IsWithinWindow(const Incident& incident, std::chrono::milliseconds window, WallTime now) {
   return now - incident.at <= window;
 }
 
@@ -33,13 +33,13 @@ bool TakesIn(const Incident& incident,
     return false;
   }
   if (charge.cause == ExitCauseName(ExitCause::kUnreachable)) {
-    return IsWithin(incident, terms.echo_window + kIncidentWindow, now);
+    return IsWithinWindow(incident, terms.echo_window + kIncidentWindow, now);
   }
   if (charge.is_free) {
-    return IsWithin(incident, kIncidentWindow, now);
+    return IsWithinWindow(incident, kIncidentWindow, now);
   }
   return !incident.is_free && !charge.node.empty() && incident.node == charge.node &&
-         IsWithin(incident, kIncidentWindow, now);
+         IsWithinWindow(incident, kIncidentWindow, now);
 }
 
 // Whether both of one turn are one incident. Who only waited for others in vain follows whatever
@@ -82,8 +82,8 @@ std::vector<Incident> Remembered(std::vector<Incident> known,
                                  WallTime now) {
   std::erase_if(known, [&](const Incident& incident) {
     const bool is_made_good = !incident.is_free && checkpoint_step > incident.step &&
-                              !IsWithin(incident, kIncidentWindow, now);
-    return is_made_good || !IsWithin(incident, kBudgetWindow, now);
+                              !IsWithinWindow(incident, kIncidentWindow, now);
+    return is_made_good || !IsWithinWindow(incident, kBudgetWindow, now);
   });
   return known;
 }

@@ -7,11 +7,11 @@ namespace {
 
 using std::chrono::minutes;
 
-constexpr WallTime kNow{std::chrono::hours(1'000)};
+constexpr WallTime kLookTime{std::chrono::hours(1'000)};
 
 TEST(SuspectNodes, NodeThatRefusesAgainIsAvoidedTwiceAsLong) {
   std::vector<SuspectNode> suspects;
-  WallTime now = kNow;
+  WallTime now = kLookTime;
   for (const int64_t expected : {2, 4, 8, 16, 32, 60, 60}) {
     suspects = WithSuspect(suspects, "a", "PodRefused", now);
     EXPECT_EQ(suspects.at(0).until, now + minutes(expected));
@@ -19,11 +19,11 @@ TEST(SuspectNodes, NodeThatRefusesAgainIsAvoidedTwiceAsLong) {
     now = suspects[0].until;
     EXPECT_EQ(SuspicionOf(suspects, "a", now), 0);
   }
-  EXPECT_EQ(SuspicionOf(suspects, "b", kNow), 0);
+  EXPECT_EQ(SuspicionOf(suspects, "b", kLookTime), 0);
 }
 
 TEST(SuspectNodes, AreForgottenAfterALongWhileOrOnceTheyHaveProvedThemselves) {
-  std::vector<SuspectNode> suspects = WithSuspect({}, "a", "PodRefused", kNow);
+  std::vector<SuspectNode> suspects = WithSuspect({}, "a", "PodRefused", kLookTime);
   suspects = WithSuspect(suspects, "b", "NodeNotReady", suspects[0].until + kSuspicionMax);
   ASSERT_EQ(suspects.size(), 2U);
   suspects = WithSuspect(suspects, "b", "NodeNotReady", suspects[0].until + minutes(61));
@@ -36,11 +36,11 @@ TEST(SuspectNodes, OnlySoManyAreKeptTheNewestAmongThem) {
   std::vector<SuspectNode> suspects;
   for (std::size_t i = 0; i < kSuspectNodesMax + 5; ++i) {
     suspects = WithSuspect(
-        suspects, "node-" + std::to_string(i), "PodRefused", kNow + std::chrono::seconds(i));
+        suspects, "node-" + std::to_string(i), "PodRefused", kLookTime + std::chrono::seconds(i));
   }
   EXPECT_EQ(suspects.size(), kSuspectNodesMax);
-  EXPECT_EQ(SuspicionOf(suspects, "node-4", kNow), 0);
-  EXPECT_EQ(SuspicionOf(suspects, "node-20", kNow), 1);
+  EXPECT_EQ(SuspicionOf(suspects, "node-4", kLookTime), 0);
+  EXPECT_EQ(SuspicionOf(suspects, "node-20", kLookTime), 1);
 }
 
 }  // namespace

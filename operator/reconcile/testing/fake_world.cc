@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "common/base/check.h"
+#include "common/contract/exit_code.h"
+#include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/gang/pod_labels.h"
@@ -171,6 +173,23 @@ void TestWorld::Advance(Duration step) {
   }
 }
 
+void TestWorld::GiveUp(const std::string& pod,
+                       const std::string& words,
+                       const std::vector<int>& left_ranks) {
+  Exit(pod, kExitRetryable);
+  TerminationMessage message;
+  message.reason = words;
+  message.left_ranks = left_ranks;
+  Find(pod)->status.termination->message = EncodeTerminationMessage(message);
+}
+
+void TestWorld::ReportMeeting() {
+  ReportAll();
+  for (auto& [pod, report] : observed.reports) {
+    report.document.backend = "tcp";
+  }
+}
+
 void TestWorld::ReportAll() {
   for (const kube::Pod& pod : observed.pods) {
     const auto identity = ParsePodLabels(pod.labels);
@@ -242,6 +261,11 @@ std::string TrueConditions(const TrainingJobStatus& status) {
     }
   }
   return Join(types);
+}
+
+std::string ReasonOf(const TrainingJobStatus& status, ConditionType type) {
+  const Condition* const condition = FindCondition(status, type);
+  return condition == nullptr ? "" : condition->reason;
 }
 
 std::string MessageOf(const TrainingJobStatus& status, ConditionType type) {

@@ -43,6 +43,11 @@ class TestWorld {
   // The pod's process ends, as a kubelet reports it: a `code` above 128 is a signal.
   void Exit(const std::string& pod, int code, const std::string& reason = "");
 
+  // The pod's program gives up, with these last words.
+  void GiveUp(const std::string& pod,
+              const std::string& words,
+              const std::vector<int>& left_ranks = {});
+
   // The pod object is gone, whatever its process did.
   void Vanish(const std::string& pod);
 
@@ -53,6 +58,9 @@ class TestWorld {
 
   // Gives every running rank a fresh report in which all peers are connected.
   void ReportAll();
+
+  // The same of programs that have joined their peers by liblockstep.
+  void ReportMeeting();
 
   kube::Pod* Find(const std::string& pod);
 
@@ -81,7 +89,8 @@ std::string DescribeRestarts(const TrainingJobStatus& status);
 // The types of the conditions that are true, separated by blanks.
 std::string TrueConditions(const TrainingJobStatus& status);
 
-// The message of the condition; empty when it was never set.
+// The reason and the message of the condition; empty when it was never set.
+std::string ReasonOf(const TrainingJobStatus& status, ConditionType type);
 std::string MessageOf(const TrainingJobStatus& status, ConditionType type);
 
 }  // namespace lockstep::control

@@ -17,6 +17,15 @@ GangRequest GpuGang(const std::string& name, int count, int64_t gpus, int64_t si
   return request;
 }
 
+GangRequest Limited(GangRequest request, int64_t seconds) {
+  request.run_time_max = std::chrono::seconds(seconds);
+  return request;
+}
+
+std::map<std::string, int64_t> OfGpus(int64_t count) {
+  return {{"nvidia.com/gpu", count}};
+}
+
 SnapshotNode GpuNode(const std::string& name, int64_t gpus, const std::string& rack) {
   SnapshotNode node = MakeNode(name, {0, 0, gpus, {}});
   if (!rack.empty()) {
@@ -32,6 +41,16 @@ std::string FakeCluster::Step() {
   }
   Commit(result, now, &state);
   return ToText(result);
+}
+
+void AddRunning(const std::string& name,
+                int64_t gpus,
+                int64_t stops_at,
+                FakeCluster* cluster,
+                const std::string& node) {
+  RunTerms run;
+  run.stops_at = stops_at == 0 ? WallTime{} : AtSecond(stops_at);
+  cluster->state.SetRunning(GpuGang(name, 1, gpus, 0), {{"w-0", node}}, run);
 }
 
 }  // namespace lockstep::control
