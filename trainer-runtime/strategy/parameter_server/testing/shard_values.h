@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "trainer-runtime/strategy/parameter_server/shard_content.h"
+#include "trainer-runtime/strategy/parameter_server/shard_messages.h"
 
 // What tests of shards fill them with.
 
