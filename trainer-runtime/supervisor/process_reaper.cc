@@ -52,13 +52,14 @@ std::vector<pid_t> ListChildren() {
 
 }  // namespace
 
-std::optional<EndedChild> FindEndedChild() {
+std::optional<EndedChild> FindEndedChild(TimePoint now) {
   siginfo_t info{};
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) {
     return std::nullopt;
   }
   EndedChild ended;
   ended.pid = info.si_pid;
+  ended.at = now;
   ended.signal = info.si_code == CLD_EXITED ? 0 : info.si_status;
   ended.exit_code = ended.signal == 0 ? info.si_status : kExitSignalBase + ended.signal;
   return ended;
@@ -78,7 +79,7 @@ bool KillAllChildren(Deadline deadline, const std::vector<pid_t>& kept) {
         ::kill(pid, SIGKILL);
       }
     }
-    while (const std::optional<EndedChild> ended = FindEndedChild()) {
+    while (const std::optional<EndedChild> ended = FindEndedChild(SteadyNow())) {
       ReapChild(ended->pid);
     }
     siginfo_t info{};

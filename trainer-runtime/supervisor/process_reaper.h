@@ -13,11 +13,13 @@ struct EndedChild {
   pid_t pid = 0;
   int exit_code = 0;  // 128 + signal when a signal ended it
   int signal = 0;     // 0 when it ended itself
+  TimePoint at;       // when somebody looked
 };
 
 // A child process that has ended and is not yet reaped, adopted ones included; null when there is
-// none. It keeps its number until ReapChild.
-std::optional<EndedChild> FindEndedChild();
+// none. It keeps its number until ReapChild. `now` is its `at`: all that one look finds have ended
+// together, however long it takes to see to each.
+std::optional<EndedChild> FindEndedChild(TimePoint now);
 
 // Reaps a child process that has ended. Precondition (checked): FindEndedChild gave it.
 void ReapChild(pid_t pid);

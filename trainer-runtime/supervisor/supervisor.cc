@@ -268,7 +268,8 @@ void Supervisor::RunUntilAllEnded() {
   while (std::any_of(pids_.begin(), pids_.end(), [](pid_t pid) { return pid != 0; })) {
     WaitForSomething();
     HandleSignals();
-    while (const std::optional<EndedChild> ended = FindEndedChild()) {
+    const TimePoint looked_at = SteadyNow();
+    while (const std::optional<EndedChild> ended = FindEndedChild(looked_at)) {
       HandleEnded(*ended);
     }
     for (const EndedChild& ended : stops_.TakeSettled(is_killed_)) {
@@ -389,7 +390,7 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
           ended.pid,
           was_hung ? kExitSignalBase + SIGKILL : ended.exit_code,
           was_hung ? SIGKILL : ended.signal,
-          SteadyNow()};
+          ended.at};
 }
 
 // The first failure is the pod's. Its reason is what the program said last, where it ended itself:

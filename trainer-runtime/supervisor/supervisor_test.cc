@@ -210,8 +210,11 @@ TEST_F(SupervisorTest, ProcessesThatWereKilledTogetherAreAllNamed) {
   const std::string first = PidOf(1);
   const std::string second = PidOf(2);
   Signal(SIGSTOP);
-  ASSERT_EQ(::kill(std::stoi(first), SIGKILL), 0);
-  ASSERT_EQ(::kill(std::stoi(second), SIGKILL), 0);
+  ASSERT_EQ(::waitpid(supervisor_, nullptr, WUNTRACED), supervisor_);
+  for (const std::string& pid : {first, second}) {
+    ASSERT_EQ(::kill(std::stoi(pid), SIGKILL), 0);
+    AwaitEnd(std::stoi(pid));
+  }
   Signal(SIGCONT);
   EXPECT_EQ(Finish(), 137);
   EXPECT_THAT(Message().reason,

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <unistd.h>
@@ -119,6 +120,18 @@ class SupervisorTest : public testing::Test {
   }
 
   void Signal(int signal) { ::kill(supervisor_, signal); }
+
+  // Waits until nothing of the process runs, which the supervisor need not have noticed.
+  void AwaitEnd(pid_t pid) {
+    const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(60));
+    for (;; ::poll(nullptr, 0, 1)) {
+      const std::optional<ProcessStat> stat = ReadProcessStat(pid);
+      if (!stat.has_value() || HasEnded(*stat)) {
+        return;
+      }
+      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "process " << pid << " does not end";
+    }
+  }
 
   // Waits for the end. Returns the exit code; `seen_` holds the whole output.
   int Finish() {
