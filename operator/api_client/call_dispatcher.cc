@@ -16,7 +16,6 @@ using kube::Reply;
 using kube::Request;
 using kube::Verb;
 
-constexpr int kUnauthorized = 401;
 constexpr int kTooManyRequests = 429;
 constexpr int kServerErrorMin = 500;
 
@@ -236,7 +235,8 @@ void CallDispatcher::OnAnswer(const CallPtr& call, CallResult result) {
   const auto* const reply = std::get_if<Reply>(&result);
   if (call->group->is_abandoned) {
     // Nobody waits for it.
-  } else if (reply != nullptr && reply->status == kUnauthorized && !call->was_unauthorized) {
+  } else if (reply != nullptr && reply->status == kube::kHttpUnauthorized &&
+             !call->was_unauthorized) {
     call->was_unauthorized = true;
     AwaitCredentials(
         call, Deadline::After(options_.clock->Now(), kNewerCredentialsMax), std::move(result));

@@ -141,12 +141,10 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
   // Why the lease cannot be had, told when it changes: an outage lasts for many tries. Replies
   // other than these two belong to the election: it is held, it is not there, somebody was faster.
   void NoteTrouble(const kube::CallResult& result) {
-    constexpr int kUnauthorized = 401;
-    constexpr int kForbidden = 403;
     const auto* const fault = std::get_if<kube::Fault>(&result);
     const auto* const reply = std::get_if<kube::Reply>(&result);
-    const bool is_refused =
-        reply != nullptr && (reply->status == kUnauthorized || reply->status == kForbidden);
+    const bool is_refused = reply != nullptr && (reply->status == kube::kHttpUnauthorized ||
+                                                 reply->status == kube::kHttpForbidden);
     const std::string message =
         is_refused || fault != nullptr ? kube::ToError(result).message() : std::string();
     {

@@ -34,7 +34,7 @@ std::optional<Number> ParseNumber(std::string_view text) {
   return number;
 }
 
-Error Wrong(std::string_view action, const std::string& what) {
+Error WrongAction(std::string_view action, const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, "--chaos \"" + std::string(action) + "\": " + what);
 }
 
@@ -70,10 +70,11 @@ Status ParseKind(std::string_view action, std::string_view* rest, ChaosAction* p
   const std::size_t equals = rest->find('=');
   const std::string_view verb = rest->substr(0, equals);
   if (verb != "kill" && verb != "stop" && verb != "exit") {
-    return Wrong(action, "expected kill=, stop= or exit=CODE: in front, found " + Quoted(verb));
+    return WrongAction(action,
+                       "expected kill=, stop= or exit=CODE: in front, found " + Quoted(verb));
   }
   if (equals == std::string_view::npos) {
-    return Wrong(action, "expected \"=\" and a pod after " + Quoted(verb));
+    return WrongAction(action, "expected \"=\" and a pod after " + Quoted(verb));
   }
   rest->remove_prefix(equals + 1);
   parsed->kind = verb == "kill"   ? ChaosKind::kKill
@@ -85,9 +86,9 @@ Status ParseKind(std::string_view action, std::string_view* rest, ChaosAction* p
   const std::size_t end = std::min(rest->find_first_of(":@"), rest->size());
   const auto code = ParseNumber<int>(rest->substr(0, end));
   if (!code || *code < 0 || *code > 255) {
-    return Wrong(action,
-                 "expected an exit code from 0 to 255 as in exit=3:worker-1@step=60, found " +
-                     Quoted(rest->substr(0, end)));
+    return WrongAction(action,
+                       "expected an exit code from 0 to 255 as in exit=3:worker-1@step=60, found " +
+                           Quoted(rest->substr(0, end)));
   }
   parsed->exit_code = *code;
   rest->remove_prefix(std::min(end + 1, rest->size()));
@@ -98,10 +99,10 @@ Status ParseTargets(std::string_view action, std::string_view text, ChaosAction*
   for (const std::string_view name : Split(text, '+')) {
     const auto task = ParseTask(name);
     if (!task) {
-      return Wrong(action, "expected a pod such as worker-1, found " + Quoted(name));
+      return WrongAction(action, "expected a pod such as worker-1, found " + Quoted(name));
     }
     if (std::find(parsed->targets.begin(), parsed->targets.end(), *task) != parsed->targets.end()) {
-      return Wrong(action, Quoted(name) + " is named twice");
+      return WrongAction(action, Quoted(name) + " is named twice");
     }
     parsed->targets.push_back(*task);
   }
@@ -126,9 +127,9 @@ Status ParseTrigger(std::string_view action, std::string_view text, ChaosAction*
       return OkStatus();
     }
   }
-  return Wrong(action,
-               "expected @step=N, @time=DURATION or @phase=NAME at the end, found " +
-                   Quoted("@" + std::string(text)));
+  return WrongAction(action,
+                     "expected @step=N, @time=DURATION or @phase=NAME at the end, found " +
+                         Quoted("@" + std::string(text)));
 }
 
 Result<ChaosAction> ParseAction(std::string_view action) {
@@ -138,7 +139,7 @@ Result<ChaosAction> ParseAction(std::string_view action) {
   LOCKSTEP_RETURN_IF_ERROR(ParseKind(action, &rest, &parsed));
   const std::size_t at = rest.find('@');
   if (at == std::string_view::npos) {
-    return Wrong(action, "expected @step=N, @time=DURATION or @phase=NAME at the end");
+    return WrongAction(action, "expected @step=N, @time=DURATION or @phase=NAME at the end");
   }
   LOCKSTEP_RETURN_IF_ERROR(ParseTargets(action, rest.substr(0, at), &parsed));
   LOCKSTEP_RETURN_IF_ERROR(ParseTrigger(action, rest.substr(at + 1), &parsed));
@@ -188,7 +189,7 @@ Status CheckChaosTargets(const std::vector<ChaosAction>& actions, const std::set
       for (const TaskId& task : tasks) {
         names += (names.empty() ? "" : ", ") + TaskName(task);
       }
-      return Wrong(action.text, "the job has no " + TaskName(target) + ", only " + names);
+      return WrongAction(action.text, "the job has no " + TaskName(target) + ", only " + names);
     }
   }
   return OkStatus();

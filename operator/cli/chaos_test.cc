@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/cli/testing/run_moments.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -13,8 +15,6 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 const TaskId kChief{Role::kChief, 0};
-const TaskId kWorker0{Role::kWorker, 0};
-const TaskId kWorker1{Role::kWorker, 1};
 
 ChaosAction ParseOne(const std::string& text) {
   auto actions = ParseChaos(text);

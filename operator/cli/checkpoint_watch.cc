@@ -143,13 +143,12 @@ void CheckpointWatch::TellRestored(const std::string& pod, Step step) {
   const std::string who = models.size() > 1 ? "a model of " + task
                           : models.front()  ? "model " + std::to_string(*models.front())
                                             : "training";
-  const std::string older = models.size() > 1
-                                ? "its newest"
-                                : "that of step " + std::to_string(newer.value_or(step).value());
-  remarks_.push_back(
-      {newer.has_value(),
-       who + " resumed from the checkpoint of step " + std::to_string(step.value()) +
-           (newer ? ": " + older + " cannot be used; the log of " + task + " says why" : "")});
+  std::string text = who + " resumed from the checkpoint of step " + std::to_string(step.value());
+  if (newer) {
+    text += models.size() > 1 ? ": its newest" : ": that of step " + std::to_string(newer->value());
+    text += " cannot be used; the log of " + task + " says why";
+  }
+  remarks_.push_back({newer.has_value(), std::move(text)});
 }
 
 std::vector<CheckpointRemark> CheckpointWatch::TakeRemarks() {

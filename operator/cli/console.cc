@@ -147,6 +147,11 @@ std::string FormatDuration(Duration duration) {
   return text;
 }
 
+int Complain(int exit_code, const std::string& message) {
+  std::fprintf(stderr, "lockstep: %s\n", message.c_str());
+  return exit_code;
+}
+
 std::string FormatProgress(const Progress& progress) {
   if (HasTrained(progress)) {
     return progress.job + Workers(progress);

@@ -38,6 +38,9 @@ std::string EraseBar(std::size_t bar_columns, int columns);
 // "12 s", "3 min 05 s", "2 h 07 min".
 std::string FormatDuration(Duration duration);
 
+// Writes "lockstep: MESSAGE" to standard error. Returns `exit_code`, for the command to end with.
+int Complain(int exit_code, const std::string& message);
+
 struct ConsoleOptions {
   int fd = 1;
   bool is_terminal = false;

@@ -6,8 +6,8 @@ namespace lockstep::control {
 namespace {
 
 // Choices: whoever sees the warning has time to make room; a try costs next to nothing.
-constexpr std::chrono::seconds kPatience{30};
-constexpr Duration kPause = std::chrono::seconds(1);
+constexpr std::chrono::seconds kCreationPatience{30};
+constexpr Duration kCreationPause = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -21,13 +21,13 @@ void CreationTrouble::Note(const std::optional<Error>& failure, TimePoint now) {
   since_ = since_.value_or(now);
   if (failure->code() == ErrorCode::kInvalidArgument) {
     verdict_ = failure->ToString();
-  } else if (now - *since_ >= kPatience) {
-    verdict_ = failure->ToString() + " (for " + std::to_string(kPatience.count()) + " s)";
+  } else if (now - *since_ >= kCreationPatience) {
+    verdict_ = failure->ToString() + " (for " + std::to_string(kCreationPatience.count()) + " s)";
   } else {
-    pause_end_ = now + kPause;
+    pause_end_ = now + kCreationPause;
     if (is_new) {
       warning_ = failure->ToString() + "; it is tried again for " +
-                 std::to_string(kPatience.count()) + " s";
+                 std::to_string(kCreationPatience.count()) + " s";
     }
   }
 }

@@ -51,7 +51,7 @@ std::string TypeName(unsigned type) {
   return text;
 }
 
-Error Wrong(const std::string& path, const std::string& what) {
+Error WrongFile(const std::string& path, const std::string& what) {
   return Error(ErrorCode::kInvalidArgument, path + ": " + what);
 }
 
@@ -65,27 +65,27 @@ struct Beginning {
 
 Error CannotInflate(const std::string& path, const GzipFile& file) {
   int code = 0;
-  return Wrong(path, std::string("cannot be inflated: ") + ::gzerror(file.get(), &code));
+  return WrongFile(path, std::string("cannot be inflated: ") + ::gzerror(file.get(), &code));
 }
 
 Result<Beginning> ReadBeginning(const std::string& path) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
   if (error && error.value() != ENOENT) {
-    return Wrong(path, error.message() + ", expected an IDX file");
+    return WrongFile(path, error.message() + ", expected an IDX file");
   }
   if (!std::filesystem::exists(status)) {
-    return Wrong(path, "no such file, expected an IDX file");
+    return WrongFile(path, "no such file, expected an IDX file");
   }
   if (!std::filesystem::is_regular_file(status)) {
     const bool is_folder = std::filesystem::is_directory(status);
-    return Wrong(
+    return WrongFile(
         path,
         std::string(is_folder ? "a folder" : "a pipe or device") + " found, expected an IDX file");
   }
   const GzipFile file(::gzopen(path.c_str(), "rbe"));
   if (file == nullptr) {
-    return Wrong(path, std::generic_category().message(errno) + ", expected an IDX file");
+    return WrongFile(path, std::generic_category().message(errno) + ", expected an IDX file");
   }
   std::array<char, kMagicBytes + kDimensionsMax * kLengthBytes> bytes{};
   const int got = ::gzread(file.get(), bytes.data(), bytes.size());
@@ -109,15 +109,15 @@ Result<Header> ReadHeader(const std::string& path) {
   const auto byte_at = [&bytes](std::size_t at) { return static_cast<unsigned char>(bytes[at]); };
   const std::size_t dimensions = bytes.size() < kMagicBytes ? 0 : byte_at(3);
   if (dimensions == 0 || dimensions > kDimensionsMax || byte_at(0) != 0 || byte_at(1) != 0) {
-    return Wrong(path, "no IDX header found, expected an IDX file, plain or gzip");
+    return WrongFile(path, "no IDX header found, expected an IDX file, plain or gzip");
   }
   if (byte_at(2) != kUnsignedByteType) {
-    return Wrong(path,
-                 "IDX of " + TypeName(byte_at(2)) +
-                     " found, expected type 0x08: unsigned bytes are all that is read");
+    return WrongFile(path,
+                     "IDX of " + TypeName(byte_at(2)) +
+                         " found, expected type 0x08: unsigned bytes are all that is read");
   }
   if (bytes.size() < kMagicBytes + dimensions * kLengthBytes) {
-    return Wrong(path, "its IDX header ends early");
+    return WrongFile(path, "its IDX header ends early");
   }
   Header header;
   header.is_gzip = beginning.is_gzip;
@@ -160,7 +160,7 @@ std::optional<uint32_t> SizeInGzip(const std::string& path) {
 Result<double> CountInGzip(const std::string& path, double most) {
   const GzipFile file(::gzopen(path.c_str(), "rbe"));
   if (file == nullptr) {
-    return Wrong(path, std::generic_category().message(errno) + ", expected an IDX file");
+    return WrongFile(path, std::generic_category().message(errno) + ", expected an IDX file");
   }
   std::array<char, 65536> block{};
   double count = 0;
@@ -172,7 +172,7 @@ Result<double> CountInGzip(const std::string& path, double most) {
   int code = Z_OK;
   ::gzerror(file.get(), &code);
   if (code == Z_BUF_ERROR && count == most) {
-    return Wrong(path, "its gzip data ends before the checksum is whole (truncated)");
+    return WrongFile(path, "its gzip data ends before the checksum is whole (truncated)");
   }
   return code == Z_OK || code == Z_BUF_ERROR ? Result<double>(count) : CannotInflate(path, file);
 }
@@ -205,10 +205,10 @@ Status CheckLength(const std::string& path, const Header& header) {
                 found - static_cast<double>(header.size_bytes()),
                 expected);
   const bool is_more = found > whole;
-  return Wrong(path,
-               (is_more && header.is_gzip ? "at least " : "") + std::string(counts) +
-                   " for dimensions " + FormatShape(header.shape) +
-                   (is_more ? " (trailing bytes)" : " (truncated)"));
+  return WrongFile(path,
+                   (is_more && header.is_gzip ? "at least " : "") + std::string(counts) +
+                       " for dimensions " + FormatShape(header.shape) +
+                       (is_more ? " (trailing bytes)" : " (truncated)"));
 }
 
 class DataCheck {
@@ -225,7 +225,7 @@ class DataCheck {
     if (!images.ok()) {
       Add(field + "images", images.error());
     } else if (images->shape.front() == 0) {
-      Add(field + "images", Wrong(images_path, "a data set without samples found"));
+      Add(field + "images", WrongFile(images_path, "a data set without samples found"));
     } else {
       CheckFit(field + "images", images_path, images->shape);
       CheckWhole(field + "images", images_path, *images);
@@ -236,10 +236,10 @@ class DataCheck {
     }
     if (images.ok() && labels->shape.front() != images->shape.front()) {
       Add(field + "labels",
-          Wrong(labels_path,
-                std::to_string(labels->shape.front()) + " labels found, expected " +
-                    std::to_string(images->shape.front()) + " as there are inputs in " +
-                    images_path));
+          WrongFile(labels_path,
+                    std::to_string(labels->shape.front()) + " labels found, expected " +
+                        std::to_string(images->shape.front()) + " as there are inputs in " +
+                        images_path));
     }
     CheckWhole(field + "labels", labels_path, *labels);
     CheckLabelWidth(labels_path, static_cast<int64_t>(ValueCount(labels->shape, 1)));
@@ -253,26 +253,27 @@ class DataCheck {
     const std::string path = PathOf(spec_.dataset.train.images);
     if (left <= 0) {
       Add("spec.training.dataset.testSamples",
-          Wrong(path,
-                std::to_string(spec_.dataset.test_samples) + " found, expected fewer than the " +
-                    std::to_string(sample_count) + " samples of the file"));
+          WrongFile(path,
+                    std::to_string(spec_.dataset.test_samples) +
+                        " found, expected fewer than the " + std::to_string(sample_count) +
+                        " samples of the file"));
       return;
     }
     const bool has_own_models = spec_.variables == VariablePlacement::kIndependent;
     if (has_own_models && left < world_size_) {
       Add("spec.roles",
-          Wrong(path,
-                std::to_string(world_size_) + " ranks found, but only " + std::to_string(left) +
-                    " training samples; expected at least one for each rank's model"));
+          WrongFile(path,
+                    std::to_string(world_size_) + " ranks found, but only " + std::to_string(left) +
+                        " training samples; expected at least one for each rank's model"));
       return;
     }
     const int64_t of_model = has_own_models ? left / world_size_ : left;  // the smallest part
     if (of_model < batch_size && spec_.remainder == RemainderRule::kDrop) {
       Add("spec.training.remainder",
-          Wrong(path,
-                "Drop found, which leaves nothing of " + std::to_string(of_model) + " samples" +
-                    (has_own_models ? " of a rank" : "") + " with a globalBatchSize of " +
-                    std::to_string(batch_size)));
+          WrongFile(path,
+                    "Drop found, which leaves nothing of " + std::to_string(of_model) + " samples" +
+                        (has_own_models ? " of a rank" : "") + " with a globalBatchSize of " +
+                        std::to_string(batch_size)));
     }
   }
 
@@ -289,10 +290,10 @@ class DataCheck {
     const Shape& wanted = spec_.model.input_shape;
     if (ValueCount(shape, 1) != ValueCount(wanted, 0)) {
       Add(field,
-          Wrong(path,
-                "samples of shape " + FormatShape(Shape(shape.begin() + 1, shape.end())) +
-                    " found, expected as many values as spec.training.model.inputShape " +
-                    FormatShape(wanted) + " has"));
+          WrongFile(path,
+                    "samples of shape " + FormatShape(Shape(shape.begin() + 1, shape.end())) +
+                        " found, expected as many values as spec.training.model.inputShape " +
+                        FormatShape(wanted) + " has"));
     }
   }
 
@@ -308,7 +309,7 @@ class DataCheck {
     const int64_t expected = reads_one ? 1 : outputs;
     if (width != expected && !ReadsClassNumbers(loss, width, outputs)) {
       Add("spec.training.loss.type",
-          Wrong(
+          WrongFile(
               path,
               Plural(width, "label value") + " a sample found, expected " +
                   std::to_string(expected) + ": " + std::string(LossTypeName(loss)) +

@@ -38,7 +38,7 @@ double TakeSeconds(std::string_view* text) {
   return number * unit->second;
 }
 
-Error Wrong(std::string_view text, const std::string& expected) {
+Error WrongDuration(std::string_view text, const std::string& expected) {
   return Error(ErrorCode::kInvalidArgument,
                "\"" + std::string(text) + "\" found, expected " + expected);
 }
@@ -55,12 +55,13 @@ Result<Duration> ParseDuration(std::string_view text) {
     seconds = part < 0 ? part : seconds + part;
   }
   if (!(seconds >= 0)) {
-    return Wrong(text,
-                 "a duration such as 90s, 5m or 1h30m (units ms, s, m, h and d; a bare number is "
-                 "seconds)");
+    return WrongDuration(
+        text,
+        "a duration such as 90s, 5m or 1h30m (units ms, s, m, h and d; a bare number is "
+        "seconds)");
   }
   if (seconds > ToSeconds(kDurationMax)) {
-    return Wrong(text, "at most 365d");
+    return WrongDuration(text, "at most 365d");
   }
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds));
 }

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "operator/cli/commands.h"
+#include "operator/cli/console.h"
 #include "operator/cli/explain.h"
 #include "operator/cli/summary.h"
 
@@ -10,8 +11,7 @@ namespace lockstep::control {
 int RunExplain(const ExplainArguments& arguments) {
   const auto text = ExplainField(arguments.field, JobSchema(KindOfField(arguments.field)));
   if (!text.ok()) {
-    std::fprintf(stderr, "lockstep: %s\n", text.error().ToString().c_str());
-    return kCliUsage;
+    return Complain(kCliUsage, text.error().ToString());
   }
   std::fputs(text->c_str(), stdout);
   return kCliSucceeded;

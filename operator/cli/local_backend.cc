@@ -17,7 +17,7 @@ namespace {
 
 constexpr Duration kControlTimeout = std::chrono::seconds(1);
 
-int64_t CountOf(const TrainingJobStatus& status, const std::string& cause) {
+int64_t RestartsOf(const TrainingJobStatus& status, const std::string& cause) {
   for (const RestartCount& restart : status.restarts) {
     if (restart.cause == cause) {
       return restart.count;
@@ -60,7 +60,7 @@ Result<JobSight> LocalBackend::See(const JobId&) {
 
 Status LocalBackend::WriteStatus(const TrainingJob& job) {
   for (const RestartCount& restart : job.status.restarts) {
-    if (restart.count > CountOf(options_.job.status, restart.cause)) {
+    if (restart.count > RestartsOf(options_.job.status, restart.cause)) {
       newest_cause_ = restart.cause;
     }
   }

@@ -2,11 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/cli/testing/run_moments.h"
+
 namespace lockstep::control {
 namespace {
-
-const TaskId kWorker0{Role::kWorker, 0};
-const TaskId kWorker1{Role::kWorker, 1};
 
 ModelsOfPods TwoModels() {
   return {{kWorker0, {0}}, {kWorker1, {1}}};
@@ -16,7 +15,7 @@ ModelsOfPods TwoProcessesEach() {
   return {{kWorker0, {0, 1}}, {kWorker1, {2, 3}}};
 }
 
-StatusDocument Reported(const std::string& pod, int64_t step, int64_t steps_total) {
+StatusDocument ReportOf(const std::string& pod, int64_t step, int64_t steps_total) {
   StatusDocument document;
   document.pod = pod;
   document.task = ParsePodName(pod)->task;
@@ -55,7 +54,7 @@ TEST(ModelRecords, StepsAndTheirTotalAreOfOneModel) {
 // Each has its own number of steps, whichever is the furthest.
 TEST(ModelRecords, ProcessesOfAPodAreDoneAtStepsOfTheirOwn) {
   ModelRecords records(TwoProcessesEach());
-  StatusDocument pod = Reported("job-worker-0", 4, 4);
+  StatusDocument pod = ReportOf("job-worker-0", 4, 4);
   pod.models = {{0, Incarnation(), Step(), Step(4), std::nullopt, 4},
                 {1, Incarnation(), Step(), Step(2), std::nullopt, 2}};
   records.Report(pod);
@@ -83,7 +82,7 @@ TEST(Furthest, OfSeveralAtOneStepItIsOneThatIsNotDone) {
 // One is killed, another is tested, and what both come to nobody knows.
 TEST(ModelRecords, EachHasItsOwnFiguresAndTheMeanOfSomeIsNone) {
   ModelRecords records(TwoModels());
-  StatusDocument killed = Reported("job-worker-0", 90, 100);
+  StatusDocument killed = ReportOf("job-worker-0", 90, 100);
   killed.loss = 0.75;
   records.Report(killed);
   TerminationMessage tested = Words(100, 100, 0.25);
@@ -122,13 +121,13 @@ TEST(ModelRecords, ModelOfWhichNobodyToldIsUnknown) {
 TEST(ModelRecords, WhatAnEarlierProcessCameToIsNotWhatItsSuccessorDoes) {
   ModelRecords records(TwoModels());
   records.NoteLastWords("job-worker-0", Words(80, 100, 0.5));
-  records.Report(Reported("job-worker-0", 79, 100));  // it comes late
+  records.Report(ReportOf("job-worker-0", 79, 100));  // it comes late
   EXPECT_EQ(records.Sum().by_rank[0].step, Step(80));
-  StatusDocument successor = Reported("job-worker-0-r1", 0, 100);
+  StatusDocument successor = ReportOf("job-worker-0-r1", 0, 100);
   successor.phase = Phase::kRestoring;
   records.Report(successor);
   EXPECT_EQ(records.Sum().by_rank[0].step, Step(80)) << "it holds no state yet";
-  records.Report(Reported("job-worker-0-r1", 60, 100));
+  records.Report(ReportOf("job-worker-0-r1", 60, 100));
   EXPECT_EQ(records.Sum().by_rank[0].step, Step(60));
   EXPECT_FALSE(records.Sum().by_rank[0].result.has_value());
   records.NoteLastWords("job-worker-0", Words(80, 100, 0.5));
@@ -137,7 +136,7 @@ TEST(ModelRecords, WhatAnEarlierProcessCameToIsNotWhatItsSuccessorDoes) {
 
 TEST(ModelRecords, WhoKnowsAllModelsHasTheLastWord) {
   ModelRecords records(TwoModels());
-  records.Report(Reported("job-worker-0", 3, 4));
+  records.Report(ReportOf("job-worker-0", 3, 4));
   TerminationMessage all_know = Words(2, 2, 0.25);
   all_know.samples = SampleCounts{1600, 1600, 0, 0};
   all_know.result = TestResult{0.1, 0.97, {{0.5, 0.2, 0.96}, {0.0, 0.0, 0.98}}};
@@ -162,7 +161,7 @@ TEST(ModelRecords, WhoKnowsAllModelsHasTheLastWord) {
 
 TEST(ModelRecords, ReportOfWhatAllCameToIsOfEach) {
   ModelRecords records(TwoModels());
-  StatusDocument done = Reported("job-worker-0", 4, 4);
+  StatusDocument done = ReportOf("job-worker-0", 4, 4);
   done.samples = {60, 60, 0, 0};
   done.result = TestResult{0.25, {}, {{0.5, 0.25, {}}, {0.25, 0.25, {}}}};
   records.Report(done);
@@ -174,7 +173,7 @@ TEST(ModelRecords, ReportOfWhatAllCameToIsOfEach) {
 
 TEST(ModelRecords, SamplesAreTheSumOverThoseThatTold) {
   ModelRecords records(TwoModels());
-  StatusDocument first = Reported("job-worker-0", 94, 188);
+  StatusDocument first = ReportOf("job-worker-0", 94, 188);
   first.samples = {700, 700, 0, 1};
   records.Report(first);
   EXPECT_EQ(records.Sum().uncounted, 1);
@@ -189,7 +188,7 @@ TEST(ModelRecords, SamplesAreTheSumOverThoseThatTold) {
 // What else the pod says is of the furthest, and its last words are of nobody knows whom.
 TEST(ModelRecords, ProcessesOfAPodAreToldApart) {
   ModelRecords records(TwoProcessesEach());
-  StatusDocument pod = Reported("job-worker-1", 70, 100);
+  StatusDocument pod = ReportOf("job-worker-1", 70, 100);
   pod.steps_skipped = 3;
   pod.samples = {700, 700, 0, 0};
   pod.models = {{2, Incarnation(0), Step(40), Step(60), {}},
@@ -213,7 +212,7 @@ TEST(ModelRecords, ProcessesOfAPodAreToldApart) {
 // How many steps the second has nobody said.
 TEST(ModelRecords, PodWhoseProcessesHaveAllSucceededSpeaksOfItsFirst) {
   ModelRecords records({{kWorker0, {0, 1}}});
-  StatusDocument pod = Reported("job-worker-0", 70, 100);
+  StatusDocument pod = ReportOf("job-worker-0", 70, 100);
   pod.models = {{0, Incarnation(0), Step(), Step(70), {}},
                 {1, Incarnation(0), Step(), Step(60), {}}};
   records.Report(pod);
@@ -229,10 +228,10 @@ TEST(ModelRecords, PodWhoseProcessesHaveAllSucceededSpeaksOfItsFirst) {
 
 TEST(ModelRecords, ModelBeganWhereItsFirstProcessDid) {
   ModelRecords records(TwoModels());
-  StatusDocument first = Reported("job-worker-0", 50, 100);
+  StatusDocument first = ReportOf("job-worker-0", 50, 100);
   first.timeline.front().step = Step(40);
   records.Report(first);
-  records.Report(Reported("job-worker-0-r1", 0, 100));
+  records.Report(ReportOf("job-worker-0-r1", 0, 100));
   EXPECT_EQ(records.Sum().by_rank[0].first_step, Step(40));
   TerminationMessage words = Words(100, 100, 0.5);
   words.checkpoints = CheckpointStatus{0, 0, 0, "", Step(100)};

@@ -7,8 +7,8 @@ namespace {
 
 // Choices: a process of many threads that was killed has ended within some tenths of a second, on
 // a busy machine within two; who restarts its own server beside a run sees the warning in time.
-constexpr std::chrono::seconds kPatience{3};
-constexpr Duration kPause = std::chrono::milliseconds(100);
+constexpr std::chrono::seconds kPortPatience{3};
+constexpr Duration kPortPause = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -20,10 +20,11 @@ void PortTrouble::Note(const std::optional<std::string>& taken, bool is_fixed, T
   }
   const bool is_new = !since_.has_value();
   since_ = since_.value_or(now);
-  if (now - *since_ < kPatience) {
-    pause_end_ = now + kPause;
+  if (now - *since_ < kPortPatience) {
+    pause_end_ = now + kPortPause;
     if (is_new) {
-      warning_ = *taken + "; it is waited for, at most " + std::to_string(kPatience.count()) + " s";
+      warning_ =
+          *taken + "; it is waited for, at most " + std::to_string(kPortPatience.count()) + " s";
     }
     return;
   }

@@ -3,18 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/cli/testing/run_moments.h"
+
 namespace lockstep::control {
 namespace {
 
-using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
 const std::string kTaken = "worker-1: 127.1.0.2:12051 is in use by process 4711 (python3)";
-
-TimePoint At(int64_t ms) {
-  return TimePoint() + milliseconds(ms);
-}
 
 TEST(PortTrouble, HolderThatDiesIsWaitedForAndToldOfOnce) {
   PortTrouble trouble;

@@ -6,19 +6,12 @@
 #include <gtest/gtest.h>
 
 #include "operator/cli/summary.h"
+#include "operator/cli/testing/run_moments.h"
 
 namespace lockstep::control {
 namespace {
 
 using std::chrono::milliseconds;
-
-const TaskId kWorker0{Role::kWorker, 0};
-const TaskId kWorker1{Role::kWorker, 1};
-
-// Milliseconds of an arbitrary monotonic clock.
-TimePoint At(int64_t when_ms) {
-  return TimePoint(milliseconds(when_ms));
-}
 
 struct Moment {
   TimelineEventKind kind;

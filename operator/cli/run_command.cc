@@ -44,11 +44,6 @@
 namespace lockstep::control {
 namespace {
 
-int Complain(int exit_code, const std::string& message) {
-  std::fprintf(stderr, "lockstep: %s\n", message.c_str());
-  return exit_code;
-}
-
 std::optional<std::string> VariableOfShell(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);

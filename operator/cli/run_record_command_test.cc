@@ -5,15 +5,10 @@
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
 #include "operator/cli/run_record.h"
+#include "operator/cli/testing/run_moments.h"
 
 namespace lockstep::control {
 namespace {
-
-const TaskId kWorker0{Role::kWorker, 0};
-
-TimePoint At(int64_t when_ms) {
-  return TimePoint(std::chrono::milliseconds(when_ms));
-}
 
 // A command's run of one worker.
 class RunRecordOfCommand : public ::testing::Test {

@@ -4,18 +4,10 @@
 
 #include "common/contract/termination_message.h"
 #include "operator/cli/run_record.h"
+#include "operator/cli/testing/run_moments.h"
 
 namespace lockstep::control {
 namespace {
-
-using std::chrono::milliseconds;
-
-const TaskId kWorker0{Role::kWorker, 0};
-const TaskId kWorker1{Role::kWorker, 1};
-
-TimePoint At(int64_t when_ms) {
-  return TimePoint(milliseconds(when_ms));
-}
 
 void Start(const TaskId& task, RunRecord* record) {
   PodEvent event;

@@ -7,18 +7,12 @@
 
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
+#include "operator/cli/testing/run_moments.h"
 
 namespace lockstep::control {
 namespace {
 
 using std::chrono::milliseconds;
-
-const TaskId kWorker0{Role::kWorker, 0};
-const TaskId kWorker1{Role::kWorker, 1};
-
-TimePoint At(int64_t when_ms) {
-  return TimePoint(milliseconds(when_ms));
-}
 
 PodEvent Started(const std::string& name, int64_t pid, int64_t when_ms) {
   PodEvent event;

@@ -25,11 +25,6 @@ namespace {
 // Choice: what people feel as at once.
 constexpr Duration kLookInterval = std::chrono::milliseconds(100);
 
-int Complain(int exit_code, const std::string& message) {
-  std::fprintf(stderr, "lockstep: %s\n", message.c_str());
-  return exit_code;
-}
-
 // Prints lines as they come, or of each pod the newest ones where only so many are wanted.
 class LineWindow {
  public:

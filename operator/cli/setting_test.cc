@@ -22,7 +22,7 @@ Result<std::string> Apply(const std::string& text, Json* document) {
 }
 
 // What the document becomes.
-std::string After(const std::string& text) {
+std::string DocumentAfter(const std::string& text) {
   Json document = Document();
   const auto field = Apply(text, &document);
   return field.ok() ? DumpJson(document) : field.error().ToString();
@@ -43,22 +43,23 @@ TEST(ParseSetting, ReadsWhatToTextWrites) {
 }
 
 TEST(ApplySetting, ValueHasTheTypeOfTheSchema) {
-  EXPECT_THAT(After("spec.training.epochs=5"), HasSubstr(R"("epochs":5)"));
-  EXPECT_THAT(After("training.dataset.shuffle=false"), HasSubstr(R"("shuffle":false)"));
-  EXPECT_THAT(After("training.dataset.images=5"), HasSubstr(R"("images":"5")"));
-  EXPECT_THAT(After("training.checkpoint.directory=null-device"),
+  EXPECT_THAT(DocumentAfter("spec.training.epochs=5"), HasSubstr(R"("epochs":5)"));
+  EXPECT_THAT(DocumentAfter("training.dataset.shuffle=false"), HasSubstr(R"("shuffle":false)"));
+  EXPECT_THAT(DocumentAfter("training.dataset.images=5"), HasSubstr(R"("images":"5")"));
+  EXPECT_THAT(DocumentAfter("training.checkpoint.directory=null-device"),
               HasSubstr(R"("directory":"null-device")"));
-  EXPECT_THAT(After("training.model.inputShape=[28, 28, 1]"),
+  EXPECT_THAT(DocumentAfter("training.model.inputShape=[28, 28, 1]"),
               HasSubstr(R"("inputShape":[28,28,1])"));
-  EXPECT_THAT(After("training.optimizer={type: SGD, momentum: 0.9}"),
+  EXPECT_THAT(DocumentAfter("training.optimizer={type: SGD, momentum: 0.9}"),
               HasSubstr(R"("optimizer":{"type":"SGD","momentum":0.9})"));
 }
 
 TEST(ApplySetting, MetadataHasWhatKubernetesGivesEveryKind) {
-  EXPECT_THAT(After("metadata.labels.example\\.com/team=7"),
+  EXPECT_THAT(DocumentAfter("metadata.labels.example\\.com/team=7"),
               HasSubstr(R"("labels":{"example.com/team":"7"})"));
-  EXPECT_THAT(After("metadata.annotations.note=x"), HasSubstr(R"("annotations":{"note":"x"})"));
-  EXPECT_THAT(After("metadata.namespace=team"), HasSubstr(R"("namespace":"team")"));
+  EXPECT_THAT(DocumentAfter("metadata.annotations.note=x"),
+              HasSubstr(R"("annotations":{"note":"x"})"));
+  EXPECT_THAT(DocumentAfter("metadata.namespace=team"), HasSubstr(R"("namespace":"team")"));
 }
 
 TEST(ApplySetting, ElementsGoByIndexAndByName) {
@@ -70,27 +71,32 @@ TEST(ApplySetting, ElementsGoByIndexAndByName) {
 }
 
 TEST(ApplySetting, StatusIsNotForManifests) {
-  EXPECT_THAT(After("status.state=x"), HasSubstr("status.state: the status is the operator's"));
+  EXPECT_THAT(DocumentAfter("status.state=x"),
+              HasSubstr("status.state: the status is the operator's"));
 }
 
 TEST(ApplySetting, NullRemovesTheField) {
-  EXPECT_EQ(After("spec.training.epochs=null").find("epochs"), std::string::npos);
-  EXPECT_EQ(After("spec.training.checkpoint.keep=null"), DumpJson(Document()));
+  EXPECT_EQ(DocumentAfter("spec.training.epochs=null").find("epochs"), std::string::npos);
+  EXPECT_EQ(DocumentAfter("spec.training.checkpoint.keep=null"), DumpJson(Document()));
 }
 
 TEST(ApplySetting, MistakesNameThePath) {
-  EXPECT_THAT(After("spec.training.epoch=5"), HasSubstr("spec.training.epoch: no such field"));
-  EXPECT_THAT(After("spec.roles[ps].gpus=1"),
+  EXPECT_THAT(DocumentAfter("spec.training.epoch=5"),
+              HasSubstr("spec.training.epoch: no such field"));
+  EXPECT_THAT(DocumentAfter("spec.roles[ps].gpus=1"),
               HasSubstr("spec.roles[ps]: no element of that name, there are chief, worker"));
-  EXPECT_THAT(After("spec.roles[4].gpus=1"),
+  EXPECT_THAT(DocumentAfter("spec.roles[4].gpus=1"),
               HasSubstr("spec.roles[4]: no such element, the list has 2"));
-  EXPECT_THAT(After("spec.roles.gpus=1"),
+  EXPECT_THAT(DocumentAfter("spec.roles.gpus=1"),
               HasSubstr("spec.roles: a list found, expected an object"));
-  EXPECT_THAT(After("spec.training.model.layers=[{type: Dense, units: .nan}]"),
+  EXPECT_THAT(DocumentAfter("spec.training.model.layers=[{type: Dense, units: .nan}]"),
               HasSubstr("layers: in [0].units: .nan found, expected a finite number"));
-  EXPECT_THAT(After("spec.training.optimizer.learningRate=.nan"), HasSubstr("finite number"));
-  EXPECT_THAT(After("spec.training.epochs={"), HasSubstr("spec.training.epochs: not valid YAML"));
-  EXPECT_THAT(After("spec.training.epochs=[1"), HasSubstr("\"[1\" found, expected one value"));
+  EXPECT_THAT(DocumentAfter("spec.training.optimizer.learningRate=.nan"),
+              HasSubstr("finite number"));
+  EXPECT_THAT(DocumentAfter("spec.training.epochs={"),
+              HasSubstr("spec.training.epochs: not valid YAML"));
+  EXPECT_THAT(DocumentAfter("spec.training.epochs=[1"),
+              HasSubstr("\"[1\" found, expected one value"));
 }
 
 TEST(ApplyWorkers, RoleAndScaleOfTheJobAreSet) {

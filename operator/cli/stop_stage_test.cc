@@ -8,7 +8,7 @@
 namespace lockstep::control {
 namespace {
 
-StopStage After(const std::vector<int>& signals) {
+StopStage StageAfter(const std::vector<int>& signals) {
   StopStage stage = StopStage::kNone;
   for (const int signal : signals) {
     stage = AfterSignal(stage, signal);
@@ -17,18 +17,18 @@ StopStage After(const std::vector<int>& signals) {
 }
 
 TEST(StopStage, TheSecondRequestOfAPersonKills) {
-  EXPECT_EQ(After({SIGINT}), StopStage::kGraceful);
-  EXPECT_EQ(After({SIGINT, SIGINT}), StopStage::kKill);
-  EXPECT_EQ(After({SIGTERM, SIGTERM}), StopStage::kKill);
-  EXPECT_EQ(After({SIGHUP, SIGINT}), StopStage::kKill);
+  EXPECT_EQ(StageAfter({SIGINT}), StopStage::kGraceful);
+  EXPECT_EQ(StageAfter({SIGINT, SIGINT}), StopStage::kKill);
+  EXPECT_EQ(StageAfter({SIGTERM, SIGTERM}), StopStage::kKill);
+  EXPECT_EQ(StageAfter({SIGHUP, SIGINT}), StopStage::kKill);
 }
 
 // A terminal that is closed hangs up more than once.
 TEST(StopStage, AHangUpAsksAndNeverKills) {
-  EXPECT_EQ(After({SIGHUP}), StopStage::kGraceful);
-  EXPECT_EQ(After({SIGHUP, SIGHUP, SIGHUP}), StopStage::kGraceful);
-  EXPECT_EQ(After({SIGINT, SIGHUP}), StopStage::kGraceful);
-  EXPECT_EQ(After({SIGINT, SIGINT, SIGHUP}), StopStage::kKill);
+  EXPECT_EQ(StageAfter({SIGHUP}), StopStage::kGraceful);
+  EXPECT_EQ(StageAfter({SIGHUP, SIGHUP, SIGHUP}), StopStage::kGraceful);
+  EXPECT_EQ(StageAfter({SIGINT, SIGHUP}), StopStage::kGraceful);
+  EXPECT_EQ(StageAfter({SIGINT, SIGINT, SIGHUP}), StopStage::kKill);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ModelRecord ModelAt(int64_t rank, int64_t step, std::optional<ModelResult> result) {
+ModelRecord ModelWithResult(int64_t rank, int64_t step, std::optional<ModelResult> result) {
   ModelRecord model;
   model.rank = rank;
   model.step = Step(step);
@@ -35,8 +35,8 @@ RunSummary OfTwoModels() {
   summary.test_accuracy = 0.9625;
   summary.steps = 15;
   summary.steps_total = 15;
-  summary.models = {ModelAt(0, 15, ModelResult{0.5, 0.1875, 0.95}),
-                    ModelAt(1, 15, ModelResult{0.0, 0.0625, 0.975})};
+  summary.models = {ModelWithResult(0, 15, ModelResult{0.5, 0.1875, 0.95}),
+                    ModelWithResult(1, 15, ModelResult{0.0, 0.0625, 0.975})};
   return summary;
 }
 
@@ -67,10 +67,10 @@ TEST(FormatSummary, WhatIsNotKnownOfAModelIsSaidToBeThat) {
   summary.loss.reset();
   summary.test_loss.reset();
   summary.test_accuracy.reset();
-  summary.models = {ModelAt(0, 7, std::nullopt),
-                    ModelAt(1, 15, std::nullopt),
-                    ModelAt(2, 0, std::nullopt),
-                    ModelAt(3, 9, ModelResult{0.5, {}, {}}),
+  summary.models = {ModelWithResult(0, 7, std::nullopt),
+                    ModelWithResult(1, 15, std::nullopt),
+                    ModelWithResult(2, 0, std::nullopt),
+                    ModelWithResult(3, 9, ModelResult{0.5, {}, {}}),
                     Unknown(4),
                     Unknown(5)};
   summary.models.back().result = ModelResult{0.5, 0.25, {}};
@@ -107,8 +107,8 @@ TEST(FormatSummary, ModelsThatWereAllDoneHadNothingToTrain) {
 
 TEST(FormatSummary, ModelsThatWereNotTestedHaveTheirTrainingLossAlone) {
   RunSummary summary = OfTwoModels();
-  summary.models = {ModelAt(0, 15, ModelResult{0.5, {}, {}}),
-                    ModelAt(1, 15, ModelResult{{}, 0.25, {}})};
+  summary.models = {ModelWithResult(0, 15, ModelResult{0.5, {}, {}}),
+                    ModelWithResult(1, 15, ModelResult{{}, 0.25, {}})};
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text, HasSubstr("  model 0       15 of 15 steps; training loss 0.5000\n"));
   EXPECT_THAT(

@@ -7,15 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "common/contract/exit_code.h"
+#include "operator/cli/testing/run_moments.h"
 
 namespace lockstep::control {
 namespace {
 
 using std::chrono::milliseconds;
-
-TimePoint At(int64_t when_ms) {
-  return TimePoint(milliseconds(when_ms));
-}
 
 RunSummary TrainedWithOneLoss() {
   RunSummary summary;

@@ -11,8 +11,6 @@
 namespace lockstep::control {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(20);
-
 class CountingLogger final : public Logger {
  public:
   void Log(LogLevel level, std::string_view, LogFields) override {
@@ -26,7 +24,7 @@ ControlPostOptions OptionsFor(const FakePodServer& server) {
   ControlPostOptions options;
   options.open_max = 1;
   options.waiting_max = 3;
-  options.timeout = kPatience;
+  options.timeout = kAnswerPatience;
   options.port = server.port();
   return options;
 }
@@ -55,7 +53,7 @@ TEST(ControlPost, OneThatWaitsIsSentWhenTheOneBeforeIsOver) {
   }
 
   const std::string last = SignControlBody("third", EncodeControlMessage({}));
-  const Deadline deadline = Deadline::After(SteadyNow(), kPatience);
+  const Deadline deadline = Deadline::After(SteadyNow(), kAnswerPatience);
   while (server.request().find(last) == std::string::npos && !deadline.HasPassed(SteadyNow())) {
     std::this_thread::yield();
   }

@@ -9,7 +9,7 @@
 namespace lockstep::control {
 namespace {
 
-const char* NameOf(LogLevel level) {
+const char* LevelName(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug:
       return "debug";
@@ -32,7 +32,7 @@ class JsonLogger final : public Logger {
       return;
     }
     Json line = {{"time", FormatRfc3339(SystemClock().WallNow())},
-                 {"level", NameOf(level)},
+                 {"level", LevelName(level)},
                  {"message", message}};
     for (const LogField& field : fields) {
       line[std::string(field.key)] = field.value;

@@ -9,25 +9,25 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr TimePoint kStart{std::chrono::hours(1)};
+constexpr TimePoint kWatchStart{std::chrono::hours(1)};
 const Status kShort = Error(ErrorCode::kCorrupt, "6 bytes found");
-const Status kForbidden = Error(ErrorCode::kInvalidArgument, "secrets is forbidden");
+const Status kSecretsForbidden = Error(ErrorCode::kInvalidArgument, "secrets is forbidden");
 const Status kSilent = Error(ErrorCode::kUnavailable, "connection refused");
 
 TEST(KeyWatch, ReplicaThatStandsByKnowsThatItCouldNotLead) {
   KeyWatch watch;
-  ASSERT_TRUE(watch.IsLookDue(kStart));
-  watch.OnLook(watch.LookBegins(), kShort, kStart);
+  ASSERT_TRUE(watch.IsLookDue(kWatchStart));
+  watch.OnLook(watch.LookBegins(), kShort, kWatchStart);
   EXPECT_EQ(watch.why(), "6 bytes found");
-  EXPECT_FALSE(watch.IsLookDue(kStart + seconds(9)));
-  EXPECT_TRUE(watch.IsLookDue(kStart + seconds(10)));
+  EXPECT_FALSE(watch.IsLookDue(kWatchStart + seconds(9)));
+  EXPECT_TRUE(watch.IsLookDue(kWatchStart + seconds(10)));
 }
 
 TEST(KeyWatch, WhatAnEarlierTryFoundIsForgottenWhenItHasBeenMended) {
   KeyWatch watch;
-  watch.OnTry(kForbidden, kStart);
+  watch.OnTry(kSecretsForbidden, kWatchStart);
   EXPECT_EQ(watch.why(), "secrets is forbidden");
-  const TimePoint later = kStart + seconds(10);
+  const TimePoint later = kWatchStart + seconds(10);
   ASSERT_TRUE(watch.IsLookDue(later)) << "the lease may have been lost meanwhile";
   watch.OnLook(watch.LookBegins(), OkStatus(), later);
   EXPECT_EQ(watch.why(), "");
@@ -35,10 +35,10 @@ TEST(KeyWatch, WhatAnEarlierTryFoundIsForgottenWhenItHasBeenMended) {
 
 TEST(KeyWatch, ServerThatDoesNotAnswerIsNoHindranceAndEndsNone) {
   KeyWatch watch;
-  watch.OnTry(kSilent, kStart);
+  watch.OnTry(kSilent, kWatchStart);
   EXPECT_EQ(watch.why(), "");
-  watch.OnTry(kShort, kStart);
-  watch.OnTry(kSilent, kStart);
+  watch.OnTry(kShort, kWatchStart);
+  watch.OnTry(kSilent, kWatchStart);
   EXPECT_EQ(watch.why(), "6 bytes found");
 }
 
@@ -46,8 +46,8 @@ TEST(KeyWatch, AnswerThatIsOlderThanATryTellsNothing) {
   KeyWatch watch;
   const int64_t look = watch.LookBegins();
   EXPECT_EQ(watch.NextLook(), std::nullopt);
-  watch.OnTry(OkStatus(), kStart);
-  watch.OnLook(look, kForbidden, kStart);
+  watch.OnTry(OkStatus(), kWatchStart);
+  watch.OnLook(look, kSecretsForbidden, kWatchStart);
   EXPECT_EQ(watch.why(), "");
 }
 

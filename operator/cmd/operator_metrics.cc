@@ -105,39 +105,39 @@ std::string CodeOf(const CallRecord& record) {
   return record.http_status == 0 ? "<error>" : std::to_string(record.http_status);
 }
 
-// Gauges whose labels come and go.
-class LabelledGauges {
- public:
-  explicit LabelledGauges(Gauges* family) : family_(*family) {}
-
-  void Set(const Labels& labels, double value) {
-    prometheus::Gauge& gauge = family_.Add(labels);
-    gauge.Set(value);
-    known_[labels] = &gauge;
-    told_.insert(labels);
-  }
-
-  // Those that were not set since the last call are no more.
-  void DropOthers() {
-    std::erase_if(known_, [&](const auto& one) {
-      const bool is_told = told_.contains(one.first);
-      if (!is_told) {
-        family_.Remove(one.second);
-      }
-      return !is_told;
-    });
-    told_.clear();
-  }
-
- private:
-  Gauges& family_;
-  std::map<Labels, prometheus::Gauge*> known_;
-  std::set<Labels> told_;
-};
-
 }  // namespace
 
 struct OperatorMetrics::Families {
+  // Gauges whose labels come and go.
+  class LabelledGauges {
+   public:
+    explicit LabelledGauges(Gauges* family) : family_(*family) {}
+
+    void Set(const Labels& labels, double value) {
+      prometheus::Gauge& gauge = family_.Add(labels);
+      gauge.Set(value);
+      known_[labels] = &gauge;
+      told_.insert(labels);
+    }
+
+    // Those that were not set since the last call are no more.
+    void DropOthers() {
+      std::erase_if(known_, [&](const auto& one) {
+        const bool is_told = told_.contains(one.first);
+        if (!is_told) {
+          family_.Remove(one.second);
+        }
+        return !is_told;
+      });
+      told_.clear();
+    }
+
+   private:
+    Gauges& family_;
+    std::map<Labels, prometheus::Gauge*> known_;
+    std::set<Labels> told_;
+  };
+
   explicit Families(const std::string& api_host) : host(api_host) {}
 
   std::string host;
@@ -374,7 +374,7 @@ void OperatorMetrics::SetQueues(const std::map<std::string, QueueStatus>& queues
   const auto set = [](const std::string& queue,
                       const std::string& resource,
                       int64_t amount,
-                      LabelledGauges* to) {
+                      Families::LabelledGauges* to) {
     const double unit = resource == kCpuResource ? 1000 : 1;
     to->Set({{"queue", queue}, {"resource", resource}}, static_cast<double>(amount) / unit);
   };
@@ -399,10 +399,10 @@ void OperatorMetrics::SetQueues(const std::map<std::string, QueueStatus>& queues
     }
     families_->queue_waiting.Set({{"queue", name}}, static_cast<double>(status.waiting));
   }
-  for (LabelledGauges* const gauges : {&families_->queue_nominal,
-                                       &families_->queue_used,
-                                       &families_->queue_borrowed,
-                                       &families_->queue_waiting}) {
+  for (Families::LabelledGauges* const gauges : {&families_->queue_nominal,
+                                                 &families_->queue_used,
+                                                 &families_->queue_borrowed,
+                                                 &families_->queue_waiting}) {
     gauges->DropOthers();
   }
 }

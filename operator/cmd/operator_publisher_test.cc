@@ -13,17 +13,17 @@ namespace {
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-constexpr WallTime kStart{seconds(1'000'000)};
+constexpr WallTime kWallStart{seconds(1'000'000)};
 
 TEST(OperatorPublisher, PlacesAfterAnAskForRoomTellHowLongTheyTookFromTheAsk) {
   OperatorMetrics metrics("api:443");
   OperatorPublisher publisher(nullptr, &metrics, nullptr);  // nothing is said or logged here
   TrainingJob job;
   job.spec.scheduling.queue = "vision";
-  SetCondition(&job.status, {ConditionType::kScheduled, false, "Unschedulable", "w"}, kStart);
+  SetCondition(&job.status, {ConditionType::kScheduled, false, "Unschedulable", "w"}, kWallStart);
   const TrainingJobStatus waits = job.status;
   SetCondition(
-      &job.status, {ConditionType::kScheduled, true, "GangPlaced", "p"}, kStart + seconds(300));
+      &job.status, {ConditionType::kScheduled, true, "GangPlaced", "p"}, kWallStart + seconds(300));
   publisher.OnStatus(waits, job);
   EXPECT_EQ(metrics.RenderText().find("lockstep_capacity_wait_seconds_count{class=\"check-capacity"
                                       ".autoscaling.x-k8s.io\",queue=\"vision\"}"),
@@ -32,7 +32,7 @@ TEST(OperatorPublisher, PlacesAfterAnAskForRoomTellHowLongTheyTookFromTheAsk) {
 
   TrainingJobStatus asks = waits;
   asks.provisioning = CapacityAsk{
-      1, OpenAsk{ProvisioningClass::kCheckCapacity, "r", kStart + seconds(260)}, 0, {}, ""};
+      1, OpenAsk{ProvisioningClass::kCheckCapacity, "r", kWallStart + seconds(260)}, 0, {}, ""};
   publisher.OnStatus(asks, job);
   const std::string page = metrics.RenderText();
   const std::string labels = "class=\"check-capacity.autoscaling.x-k8s.io\",queue=\"vision\"";

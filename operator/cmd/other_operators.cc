@@ -14,8 +14,6 @@ namespace {
 
 constexpr const char* kAll = "*";
 constexpr const char* kPredecessorLease = "lockstep-operator";
-constexpr int kForbidden = 403;
-constexpr int kNotFound = 404;
 
 // Of a lease that does not say how long it lasts, or says something odd. Choices: our own default,
 // and four times that.
@@ -189,7 +187,7 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
   LOCKSTEP_CHECK(answers.size() == 2, "two questions were asked");
   const auto* const reply = std::get_if<kube::Reply>(&answers[0]);
   OthersFinding finding;
-  if (reply != nullptr && reply->status == kForbidden) {
+  if (reply != nullptr && reply->status == kube::kHttpForbidden) {
     finding.why =
         "leases of other operators may not be read: whether one is at work on the same "
         "jobs is not known";
@@ -199,8 +197,8 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
     finding = JudgeList(json, own, now, sights);
   }
   const auto* const predecessor = std::get_if<kube::Reply>(&answers[1]);
-  const bool may_be_there = predecessor == nullptr ||
-                            (predecessor->status != kNotFound && predecessor->status != kForbidden);
+  const bool may_be_there = predecessor == nullptr || (predecessor->status != kube::kHttpNotFound &&
+                                                       predecessor->status != kube::kHttpForbidden);
   if (finding.precedence != Precedence::kFirst || own.lease_name == kPredecessorLease ||
       !may_be_there) {
     return finding;

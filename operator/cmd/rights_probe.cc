@@ -7,13 +7,12 @@
 namespace lockstep::control {
 namespace {
 
-constexpr int kUnauthorized = 401;
-constexpr int kForbidden = 403;
 constexpr std::size_t kNamespacesMax = 64;  // choice: a look stays a small burst
 
 bool IsForbidden(const kube::CallResult& answer) {
   const auto* const reply = std::get_if<kube::Reply>(&answer);
-  return reply != nullptr && (reply->status == kUnauthorized || reply->status == kForbidden);
+  return reply != nullptr &&
+         (reply->status == kube::kHttpUnauthorized || reply->status == kube::kHttpForbidden);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 
 const kube::Reply kList{200, R"({"items": []})", {}};
 const kube::Reply kNotFound{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
-const kube::Reply kForbidden{
+const kube::Reply kNodesForbidden{
     403,
     R"({"kind": "Status", "reason": "Forbidden", "message": "nodes is forbidden", "code": 403})",
     {}};
@@ -29,7 +29,7 @@ TEST(RightsProbe, AsksForAJobInEachNamespaceThatIsServed) {
 }
 
 TEST(RightsProbe, WhatIsForbiddenIsSaidInTheServersWords) {
-  const Status judged = JudgeRights({kList, kSilence, kForbidden});
+  const Status judged = JudgeRights({kList, kSilence, kNodesForbidden});
   ASSERT_FALSE(judged.ok());
   EXPECT_EQ(judged.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_NE(judged.error().ToString().find("nodes is forbidden"), std::string::npos);

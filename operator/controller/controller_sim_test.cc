@@ -26,7 +26,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const JobId kKey{"default", "mnist"};
+const JobId kSimJob{"default", "mnist"};
 
 // One seed: a time of faults, then a time of peace.
 class Simulation {
@@ -86,13 +86,13 @@ class Simulation {
     cluster_.Restart();
     controller_.emplace(
         &cluster_, logger_.get(), Calendar(TimePoint(), WallTime(std::chrono::seconds(1'000'000))));
-    controller_->Notify(kKey, now_);
+    controller_->Notify(kSimJob, now_);
   }
 
   void Tick() {
     now_ += milliseconds(50 + prng_.Below(300));
     cluster_.Tick();
-    controller_->Notify(kKey, now_);
+    controller_->Notify(kSimJob, now_);
     for (int i = 0; i < 3 && !controller_->Step(now_).empty(); ++i) {
       if (cluster_.is_dead()) {
         StartOperator();

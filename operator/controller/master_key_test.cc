@@ -33,26 +33,26 @@ class ScriptedApi final : public kube::ApiCaller {
 };
 
 const MasterKeyPlace kPlace{"lockstep-system", "lockstep-operator-key"};
-const std::string kKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";  // of 32 bytes
-const kube::Reply kFound{200, R"({"data": {"key": ")" + kKey + R"("}})", {}};
+const std::string kMasterKey = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";  // of 32 bytes
+const kube::Reply kFound{200, R"({"data": {"key": ")" + kMasterKey + R"("}})", {}};
 const kube::Reply kMissing{404, R"({"kind": "Status", "reason": "NotFound", "code": 404})", {}};
 const kube::Reply kTaken{409, R"({"kind": "Status", "reason": "AlreadyExists", "code": 409})", {}};
 
 TEST(MasterKey, IsReadWhereItExists) {
   ScriptedApi api({kFound});
-  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kKey);
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kMasterKey);
   EXPECT_EQ(api.log, "GET ");
 }
 
 TEST(MasterKey, IsMadeOnceAndReadBack) {
   ScriptedApi api({kMissing, {201, "{}", {}}, kFound});
-  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kKey);
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kMasterKey);
   EXPECT_EQ(api.log, "GET POST GET ");
 }
 
 TEST(MasterKey, WhoIsFasterWins) {
   ScriptedApi api({kMissing, kTaken, kFound});
-  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kKey);
+  EXPECT_EQ(EnsureMasterKey(&api, kPlace, "fresh").value(), kMasterKey);
 }
 
 TEST(MasterKey, SecretWithoutAKeyIsAnErrorAndNotReplaced) {
@@ -69,13 +69,14 @@ TEST(MasterKey, ShortOneIsRefusedWithItsLength) {
 
 TEST(MasterKey, LeaderPutsBackTheVeryKeyThatSomebodyHasDeleted) {
   ScriptedApi api({kMissing, {201, "{}", {}}, kFound});
-  EXPECT_TRUE(PutBackMasterKey(&api, kPlace, kKey).ok());
+  EXPECT_TRUE(PutBackMasterKey(&api, kPlace, kMasterKey).ok());
   EXPECT_EQ(api.log, "GET POST GET ");
-  EXPECT_NE(api.body.find(R"("data":{"key":")" + kKey + R"("})"), std::string::npos) << api.body;
+  EXPECT_NE(api.body.find(R"("data":{"key":")" + kMasterKey + R"("})"), std::string::npos)
+      << api.body;
 }
 
 TEST(MasterKey, LeaderTellsOfAnotherKeyInItsPlaceAndLeavesIt) {
-  const std::string held(kKey.size(), 'A');
+  const std::string held(kMasterKey.size(), 'A');
   ScriptedApi api({kFound});
   const Status kept = PutBackMasterKey(&api, kPlace, held);
   EXPECT_EQ(api.log, "GET ");
@@ -84,13 +85,13 @@ TEST(MasterKey, LeaderTellsOfAnotherKeyInItsPlaceAndLeavesIt) {
                                          "it is another key"),
             0U)
       << kept.error().ToString();
-  EXPECT_EQ(CompareMasterKey(kKey, held, kPlace).error().code(), ErrorCode::kStale);
-  EXPECT_TRUE(CompareMasterKey(kKey, kKey, kPlace).ok());
+  EXPECT_EQ(CompareMasterKey(kMasterKey, held, kPlace).error().code(), ErrorCode::kStale);
+  EXPECT_TRUE(CompareMasterKey(kMasterKey, kMasterKey, kPlace).ok());
 }
 
 TEST(MasterKey, WhoStandsByIsHinderedByWhatIsThereAndNotByWhatIsMissing) {
   EXPECT_EQ(ReadMasterKey(kPlace).method, "GET");
-  EXPECT_EQ(MasterKeyIn(kFound, kPlace).value(), kKey);
+  EXPECT_EQ(MasterKeyIn(kFound, kPlace).value(), kMasterKey);
   EXPECT_EQ(MasterKeyIn(kMissing, kPlace).value(), "");
   const kube::Reply short_key{200, R"({"data": {"key": "c2VjcmV0"}})", {}};
   EXPECT_EQ(MasterKeyIn(short_key, kPlace).error().code(), ErrorCode::kCorrupt);

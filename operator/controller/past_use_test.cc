@@ -8,17 +8,10 @@
 namespace lockstep::control {
 namespace {
 
-using std::chrono::hours;
 using std::chrono::seconds;
 
-constexpr const char* kGpu = "nvidia.com/gpu";
-
-TimePoint At(int64_t second) {
-  return TimePoint{} + seconds(100'000 + second);
-}
-
 TEST(PastUse, IsTheMeanByHalves) {
-  PastUse past(hours(1));
+  PastUse past(std::chrono::hours(1));
   past.Note(At(0), {{"a", {{kGpu, 8}, {"cpu", 4000}, {"memory", 1 << 20}}}, {"b", {}}});
   EXPECT_TRUE(past.Means().empty());
   past.Note(At(3600), {{"a", {}}, {"b", {{kGpu, 1}}}});
@@ -39,7 +32,7 @@ TEST(PastUse, WhatIsStoredHasDecayedWhileNobodyLed) {
   const Json stored = {{"pastUse", {{kGpu, "6.5"}, {"cpu", "3"}, {"memory", "9"}, {"x.y/z", 7}}},
                        {"pastUseAt", "2026-11-24T10:00:00Z"}};
   const WallTime two_later = *ParseRfc3339("2026-11-24T12:00:00Z");
-  PastUse past(hours(1));
+  PastUse past(std::chrono::hours(1));
   past.Lead(At(0),
             two_later,
             {{"a", stored},
@@ -89,7 +82,7 @@ class ReportedPastTest : public RoundBench {
 };
 
 TEST_F(ReportedPastTest, RoundsKnowItAndTheNextLeaderGoesOnFromIt) {
-  QueueReporter reporter(&view_, hours(1));
+  QueueReporter reporter(&view_, std::chrono::hours(1));
   reporter.Lead(At(0), WallAt(0));
   EXPECT_EQ(Report(&reporter, 0)["pastUse"], Json::object());
   const Json later = Report(&reporter, 3600);
@@ -98,7 +91,7 @@ TEST_F(ReportedPastTest, RoundsKnowItAndTheNextLeaderGoesOnFromIt) {
   EXPECT_EQ(Known(), (PastUseByQueue{{"vision", {{kGpu, 1000}}}}));
 
   view_.Scheduling(now_).SetPastUse({});  // another process
-  QueueReporter next(&view_, hours(1));
+  QueueReporter next(&view_, std::chrono::hours(1));
   next.Lead(At(7200), WallAt(7200));
   EXPECT_EQ(Known(), (PastUseByQueue{{"vision", {{kGpu, 500}}}})) << "before its first round";
   Report(&next, 7200);
@@ -106,7 +99,7 @@ TEST_F(ReportedPastTest, RoundsKnowItAndTheNextLeaderGoesOnFromIt) {
 }
 
 TEST_F(ReportedPastTest, WhatWasHeldInADeletedQueueIsNotThatOfOneOfTheSameName) {
-  QueueReporter reporter(&view_, hours(1));
+  QueueReporter reporter(&view_, std::chrono::hours(1));
   Report(&reporter, 0);
   view_.Apply(
       kube::ObjectUpdate<StoredQueue>(kube::Deleted<StoredQueue>{
@@ -119,7 +112,7 @@ TEST_F(ReportedPastTest, WhatWasHeldInADeletedQueueIsNotThatOfOneOfTheSameName) 
 }
 
 TEST_F(ReportedPastTest, IsWrittenNoOftenerThanHoursAre) {
-  QueueReporter reporter(&view_, hours(1));
+  QueueReporter reporter(&view_, std::chrono::hours(1));
   Report(&reporter, 0);
   EXPECT_EQ(reporter.NextReport(), At(60));
   EXPECT_FALSE(Report(&reporter, 60).is_null());
@@ -130,7 +123,7 @@ TEST_F(ReportedPastTest, IsWrittenNoOftenerThanHoursAre) {
 }
 
 TEST_F(ReportedPastTest, IsTakenOutWhereTheOperatorKeepsNone) {
-  QueueReporter keeps(&view_, hours(1));
+  QueueReporter keeps(&view_, std::chrono::hours(1));
   Report(&keeps, 0);
   ASSERT_TRUE(Report(&keeps, 3600).contains("pastUse"));
   QueueReporter other(&view_);

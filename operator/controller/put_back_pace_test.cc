@@ -10,7 +10,7 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-const JobId kKey{"default", "mnist"};
+const JobId kJob{"default", "mnist"};
 constexpr TimePoint kStart{std::chrono::hours(1)};
 
 TEST(PutBackPace, WhoInsistsIsAnsweredEverMoreSlowlyAndToldOfOnce) {
@@ -19,9 +19,9 @@ TEST(PutBackPace, WhoInsistsIsAnsweredEverMoreSlowlyAndToldOfOnce) {
   std::vector<int64_t> delays;
   int told_count = 0;
   for (int i = 0; i < 12; ++i) {
-    EXPECT_EQ(pace.NotBefore(kKey, now), std::nullopt);
-    told_count += pace.Note(kKey, now) ? 1 : 0;
-    const TimePoint next = pace.NotBefore(kKey, now).value();
+    EXPECT_EQ(pace.NotBefore(kJob, now), std::nullopt);
+    told_count += pace.Note(kJob, now) ? 1 : 0;
+    const TimePoint next = pace.NotBefore(kJob, now).value();
     delays.push_back(std::chrono::duration_cast<seconds>(next - now).count());
     now = next;
   }
@@ -32,11 +32,11 @@ TEST(PutBackPace, WhoInsistsIsAnsweredEverMoreSlowlyAndToldOfOnce) {
 
 TEST(PutBackPace, WhoHasStoppedIsForgotten) {
   PutBackPace pace;
-  pace.Note(kKey, kStart);
-  pace.Note(kKey, kStart + seconds(1));
+  pace.Note(kJob, kStart);
+  pace.Note(kJob, kStart + seconds(1));
   const TimePoint later = kStart + seconds(1) + minutes(10);
-  EXPECT_TRUE(pace.Note(kKey, later));
-  EXPECT_EQ(pace.NotBefore(kKey, later), later + seconds(1));
+  EXPECT_TRUE(pace.Note(kJob, later));
+  EXPECT_EQ(pace.NotBefore(kJob, later), later + seconds(1));
 }
 
 }  // namespace

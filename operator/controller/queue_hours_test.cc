@@ -8,12 +8,6 @@
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kGpu = "nvidia.com/gpu";
-
-TimePoint At(int64_t second) {
-  return TimePoint{} + std::chrono::seconds(100'000 + second);
-}
-
 std::map<std::string, QueueAmounts> Uses(int64_t gpus) {
   return {{"vision", {{kGpu, gpus}, {"cpu", 1500}, {"memory", int64_t{1} << 40}}}};
 }

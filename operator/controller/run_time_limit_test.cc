@@ -9,12 +9,12 @@
 namespace lockstep::control {
 namespace {
 
-StoredQueue Limited(const std::string& name, std::optional<int64_t> seconds) {
+StoredQueue Limited(const std::string& name, std::optional<int64_t> seconds_max) {
   StoredQueue stored;
   stored.queue.name = name;
   stored.queue.nominal["nvidia.com/gpu"] = 4;
-  if (seconds.has_value()) {
-    stored.queue.max_runtime = std::chrono::seconds(*seconds);
+  if (seconds_max.has_value()) {
+    stored.queue.max_runtime = std::chrono::seconds(*seconds_max);
   }
   return stored;
 }
@@ -23,9 +23,9 @@ class RunTimeLimitTest : public RoundBench {
  protected:
   // The jobs that have their turns at once for that.
   std::set<JobId> Limit(const std::string& name,
-                        std::optional<int64_t> seconds,
+                        std::optional<int64_t> seconds_max,
                         const std::string& parent = "") {
-    StoredQueue stored = Limited(name, seconds);
+    StoredQueue stored = Limited(name, seconds_max);
     stored.queue.parent = parent;
     news_ = News();
     Tell(stored);

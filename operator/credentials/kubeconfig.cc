@@ -13,7 +13,7 @@ namespace lockstep::control {
 namespace {
 
 // Choice: hundreds of clusters with their certificates.
-constexpr std::size_t kFileBytesMax = 16 * 1024 * 1024;
+constexpr std::size_t kKubeconfigBytesMax = 16 * 1024 * 1024;
 
 struct File {
   std::string path;
@@ -93,7 +93,7 @@ Result<std::string> Data(const Entry& entry, const std::string& key) {
 }
 
 Result<File> ReadOne(const std::string& path) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kFileBytesMax));
+  LOCKSTEP_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kKubeconfigBytesMax));
   YamlStream stream = ReadYaml(text);
   if (!stream.problems.empty()) {
     const TextProblem& problem = stream.problems.front();

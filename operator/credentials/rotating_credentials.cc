@@ -18,7 +18,7 @@ namespace lockstep::control {
 namespace {
 
 // Choice: larger than any certificate bundle.
-constexpr std::size_t kFileBytesMax = 4 * 1024 * 1024;
+constexpr std::size_t kCredentialBytesMax = 4 * 1024 * 1024;
 
 constexpr std::string_view kSpace = " \t\r\n";
 
@@ -29,7 +29,7 @@ std::string Trimmed(const std::string& text) {
 }
 
 Result<std::string> ReadNonEmpty(const std::string& path) {
-  LOCKSTEP_ASSIGN_OR_RETURN(std::string content, ReadFile(path, kFileBytesMax));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string content, ReadFile(path, kCredentialBytesMax));
   content = Trimmed(content);
   if (content.empty()) {
     return Error(ErrorCode::kUnavailable, path + " is empty");

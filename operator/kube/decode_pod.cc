@@ -310,7 +310,7 @@ PodPhase PhaseOf(std::string_view word) {
   return word.empty() ? PodPhase::kPending : PodPhase::kUnknown;
 }
 
-void ReadStatus(Value value, PodParts* parts) {
+void ReadPodStatus(Value value, PodParts* parts) {
   PodStatus& status = parts->pod.status;
   scan::ForEachField(value, [&](std::string_view key, Value field) {
     if (key == "phase") {
@@ -422,7 +422,7 @@ Result<Item<Pod>> DecodePod(std::string_view json) {
     } else if (key == "spec") {
       ReadSpec(value, &parts);
     } else if (key == "status") {
-      ReadStatus(value, &parts);
+      ReadPodStatus(value, &parts);
     }
   });
   Pod& pod = parts.pod;

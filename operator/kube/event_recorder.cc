@@ -15,12 +15,6 @@ constexpr std::size_t kNameBytesMax = 253;
 
 constexpr std::string_view kCombined = "(combined from similar events): ";
 
-std::string MicroTime(WallTime when) {
-  std::string text = FormatRfc3339(when);
-  text.insert(text.size() - 1, "000");
-  return text;
-}
-
 // What core/v1 has beside that, in whole seconds.
 std::string SecondTime(WallTime when) {
   return FormatRfc3339(when).substr(0, sizeof("2026-11-21T10:22:03") - 1) + "Z";
@@ -125,7 +119,7 @@ EventRecorder::Outgoing EventRecorder::CreateOf(const std::string& id, Series* s
   const Json body = {{"apiVersion", "v1"},
                      {"kind", "Event"},
                      {"metadata", {{"name", series->name}, {"namespace", space}}},
-                     {"eventTime", MicroTime(series->first_at)},
+                     {"eventTime", FormatMicroTime(series->first_at)},
                      {"firstTimestamp", SecondTime(series->first_at)},
                      {"lastTimestamp", SecondTime(series->last_at)},
                      {"count", series->count},

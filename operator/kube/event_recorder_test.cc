@@ -13,8 +13,8 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 using Outgoing = EventRecorder::Outgoing;
 
-constexpr TimePoint kNow{std::chrono::hours(1)};
-constexpr WallTime kWall{std::chrono::milliseconds(1'700'000'000'123)};
+constexpr TimePoint kSteadyNow{std::chrono::hours(1)};
+constexpr WallTime kWallNow{std::chrono::milliseconds(1'700'000'000'123)};
 const EventSubject kJob{"lockstep.dev/v1", "TrainingJob", "team", "mnist", "u-1"};
 
 EventText Text(const std::string& message) {
@@ -29,7 +29,8 @@ EventRecorder Recorder() {
 
 TEST(EventRecorder, TellsAnEventAsKubernetesDoes) {
   EventRecorder recorder = Recorder();
-  const std::optional<Outgoing> outgoing = recorder.Record(kJob, Text("rank 3"), kNow, kWall);
+  const std::optional<Outgoing> outgoing =
+      recorder.Record(kJob, Text("rank 3"), kSteadyNow, kWallNow);
   ASSERT_TRUE(outgoing.has_value());
   EXPECT_EQ(outgoing->request.method, "POST");
   EXPECT_EQ(outgoing->request.target, "/api/v1/namespaces/team/events?fieldValidation=Strict");
@@ -46,26 +47,27 @@ TEST(EventRecorder, TellsAnEventAsKubernetesDoes) {
 
 TEST(EventRecorder, TheSameAgainBecomesASeries) {
   EventRecorder recorder = Recorder();
-  const Outgoing first = *recorder.Record(kJob, Text("x"), kNow, kWall);
+  const Outgoing first = *recorder.Record(kJob, Text("x"), kSteadyNow, kWallNow);
   const std::string name = ParseJson(first.request.body).value()["metadata"]["name"];
   const std::optional<Outgoing> second =
-      recorder.Record(kJob, Text("x"), kNow + seconds(1), kWall + seconds(1));
+      recorder.Record(kJob, Text("x"), kSteadyNow + seconds(1), kWallNow + seconds(1));
   ASSERT_TRUE(second.has_value());
   EXPECT_EQ(second->request.method, "PATCH");
   EXPECT_EQ(second->request.target, "/api/v1/namespaces/team/events/" + name);
   EXPECT_EQ(second->request.body, R"({"count":2,"lastTimestamp":"2023-11-14T22:13:21Z"})");
   for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(recorder.Record(kJob, Text("x"), kNow + seconds(2), kWall).has_value());
+    EXPECT_FALSE(recorder.Record(kJob, Text("x"), kSteadyNow + seconds(2), kWallNow).has_value());
   }
   EXPECT_EQ(recorder.counts().merged, 5);
-  EXPECT_EQ(recorder.NextFlush(), kNow + minutes(6)) << "as of the first";
-  EXPECT_TRUE(recorder.Flush(kNow + minutes(6)).empty());
-  EXPECT_EQ(recorder.NextFlush(), kNow + seconds(2) + minutes(6));
-  const std::vector<Outgoing> end = recorder.Flush(kNow + seconds(2) + minutes(6));
+  EXPECT_EQ(recorder.NextFlush(), kSteadyNow + minutes(6)) << "as of the first";
+  EXPECT_TRUE(recorder.Flush(kSteadyNow + minutes(6)).empty());
+  EXPECT_EQ(recorder.NextFlush(), kSteadyNow + seconds(2) + minutes(6));
+  const std::vector<Outgoing> end = recorder.Flush(kSteadyNow + seconds(2) + minutes(6));
   ASSERT_EQ(end.size(), 1U);
   EXPECT_EQ(ParseJson(end.front().request.body).value()["count"], 7);
   EXPECT_EQ(recorder.NextFlush(), std::nullopt);
-  EXPECT_EQ(recorder.Record(kJob, Text("x"), kNow + minutes(10), kWall)->request.method, "POST")
+  EXPECT_EQ(recorder.Record(kJob, Text("x"), kSteadyNow + minutes(10), kWallNow)->request.method,
+            "POST")
       << "after a silence it is news again";
 }
 
@@ -73,8 +75,8 @@ TEST(EventRecorder, ALongSeriesIsToldFromTimeToTime) {
   EventRecorder recorder = Recorder();
   int patches = 0;
   for (int minute = 0; minute <= 90; ++minute) {
-    const TimePoint now = kNow + minutes(minute);
-    const std::optional<Outgoing> outgoing = recorder.Record(kJob, Text("x"), now, kWall);
+    const TimePoint now = kSteadyNow + minutes(minute);
+    const std::optional<Outgoing> outgoing = recorder.Record(kJob, Text("x"), now, kWallNow);
     EXPECT_EQ(outgoing.has_value(), minute < 2) << minute;
     patches += static_cast<int>(recorder.Flush(now).size());
   }
@@ -87,7 +89,7 @@ TEST(EventRecorder, ManyOfAKindBecomeOne) {
   std::string combined;
   for (int i = 0; i < 20; ++i) {
     const std::optional<Outgoing> outgoing =
-        recorder.Record(kJob, Text("rank " + std::to_string(i)), kNow, kWall);
+        recorder.Record(kJob, Text("rank " + std::to_string(i)), kSteadyNow, kWallNow);
     if (outgoing.has_value()) {
       methods.push_back(outgoing->request.method);
       const Json body = ParseJson(outgoing->request.body).value();
@@ -97,10 +99,11 @@ TEST(EventRecorder, ManyOfAKindBecomeOne) {
   ASSERT_EQ(methods.size(), 12U) << "ten, the combined one, and its series";
   EXPECT_EQ(methods.back(), "PATCH");
   EXPECT_EQ(combined, "(combined from similar events): rank 10");
-  EXPECT_EQ(recorder.Record(kJob, Text("rank 3"), kNow, kWall)->request.method, "PATCH")
+  EXPECT_EQ(recorder.Record(kJob, Text("rank 3"), kSteadyNow, kWallNow)->request.method, "PATCH")
       << "what was told by itself goes on by itself";
-  EXPECT_EQ(recorder.Record(kJob, Text("rank 99"), kNow + minutes(11), kWall)->request.method,
-            "POST")
+  EXPECT_EQ(
+      recorder.Record(kJob, Text("rank 99"), kSteadyNow + minutes(11), kWallNow)->request.method,
+      "POST")
       << "a new window";
 }
 
@@ -111,15 +114,15 @@ TEST(EventRecorder, AnObjectThatCausesTooManyFallsSilent) {
   for (int i = 0; i < 1000; ++i) {
     EventText text = Text("x");
     text.reason = "Reason" + std::to_string(i);
-    sent += recorder.Record(kJob, text, kNow, kWall).has_value() ? 1 : 0;
+    sent += recorder.Record(kJob, text, kSteadyNow, kWallNow).has_value() ? 1 : 0;
   }
   EXPECT_EQ(sent, 25);
   EXPECT_EQ(recorder.counts().dropped, 975);
   EventSubject other = kJob;
   other.uid = "u-2";
-  EXPECT_TRUE(recorder.Record(other, Text("x"), kNow, kWall).has_value());
-  EXPECT_FALSE(recorder.Record(kJob, Text("y"), kNow + seconds(299), kWall).has_value());
-  EXPECT_TRUE(recorder.Record(kJob, Text("y"), kNow + seconds(301), kWall).has_value());
+  EXPECT_TRUE(recorder.Record(other, Text("x"), kSteadyNow, kWallNow).has_value());
+  EXPECT_FALSE(recorder.Record(kJob, Text("y"), kSteadyNow + seconds(299), kWallNow).has_value());
+  EXPECT_TRUE(recorder.Record(kJob, Text("y"), kSteadyNow + seconds(301), kWallNow).has_value());
 }
 
 CallResult Refusal(int status, const std::string& reason) {
@@ -128,7 +131,7 @@ CallResult Refusal(int status, const std::string& reason) {
 
 TEST(EventRecorder, AnswersLeadToWhatHelps) {
   EventRecorder recorder = Recorder();
-  const Outgoing create = *recorder.Record(kJob, Text("x"), kNow, kWall);
+  const Outgoing create = *recorder.Record(kJob, Text("x"), kSteadyNow, kWallNow);
   EXPECT_FALSE(recorder.OnResult(create, Reply{201, "{}", {}}).has_value());
   const std::optional<Outgoing> patch = recorder.OnResult(create, Refusal(409, "AlreadyExists"));
   ASSERT_TRUE(patch.has_value()) << "an earlier process told it";
@@ -139,8 +142,8 @@ TEST(EventRecorder, AnswersLeadToWhatHelps) {
   EXPECT_EQ(ParseJson(again->request.body).value()["count"], 2);
   EXPECT_FALSE(recorder.OnResult(*again, Refusal(404, "NotFound")).has_value())
       << "the namespace is gone";
-  EXPECT_EQ(recorder.Record(kJob, Text("x"), kNow, kWall)->request.method, "POST");
-  const Outgoing other = *recorder.Record(kJob, Text("y"), kNow, kWall);
+  EXPECT_EQ(recorder.Record(kJob, Text("x"), kSteadyNow, kWallNow)->request.method, "POST");
+  const Outgoing other = *recorder.Record(kJob, Text("y"), kSteadyNow, kWallNow);
   EXPECT_FALSE(recorder.OnResult(other, Fault{}).has_value()) << "best effort";
 }
 
@@ -150,7 +153,8 @@ TEST(EventRecorder, StaysWithinTheServersLimits) {
   subject.name = std::string(253, 'n');
   std::string message = std::string(1023, 'x') + "€€";
   const Json body =
-      ParseJson(recorder.Record(subject, Text(message), kNow, kWall)->request.body).value();
+      ParseJson(recorder.Record(subject, Text(message), kSteadyNow, kWallNow)->request.body)
+          .value();
   EXPECT_EQ(body["metadata"]["name"].get<std::string>().size(), 253U);
   EXPECT_EQ(body["message"].get<std::string>(), std::string(1023, 'x')) << "no half character";
 }
@@ -162,14 +166,16 @@ TEST(EventRecorder, RemembersABoundedNumber) {
   for (int i = 0; i < 5; ++i) {
     EventSubject subject = kJob;
     subject.uid = std::to_string(i);
-    recorder.Record(subject, Text("x"), kNow + seconds(i), kWall);
+    recorder.Record(subject, Text("x"), kSteadyNow + seconds(i), kWallNow);
   }
   EventSubject subject = kJob;
   subject.uid = "0";
-  EXPECT_EQ(recorder.Record(subject, Text("x"), kNow + seconds(9), kWall)->request.method, "POST")
+  EXPECT_EQ(recorder.Record(subject, Text("x"), kSteadyNow + seconds(9), kWallNow)->request.method,
+            "POST")
       << "forgotten";
   subject.uid = "4";
-  EXPECT_EQ(recorder.Record(subject, Text("x"), kNow + seconds(9), kWall)->request.method, "PATCH");
+  EXPECT_EQ(recorder.Record(subject, Text("x"), kSteadyNow + seconds(9), kWallNow)->request.method,
+            "PATCH");
 }
 
 }  // namespace

@@ -22,14 +22,6 @@ constexpr seconds kReleasedDuration{1};
 // Of a lease that was deleted before it was seen again.
 constexpr const char* kUnknownHolder = "(unknown)";
 
-// Source: k8s.io/apimachinery, metav1.MicroTime: exactly six digits of a second.
-std::string MicroTime(WallTime when) {
-  std::string text = FormatRfc3339(when);
-  LOCKSTEP_CHECK(text.ends_with('Z'), "times are written in UTC");
-  text.pop_back();
-  return text + "000Z";
-}
-
 }  // namespace
 
 Status CheckLeaseOptions(const LeaseOptions& options) {
@@ -85,7 +77,7 @@ LeaseElection::Record LeaseElection::OwnRecord(WallTime wall_now) const {
   own.duration = std::chrono::ceil<seconds>(options_.lease_duration);
   if (own.holder != options_.identity) {
     own.holder = options_.identity;
-    own.acquire_time = MicroTime(wall_now);
+    own.acquire_time = FormatMicroTime(wall_now);
     own.transitions += record_.resource_version.empty() ? 0 : 1;
   }
   return own;
@@ -104,7 +96,7 @@ std::string LeaseElection::Encode(const Record& record, WallTime renew_time) con
   }
   Json spec = {{"holderIdentity", record.holder},
                {"leaseDurationSeconds", record.duration.count()},
-               {"renewTime", MicroTime(renew_time)},
+               {"renewTime", FormatMicroTime(renew_time)},
                {"leaseTransitions", record.transitions}};
   if (!record.acquire_time.empty()) {
     spec["acquireTime"] = record.acquire_time;

@@ -10,10 +10,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const Fault kReset{FaultKind::kReset, true, "by peer"};
-
 std::string InitialEvents() {
-  return EventText("ADDED", "b", 7) + EventText("ADDED", "a", 3) + EventText("ADDED", "b", 7);
+  return WatchEventText("ADDED", "b", 7) + WatchEventText("ADDED", "a", 3) +
+         WatchEventText("ADDED", "b", 7);
 }
 
 // Checklist: WatchList happy path.
@@ -25,7 +24,7 @@ TEST(ReflectorStreamingList, CollectsUntilTheEndAndGoesOnInTheSameStream) {
   EXPECT_FALSE(driver.reflector().has_synced());
   EXPECT_TRUE(driver.Bytes(BookmarkText(10, true)));
   EXPECT_TRUE(driver.reflector().has_synced());
-  EXPECT_TRUE(driver.Bytes(EventText("DELETED", "a", 12)));
+  EXPECT_TRUE(driver.Bytes(WatchEventText("DELETED", "a", 12)));
   EXPECT_EQ(driver.End(), "replace a@3,b@7; delete a@12");
   EXPECT_EQ(driver.Ask(), "watch rv=12");
   EXPECT_EQ(driver.waited(), Duration::zero());
@@ -35,15 +34,16 @@ TEST(ReflectorStreamingList, CollectsUntilTheEndAndGoesOnInTheSameStream) {
 TEST(ReflectorStreamingList, WhatIsGoneBeforeTheEndIsNotInTheState) {
   ReflectorDriver driver(true);
   driver.Ask();
-  EXPECT_EQ(driver.Answer(200,
-                          InitialEvents() + BookmarkText(8, false) + EventText("DELETED", "a", 9) +
-                              EventText("MODIFIED", "b", 10) + BookmarkText(10, true)),
-            "replace b@10");
+  EXPECT_EQ(
+      driver.Answer(200,
+                    InitialEvents() + BookmarkText(8, false) + WatchEventText("DELETED", "a", 9) +
+                        WatchEventText("MODIFIED", "b", 10) + BookmarkText(10, true)),
+      "replace b@10");
 }
 
 TEST(ReflectorStreamingList, EveryCutOfTheStreamGivesTheSame) {
   const std::string body =
-      InitialEvents() + BookmarkText(10, true) + EventText("ADDED", "c", 11) + "\r\n";
+      InitialEvents() + BookmarkText(10, true) + WatchEventText("ADDED", "c", 11) + "\r\n";
   for (std::size_t cut = 0; cut <= body.size(); ++cut) {
     ReflectorDriver driver(true);
     driver.Ask();

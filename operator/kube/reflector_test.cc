@@ -13,7 +13,6 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-const Fault kReset{FaultKind::kReset, true, "by peer"};
 const Fault kRefused{FaultKind::kRefused, false, "nobody listens"};
 
 // A reflector that has listed at version 10 and asks for a watch next.
@@ -33,8 +32,8 @@ TEST(ReflectorList, BeginsWithWhateverTheServerHasAndWatchesFromThere) {
   EXPECT_EQ(driver.waited(), Duration::zero());
   driver.Pass(seconds(5));
   EXPECT_EQ(driver.Answer(200,
-                          EventText("ADDED", "c", 12) + EventText("MODIFIED", "a", 13) +
-                              EventText("DELETED", "b", 15)),
+                          WatchEventText("ADDED", "c", 12) + WatchEventText("MODIFIED", "a", 13) +
+                              WatchEventText("DELETED", "b", 15)),
             "put c@12; put a@13; delete b@15");
   EXPECT_EQ(driver.Ask(), "watch rv=15");
   EXPECT_EQ(driver.waited(), Duration::zero());
@@ -86,8 +85,8 @@ TEST(ReflectorWatch, TooOldIsFollowedByAListThatIsAtLeastAsNew) {
   ReflectorDriver driver = Listed();
   driver.Ask();
   driver.Status(200);
-  EXPECT_TRUE(driver.Bytes(EventText("MODIFIED", "a", 13)));
-  EXPECT_FALSE(driver.Bytes(ErrorText(410, "Expired") + EventText("MODIFIED", "a", 14)));
+  EXPECT_TRUE(driver.Bytes(WatchEventText("MODIFIED", "a", 13)));
+  EXPECT_FALSE(driver.Bytes(ErrorText(410, "Expired") + WatchEventText("MODIFIED", "a", 14)));
   EXPECT_EQ(driver.End(Fault{FaultKind::kCancelled, true, ""}), "put a@13");
   EXPECT_EQ(driver.Ask(), "list rv=13");
   EXPECT_EQ(driver.waited(), Duration::zero());
@@ -101,7 +100,7 @@ TEST(ReflectorWatch, TooOldIsFollowedByAListThatIsAtLeastAsNew) {
 TEST(ReflectorWatch, TooOldByStatusIsTheSame) {
   ReflectorDriver driver = Listed();
   driver.Ask();
-  driver.Answer(200, EventText("MODIFIED", "a", 13), kReset);
+  driver.Answer(200, WatchEventText("MODIFIED", "a", 13), kReset);
   driver.Ask();
   EXPECT_EQ(driver.Answer(410, StatusText(410, "Expired")), "");
   EXPECT_EQ(driver.Ask(), "list rv=13");
@@ -157,13 +156,14 @@ TEST(ReflectorWatch, FromNoVersionTheFirstEventsDoNotMoveIt) {
   driver.Ask();
   driver.Answer(200, ListText({}, "0"));
   EXPECT_EQ(driver.Ask(), "watch rv=0");
-  EXPECT_EQ(driver.Answer(200, EventText("ADDED", "b", 9) + EventText("ADDED", "a", 4), kReset),
-            "put b@9; put a@4");
+  EXPECT_EQ(
+      driver.Answer(200, WatchEventText("ADDED", "b", 9) + WatchEventText("ADDED", "a", 4), kReset),
+      "put b@9; put a@4");
   EXPECT_EQ(driver.Ask(), "watch rv=0");
-  driver.Answer(
-      200,
-      EventText("ADDED", "b", 9) + EventText("MODIFIED", "b", 11) + EventText("ADDED", "c", 12),
-      kReset);
+  driver.Answer(200,
+                WatchEventText("ADDED", "b", 9) + WatchEventText("MODIFIED", "b", 11) +
+                    WatchEventText("ADDED", "c", 12),
+                kReset);
   EXPECT_EQ(driver.Ask(), "watch rv=12");
 }
 
@@ -171,7 +171,8 @@ TEST(ReflectorWatch, FromNoVersionTheFirstEventsDoNotMoveIt) {
 TEST(ReflectorWatch, HalfALineIsDroppedAndReadAgain) {
   ReflectorDriver driver = Listed();
   driver.Ask();
-  const std::string body = EventText("MODIFIED", "a", 13) + EventText("MODIFIED", "a", 14);
+  const std::string body =
+      WatchEventText("MODIFIED", "a", 13) + WatchEventText("MODIFIED", "a", 14);
   EXPECT_EQ(driver.Answer(200,
                           std::string_view(body).substr(0, body.size() - 1),
                           Fault{FaultKind::kTruncated, true, ""}),
@@ -180,8 +181,8 @@ TEST(ReflectorWatch, HalfALineIsDroppedAndReadAgain) {
 }
 
 TEST(ReflectorWatch, EveryCutOfAStreamGivesEachChangeOnce) {
-  const std::string body = EventText("ADDED", "c\\\"€", 12) + BookmarkText(13, false) +
-                           EventText("DELETED", "b", 15) + EventText("MODIFIED", "a", 16);
+  const std::string body = WatchEventText("ADDED", "c\\\"€", 12) + BookmarkText(13, false) +
+                           WatchEventText("DELETED", "b", 15) + WatchEventText("MODIFIED", "a", 16);
   for (std::size_t cut = 0; cut <= body.size(); ++cut) {
     ReflectorDriver driver = Listed();
     driver.Ask();
@@ -331,7 +332,7 @@ TEST(Reflector, AnObjectThatCannotBeReadIsSkippedAndCounted) {
   driver.Ask();
   EXPECT_EQ(driver.Answer(200,
                           "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{}}}\n" +
-                              EventText("MODIFIED", "a", 11)),
+                              WatchEventText("MODIFIED", "a", 11)),
             "put a@11");
   EXPECT_EQ(driver.reflector().counts().skipped, 2);
 }
@@ -340,8 +341,8 @@ TEST(Reflector, BytesThatAreNoEventsLeadToANewList) {
   ReflectorDriver driver = Listed();
   driver.Ask();
   driver.Status(200);
-  EXPECT_FALSE(driver.Bytes(EventText("MODIFIED", "a", 11) + "<html>\n"));
-  EXPECT_FALSE(driver.Bytes(EventText("MODIFIED", "a", 12)));
+  EXPECT_FALSE(driver.Bytes(WatchEventText("MODIFIED", "a", 11) + "<html>\n"));
+  EXPECT_FALSE(driver.Bytes(WatchEventText("MODIFIED", "a", 12)));
   EXPECT_EQ(driver.End(), "put a@11");
   EXPECT_EQ(driver.Ask(), "list rv=11");
   EXPECT_GE(driver.waited(), milliseconds(800));

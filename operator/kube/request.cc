@@ -92,7 +92,7 @@ struct StatusText {
   std::string message;
 };
 
-StatusText ReadStatus(const Reply& reply) {
+StatusText ReadStatusText(const Reply& reply) {
   const Result<Json> json = ParseJson(reply.body);
   StatusText text;
   if (json.ok() && json->is_object()) {
@@ -253,6 +253,13 @@ Request Delete(const ResourceType& resource,
           DumpJson(body)};
 }
 
+std::string FormatMicroTime(WallTime when) {
+  std::string text = FormatRfc3339(when);
+  LOCKSTEP_CHECK(text.ends_with('Z'), "times are written in UTC");
+  text.pop_back();
+  return text + "000Z";
+}
+
 bool MayHaveHappened(const CallResult& result) {
   if (const auto* fault = std::get_if<Fault>(&result)) {
     return fault->request_sent;
@@ -266,7 +273,7 @@ Error ToError(const CallResult& result) {
   }
   const Reply& reply = std::get<Reply>(result);
   LOCKSTEP_CHECK(!reply.is_success(), "a call that succeeded is no error");
-  StatusText text = ReadStatus(reply);
+  StatusText text = ReadStatusText(reply);
   return {CodeOf(reply.status, text), std::move(text.message)};
 }
 

@@ -129,6 +129,15 @@ Request Delete(const ResourceType& resource,
                std::string_view name,
                const DeleteOptions& options);
 
+// A moment as a metav1.MicroTime, which has exactly six digits of a second. Source:
+// k8s.io/apimachinery.
+std::string FormatMicroTime(WallTime when);
+
+// Statuses of replies that mean more than success or failure. Source: RFC 9110.
+inline constexpr int kHttpUnauthorized = 401;
+inline constexpr int kHttpForbidden = 403;
+inline constexpr int kHttpNotFound = 404;
+
 // What came back over HTTP, whatever its status.
 struct Reply {
   int status = 0;

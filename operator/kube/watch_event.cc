@@ -27,9 +27,9 @@ constexpr std::string_view kTooLarge = "ResourceVersionTooLarge";
 void ReadDetails(Value details, ApiStatus* status) {
   scan::ForEachField(details, [&](std::string_view key, Value value) {
     if (key == "retryAfterSeconds") {
-      const int64_t seconds = scan::Integer(value);
-      if (seconds > 0) {
-        status->retry_after = std::chrono::seconds(seconds);
+      const int64_t after_seconds = scan::Integer(value);
+      if (after_seconds > 0) {
+        status->retry_after = std::chrono::seconds(after_seconds);
       }
     } else if (key == "causes") {
       scan::ForEachElement(value, [&](Value cause) {

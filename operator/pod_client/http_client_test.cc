@@ -16,7 +16,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr std::size_t kBodyBytesMax = 1024;
-constexpr auto kPatience = seconds(20);
 
 HttpRequest RequestTo(uint16_t port) {
   HttpRequest request;
@@ -29,7 +28,7 @@ HttpRequest RequestTo(uint16_t port) {
 TEST(HttpClient, AnswerCarriesStatusAndBody) {
   FakePodServer server("HTTP/1.1 403 Forbidden\r\nContent-Length: 5\r\n\r\nhello");
   HttpClient client(kBodyBytesMax);
-  const auto response = client.Call(RequestTo(server.port()), kPatience);
+  const auto response = client.Call(RequestTo(server.port()), kAnswerPatience);
   ASSERT_TRUE(response.ok()) << response.error().ToString();
   EXPECT_EQ(response->status, 403);
   EXPECT_EQ(response->body, "hello");
@@ -43,7 +42,7 @@ TEST(HttpClient, RequestCarriesMethodHeadersAndBody) {
   request.target = "/control";
   request.headers["X-Test"] = "yes";
   request.body = "{}";
-  ASSERT_TRUE(client.Call(std::move(request), kPatience).ok());
+  ASSERT_TRUE(client.Call(std::move(request), kAnswerPatience).ok());
   const std::string seen = server.request();
   EXPECT_TRUE(seen.starts_with("POST /control HTTP/1.1\r\n")) << seen;
   EXPECT_NE(seen.find("\r\nX-Test: yes\r\n"), std::string::npos) << seen;
@@ -60,7 +59,7 @@ class HttpClientBadAnswer : public ::testing::TestWithParam<BadAnswer> {};
 TEST_P(HttpClientBadAnswer, IsClassified) {
   FakePodServer server(GetParam().text);
   HttpClient client(kBodyBytesMax);
-  const auto response = client.Call(RequestTo(server.port()), kPatience);
+  const auto response = client.Call(RequestTo(server.port()), kAnswerPatience);
   ASSERT_FALSE(response.ok());
   EXPECT_EQ(response.error().code(), GetParam().code) << response.error().ToString();
 }
@@ -81,7 +80,7 @@ TEST(HttpClient, NobodyListeningIsLost) {
     port = gone.port();
   }
   HttpClient client(kBodyBytesMax);
-  const auto response = client.Call(RequestTo(port), kPatience);
+  const auto response = client.Call(RequestTo(port), kAnswerPatience);
   ASSERT_FALSE(response.ok());
   EXPECT_EQ(response.error().code(), ErrorCode::kPeerLost);
 }
@@ -90,13 +89,14 @@ TEST(HttpClient, NobodyListeningIsLost) {
 TEST(HttpClient, WithoutADescriptorNothingIsSaidOfTheOtherSide) {
   FakePodServer server("HTTP/1.1 204 No Content\r\n\r\n");
   HttpClient client(kBodyBytesMax);
-  ASSERT_TRUE(client.Call(RequestTo(server.port()), kPatience).ok());  // has what it keeps open
+  ASSERT_TRUE(
+      client.Call(RequestTo(server.port()), kAnswerPatience).ok());  // has what it keeps open
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   rlimit none = before;
   none.rlim_cur = 0;
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  const auto response = client.Call(RequestTo(server.port()), kPatience);
+  const auto response = client.Call(RequestTo(server.port()), kAnswerPatience);
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_FALSE(response.ok());
   EXPECT_EQ(response.error().code(), ErrorCode::kUnavailable) << response.error().ToString();
@@ -106,7 +106,8 @@ TEST(HttpClient, NameInsteadOfAnAddressIsRefused) {
   HttpClient client(kBodyBytesMax);
   HttpRequest request = RequestTo(1);
   request.address = "localhost";
-  EXPECT_EQ(client.Call(std::move(request), kPatience).error().code(), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client.Call(std::move(request), kAnswerPatience).error().code(),
+            ErrorCode::kInvalidArgument);
 }
 
 TEST(HttpClient, SilentServerTimesOutWithoutHoldingUpOthers) {
@@ -117,7 +118,7 @@ TEST(HttpClient, SilentServerTimesOutWithoutHoldingUpOthers) {
   client.Start(RequestTo(silent.port()), milliseconds(50), [&](Result<HttpResponse> result) {
     timed_out.set_value(result.ok() ? ErrorCode::kInternal : result.error().code());
   });
-  EXPECT_TRUE(client.Call(RequestTo(server.port()), kPatience).ok());
+  EXPECT_TRUE(client.Call(RequestTo(server.port()), kAnswerPatience).ok());
   EXPECT_EQ(timed_out.get_future().get(), ErrorCode::kTimeout);
 }
 
@@ -126,7 +127,7 @@ TEST(HttpClient, DestructionEndsCallsUnderWay) {
   std::promise<ErrorCode> ended;
   {
     HttpClient client(kBodyBytesMax);
-    client.Start(RequestTo(silent.port()), kPatience, [&](Result<HttpResponse> result) {
+    client.Start(RequestTo(silent.port()), kAnswerPatience, [&](Result<HttpResponse> result) {
       ended.set_value(result.ok() ? ErrorCode::kInternal : result.error().code());
     });
   }
@@ -138,11 +139,11 @@ TEST(HttpClient, AnswerIsBoundedByWhatTheRequestTakesAndByTheClient) {
   HttpClient client(kBodyBytesMax);
   HttpRequest request = RequestTo(server.port());
   request.answer_bytes_max = 4;
-  EXPECT_EQ(client.Call(request, kPatience).error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(client.Call(request, kAnswerPatience).error().code(), ErrorCode::kCorrupt);
   request.answer_bytes_max = 5;
-  EXPECT_TRUE(client.Call(request, kPatience).ok());
+  EXPECT_TRUE(client.Call(request, kAnswerPatience).ok());
   HttpClient narrow(4);
-  EXPECT_EQ(narrow.Call(request, kPatience).error().code(), ErrorCode::kCorrupt);
+  EXPECT_EQ(narrow.Call(request, kAnswerPatience).error().code(), ErrorCode::kCorrupt);
 }
 
 }  // namespace

@@ -15,7 +15,6 @@ namespace {
 
 constexpr const char* kGroup = "default/mnist";
 constexpr const char* kPod = "mnist-worker-0";
-constexpr auto kPatience = std::chrono::seconds(20);
 
 constexpr const char* kRefusal = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n";
 
@@ -44,7 +43,7 @@ class StatusPollerTest : public testing::Test {
     answered_ = {};
     poller_.Process(clock_.Now());
     auto answer = answered_.get_future();
-    if (answer.wait_for(kPatience) != std::future_status::ready) {
+    if (answer.wait_for(kAnswerPatience) != std::future_status::ready) {
       return "nobody was asked";
     }
     poller_.Accept(answer.get());

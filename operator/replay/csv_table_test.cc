@@ -5,7 +5,7 @@
 namespace lockstep::control {
 namespace {
 
-std::string ProblemOf(std::string_view text) {
+std::string TableProblemOf(std::string_view text) {
   const auto table = CsvTable::Parse("t.csv", text, {"a", "b"});
   return table.ok() ? "" : table.error().ToString();
 }
@@ -23,11 +23,12 @@ TEST(CsvTable, ReadsValuesByColumn) {
 }
 
 TEST(CsvTable, WrongShapeNamesFileAndLine) {
-  EXPECT_EQ(ProblemOf("a,c\n1,2\n"), "t.csv:1: no column \"b\" in the first line");
-  EXPECT_EQ(ProblemOf(""), "t.csv:1: no column \"a\" in the first line");
-  EXPECT_EQ(ProblemOf("a,b\n"), "t.csv:1: no line found after the first");
-  EXPECT_EQ(ProblemOf("a,b\n1,2\n1\n"), "t.csv:3: 1 values found, expected 2 as in the first line");
-  EXPECT_EQ(ProblemOf("a,b\n1,\"2\"\n"),
+  EXPECT_EQ(TableProblemOf("a,c\n1,2\n"), "t.csv:1: no column \"b\" in the first line");
+  EXPECT_EQ(TableProblemOf(""), "t.csv:1: no column \"a\" in the first line");
+  EXPECT_EQ(TableProblemOf("a,b\n"), "t.csv:1: no line found after the first");
+  EXPECT_EQ(TableProblemOf("a,b\n1,2\n1\n"),
+            "t.csv:3: 1 values found, expected 2 as in the first line");
+  EXPECT_EQ(TableProblemOf("a,b\n1,\"2\"\n"),
             "t.csv:2: quotes found, expected plain values between commas");
 }
 

@@ -14,13 +14,13 @@ Result<OpenbTrace> ReadTrace(std::string_view nodes, std::string_view pods) {
 constexpr std::string_view kNodes =
     "sn,cpu_milli,memory_mib,gpu,model\nn0,8000,8192,2,T4\nn1,8000,8192,1,V100\n";
 
-std::string ProblemOf(std::string_view nodes, std::string_view pods) {
+std::string TraceProblemOf(std::string_view nodes, std::string_view pods) {
   const auto trace = ReadTrace(nodes, pods);
   return trace.ok() ? "" : trace.error().ToString();
 }
 
 std::string PodProblem(const std::string& line) {
-  return ProblemOf(kNodes, "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + line + "\n");
+  return TraceProblemOf(kNodes, "cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + line + "\n");
 }
 
 TEST(OpenbTrace, ReadsNodesAndPods) {
@@ -47,7 +47,7 @@ TEST(OpenbTrace, WrongValuesAreNamed) {
             "pods.csv:2: gpu_milli: \"500\" found, expected a whole number from 1000 to 1000");
   EXPECT_EQ(PodProblem("1,1,0,,"),
             "pods.csv:2: num_gpu: \"0\" found, expected at least one pod with a GPU");
-  EXPECT_EQ(ProblemOf("sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,1,\nn0,1,1,1,\n", "a\n1\n"),
+  EXPECT_EQ(TraceProblemOf("sn,cpu_milli,memory_mib,gpu,model\nn0,1,1,1,\nn0,1,1,1,\n", "a\n1\n"),
             "nodes.csv:3: sn: \"n0\" found, expected a name that no other node has");
 }
 

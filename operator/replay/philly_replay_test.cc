@@ -10,7 +10,7 @@ Result<std::vector<PhillyJob>> ReadJobs(const std::string& lines) {
   return ReadPhillyJobs(*table, 16);
 }
 
-std::string ProblemOf(const std::string& line) {
+std::string JobProblemOf(const std::string& line) {
   const auto jobs = ReadJobs(line + "\n");
   return jobs.ok() ? "" : jobs.error().ToString();
 }
@@ -24,13 +24,13 @@ TEST(ReadPhillyJobs, SortsByTime) {
 }
 
 TEST(ReadPhillyJobs, WrongValuesAreNamed) {
-  EXPECT_EQ(ProblemOf("2017-02-29 07:01:55,66,1"),
+  EXPECT_EQ(JobProblemOf("2017-02-29 07:01:55,66,1"),
             "t.csv:2: timestamp: \"2017-02-29 07:01:55\" found, expected a time such as "
             "2017-10-09 07:01:55");
-  EXPECT_EQ(ProblemOf("2017-02-28 7:01:55,66,1").substr(0, 17), "t.csv:2: timestam");
-  EXPECT_EQ(ProblemOf("2017-02-28 07:01:55,-1,1"),
+  EXPECT_EQ(JobProblemOf("2017-02-28 7:01:55,66,1").substr(0, 17), "t.csv:2: timestam");
+  EXPECT_EQ(JobProblemOf("2017-02-28 07:01:55,-1,1"),
             "t.csv:2: duration: \"-1\" found, expected a number from 0 to 31622400");
-  EXPECT_EQ(ProblemOf("2017-02-28 07:01:55,1,17"),
+  EXPECT_EQ(JobProblemOf("2017-02-28 07:01:55,1,17"),
             "t.csv:2: num_gpus: \"17\" found, expected a whole number from 1 to 16");
 }
 

@@ -174,23 +174,23 @@ Result<Json> ReplayAndReport(const PhillyArguments& arguments, const Clock& cloc
                             ReadPhillyJobs(table, arguments.gpu_count));
   const TimePoint begin = clock.Now();
   const PhillyRun run = ReplayPhilly(jobs, arguments.options);
-  const double milliseconds = MillisecondsSince(begin, clock);
+  const double elapsed_ms = MillisecondsSince(begin, clock);
   Json waits = Json::object();
   for (std::size_t i = 0; i < kSizeClasses.size(); ++i) {
     waits[std::string(kSizeClasses[i])] = ToJson(run.waits[i]);
   }
-  return Json{{"replay", "philly"},
-              {"gpus", arguments.gpu_count},
-              {"jobs", jobs.size()},
-              {"seed", arguments.options.seed},
-              {"waitSecondsByGpus", std::move(waits)},
-              {"meanCompletionSeconds", Rounded(run.mean_completion_seconds)},
-              {"boundedSlowdown", Rounded(run.bounded_slowdown)},
-              {"rounds", run.round_count},
-              {"microsecondsPerRound",
-               Rounded(milliseconds * 1'000 / static_cast<double>(run.round_count))},
-              {"milliseconds", milliseconds},
-              {"peakResidentBytes", PeakResidentBytes()}};
+  return Json{
+      {"replay", "philly"},
+      {"gpus", arguments.gpu_count},
+      {"jobs", jobs.size()},
+      {"seed", arguments.options.seed},
+      {"waitSecondsByGpus", std::move(waits)},
+      {"meanCompletionSeconds", Rounded(run.mean_completion_seconds)},
+      {"boundedSlowdown", Rounded(run.bounded_slowdown)},
+      {"rounds", run.round_count},
+      {"microsecondsPerRound", Rounded(elapsed_ms * 1'000 / static_cast<double>(run.round_count))},
+      {"milliseconds", elapsed_ms},
+      {"peakResidentBytes", PeakResidentBytes()}};
 }
 
 Result<Json> ReplayAndReport(const LogArguments& arguments, const Clock& clock) {

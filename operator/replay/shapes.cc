@@ -33,8 +33,8 @@ class Stopwatch {
   double cpu_begin_ = CpuMilliseconds();
 };
 
-WallTime AtSecond(int64_t seconds) {
-  return WallTime(std::chrono::seconds(1'800'000'000 + seconds));
+WallTime AtSecond(int64_t second) {
+  return WallTime(std::chrono::seconds(1'800'000'000 + second));
 }
 
 // A cluster that is asked, with the memory of its rounds.

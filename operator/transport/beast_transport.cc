@@ -30,8 +30,6 @@ using boost::system::error_code;
 using kube::Fault;
 using kube::FaultKind;
 
-constexpr int kUnauthorized = 401;
-
 class BeastTransport final : public Transport {
  public:
   explicit BeastTransport(TransportOptions options);
@@ -132,7 +130,7 @@ class BeastTransport::Stream final : public StreamSink,
         sink_(std::move(sink)) {}
 
   void OnStatus(int http_status, std::optional<std::chrono::seconds> retry_after) override {
-    if (http_status == kUnauthorized) {
+    if (http_status == kube::kHttpUnauthorized) {
       transport_->options_.credentials->ReportRefused(credentials_version_);
     }
     sink_->OnStatus(http_status, retry_after);

@@ -3,19 +3,13 @@
 #include <utility>
 
 namespace lockstep::control {
-namespace {
-
-constexpr int kUnauthorized = 401;
-
-}  // namespace
-
 CallCollector::CallCollector(std::size_t body_bytes_max, Hooks hooks)
     : body_bytes_max_(body_bytes_max), hooks_(std::move(hooks)) {}
 
 void CallCollector::OnStatus(int http_status, std::optional<std::chrono::seconds> retry_after) {
   reply_.status = http_status;
   reply_.retry_after = retry_after;
-  if (http_status == kUnauthorized) {
+  if (http_status == kube::kHttpUnauthorized) {
     hooks_.on_unauthorized();
   }
 }

@@ -30,7 +30,6 @@ using boost::system::error_code;
 using kube::Fault;
 using kube::FaultKind;
 
-constexpr int kUnauthorized = 401;
 constexpr const char* kClosing = "the transport is closing";
 
 // How long the library may keep what was closed. Choice: it takes milliseconds, and more is no
@@ -148,7 +147,7 @@ class Core::Relay final : public StreamSink {
       : core_(std::move(core)), id_(id), version_(version), sink_(std::move(sink)) {}
 
   void OnStatus(int http_status, std::optional<std::chrono::seconds> retry_after) override {
-    if (http_status == kUnauthorized) {
+    if (http_status == kube::kHttpUnauthorized) {
       core_->options_.credentials->ReportRefused(version_);
     }
     sink_->OnStatus(http_status, retry_after);

@@ -25,10 +25,6 @@ kube::ObjectKey ObjectKeyOf(const JobId& key) {
   return {key.namespace_name, key.name};
 }
 
-bool IsRunning(const kube::Pod& pod) {
-  return pod.status.phase == kube::PodPhase::kRunning;
-}
-
 }  // namespace
 
 ClusterView::ClusterView(std::set<std::string> namespaces,

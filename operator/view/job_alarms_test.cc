@@ -8,8 +8,8 @@ namespace {
 const JobId kFirst{"default", "first"};
 const JobId kSecond{"default", "second"};
 
-WallTime At(int64_t seconds) {
-  return WallTime{std::chrono::seconds(seconds)};
+WallTime At(int64_t second) {
+  return WallTime{std::chrono::seconds(second)};
 }
 
 TEST(JobAlarms, EachIsDueOnceAndTheNewestCounts) {

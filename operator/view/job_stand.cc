@@ -57,7 +57,7 @@ WallTime StopOf(const StandInputs& inputs) {
   return deadline ? *deadline + GraceOf(job) : WallTime{};
 }
 
-void Describe(const StandInputs& inputs, WallTime now, GangRequest* request) {
+void CompleteRequest(const StandInputs& inputs, WallTime now, GangRequest* request) {
   const TrainingJob& job = inputs.stored->job;
   const TopologySpec& topology = job.spec.scheduling.topology;
   if (const auto most = RunTimeMax(job, inputs.run_time_limit)) {
@@ -198,7 +198,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   }
   if (stand.wants_place) {
     AddClaim(inputs, &stand);
-    Describe(inputs, now, &stand.request);
+    CompleteRequest(inputs, now, &stand.request);
     stand.request.asking = AskingOf(stored.job, now, &stand.awaited_until);
   } else {
     stand.request.standing = Standing::kReady;

@@ -12,8 +12,6 @@
 namespace lockstep::control {
 namespace {
 
-using Errors = std::vector<Error>;
-
 Json Copy(ObjectReader& reader, std::string_view key) {
   const Json* const value = reader.Find(key);
   return value == nullptr ? Json() : *value;

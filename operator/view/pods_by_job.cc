@@ -8,11 +8,11 @@ namespace {
 
 const std::set<std::string> kNone;
 
+}  // namespace
+
 bool IsRunning(const kube::Pod& pod) {
   return pod.status.phase == kube::PodPhase::kRunning;
 }
-
-}  // namespace
 
 JobId JobOf(const kube::Pod& pod, const std::string& namespace_name) {
   if (!pod.owner_job.empty()) {

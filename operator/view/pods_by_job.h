@@ -14,6 +14,9 @@ namespace lockstep::control {
 // No name: neither.
 JobId JobOf(const kube::Pod& pod, const std::string& namespace_name);
 
+// Whether its phase is Running.
+bool IsRunning(const kube::Pod& pod);
+
 // Which pods carry a job's name, how many of them run, and which lack labels of theirs.
 class PodsByJob {
  public:

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kKindDigits = 16;  // choice: kinds of one cluster never meet by chance
 
-Json Describe(const ResourceVector& amounts) {
+Json DescribeAmounts(const ResourceVector& amounts) {
   Json described = {{"cpuMilli", amounts.cpu_milli},
                     {"memoryBytes", amounts.memory_bytes},
                     {"gpus", amounts.gpu_count}};
@@ -38,7 +38,7 @@ std::vector<std::string> KindsOf(const TrainingJob& job) {
     shapes.push_back({{"role", RoleName(role.name)},
                       {"replicas", role.replicas},
                       {"gpus", role.gpus},
-                      {"requests", Describe(role.pod.requests)},
+                      {"requests", DescribeAmounts(role.pod.requests)},
                       {"image", role.pod.image}});
     has_images = has_images && !role.pod.image.empty();
   }

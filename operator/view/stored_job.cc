@@ -18,7 +18,7 @@ namespace {
 // Problems that a condition's message names; more than anybody mends at once.
 constexpr std::size_t kProblemsToldMax = 5;
 
-std::string Describe(const std::vector<Error>& errors) {
+std::string DescribeProblems(const std::vector<Error>& errors) {
   std::string text;
   for (std::size_t i = 0; i < std::min(errors.size(), kProblemsToldMax); ++i) {
     text += (i == 0 ? "" : "; ") + errors[i].ToString();
@@ -52,7 +52,7 @@ StoredJob DecodeStoredJob(std::string_view json) {
   stored.job = std::move(decoded.job);
   decoded.errors.insert(
       decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
-  stored.problem = Describe(decoded.errors);
+  stored.problem = DescribeProblems(decoded.errors);
   stored.is_newer = decoded.is_newer;
   std::vector<Error> ignored;
   ObjectReader object(*document, "", &ignored);

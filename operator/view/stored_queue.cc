@@ -220,7 +220,7 @@ std::string NamesOf(const QueueTree& queues, const std::vector<QueueIndex>& some
 }
 
 // Of a queue that is served.
-void Describe(const QueueTree& queues, QueueIndex queue, QueueStatus* status) {
+void DescribeServedQueue(const QueueTree& queues, QueueIndex queue, QueueStatus* status) {
   const std::vector<QueueIndex>& below = queues.ChildrenOf(queue);
   if (below.empty()) {
     status->reason = "Served";
@@ -360,7 +360,7 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
     }
     if (why.empty()) {
       status.nominal = tree.NominalOf(*index);
-      Describe(tree, *index, &status);
+      DescribeServedQueue(tree, *index, &status);
     }
     SetCounts(tree, *index, counts[*index], &status);
   }
@@ -378,7 +378,7 @@ std::optional<QueueStatus> DefaultStanding(const std::vector<StoredQueue>& queue
     return std::nullopt;
   }
   QueueStatus status;
-  Describe(tree, *index, &status);
+  DescribeServedQueue(tree, *index, &status);
   SetCounts(tree, *index, CountsOf(state)[*index], &status);
   return status;
 }

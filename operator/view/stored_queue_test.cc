@@ -78,9 +78,9 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
 }
 
 TEST(StoredQueue, JobsRunNoLongerThanAnyQueueOnTheWayUpLetsThem) {
-  const auto limited = [](const std::string& name, const std::string& parent, int64_t seconds) {
+  const auto limited = [](const std::string& name, const std::string& parent, int64_t seconds_max) {
     StoredQueue stored = Queue(name, parent, "");
-    stored.queue.max_runtime = std::chrono::seconds(seconds);
+    stored.queue.max_runtime = std::chrono::seconds(seconds_max);
     return stored;
   };
   const std::map<std::string, RunTimeLimit> expected = {

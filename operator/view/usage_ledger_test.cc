@@ -5,8 +5,8 @@
 namespace lockstep::control {
 namespace {
 
-const JobId kFirst{"default", "first"};
-const JobId kSecond{"default", "second"};
+const JobId kFirstUser{"default", "first"};
+const JobId kSecondUser{"default", "second"};
 
 JobUsage OnePod(const std::string& node, int64_t gpus) {
   JobUsage usage;
@@ -25,22 +25,22 @@ class UsageLedgerTest : public testing::Test {
 };
 
 TEST_F(UsageLedgerTest, SumFollowsWhatIsMarkedAndNothingElse) {
-  truth_ = {{kFirst, OnePod("a", 2)}, {kSecond, OnePod("a", 3)}};
-  ledger_.NoteChange(kFirst);
-  ledger_.NoteChange(kSecond);
+  truth_ = {{kFirstUser, OnePod("a", 2)}, {kSecondUser, OnePod("a", 3)}};
+  ledger_.NoteChange(kFirstUser);
+  ledger_.NoteChange(kSecondUser);
   EXPECT_EQ(ledger_.Sum()->at("a").resources.gpu_count, 5);
 
-  truth_[kFirst] = OnePod("b", 1);
+  truth_[kFirstUser] = OnePod("b", 1);
   EXPECT_EQ(ledger_.Sum()->at("a").resources.gpu_count, 5) << "not marked";
-  ledger_.NoteChange(kFirst);
+  ledger_.NoteChange(kFirstUser);
   EXPECT_EQ(ledger_.Sum()->at("a").resources.gpu_count, 3);
-  EXPECT_EQ(ledger_.JobsOn("b"), std::vector<JobId>{kFirst});
-  EXPECT_EQ(ledger_.OwnOf(kFirst)->at("b").resources.gpu_count, 1);
+  EXPECT_EQ(ledger_.JobsOn("b"), std::vector<JobId>{kFirstUser});
+  EXPECT_EQ(ledger_.OwnOf(kFirstUser)->at("b").resources.gpu_count, 1);
 }
 
 TEST_F(UsageLedgerTest, ManyChangesAreCountedOnceWhenSomebodyAsks) {
   for (int i = 0; i < 10; ++i) {
-    ledger_.NoteChange(kFirst);
+    ledger_.NoteChange(kFirstUser);
   }
   EXPECT_EQ(count_, 0);
   ledger_.Sum();
@@ -49,17 +49,17 @@ TEST_F(UsageLedgerTest, ManyChangesAreCountedOnceWhenSomebodyAsks) {
 }
 
 TEST_F(UsageLedgerTest, JobThatHoldsNothingMoreLeavesNothingBehind) {
-  truth_[kFirst] = OnePod("a", 2);
-  AddPod("a", {0, 0, 1}, &truth_[kFirst].strangers);
-  ledger_.NoteChange(kFirst);
+  truth_[kFirstUser] = OnePod("a", 2);
+  AddPod("a", {0, 0, 1}, &truth_[kFirstUser].strangers);
+  ledger_.NoteChange(kFirstUser);
   EXPECT_EQ(ledger_.Sum()->at("a").pod_count, 2);
   EXPECT_EQ(ledger_.ByStrangers().at("a").pod_count, 1);
 
-  truth_[kFirst] = JobUsage();
-  ledger_.NoteChange(kFirst);
+  truth_[kFirstUser] = JobUsage();
+  ledger_.NoteChange(kFirstUser);
   EXPECT_TRUE(ledger_.Sum()->empty());
   EXPECT_TRUE(ledger_.ByStrangers().empty());
-  EXPECT_EQ(ledger_.OwnOf(kFirst), nullptr);
+  EXPECT_EQ(ledger_.OwnOf(kFirstUser), nullptr);
 }
 
 }  // namespace

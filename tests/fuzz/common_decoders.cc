@@ -252,7 +252,7 @@ std::vector<std::string> HttpRequestSeeds() {
           "GET /page HTTP/1.0\r\n\r\n"};
 }
 
-constexpr std::array<Decoder, 10> kDecoders = {{
+constexpr std::array<Decoder, 10> kCommonDecoders = {{
     {"json", RunJson, JsonSeeds},
     {"host_port", RunHostPort, HostPortSeeds},
     {"pod_name", RunPodName, PodNameSeeds},
@@ -268,7 +268,7 @@ constexpr std::array<Decoder, 10> kDecoders = {{
 }  // namespace
 
 std::span<const Decoder> CommonDecoders() {
-  return kDecoders;
+  return kCommonDecoders;
 }
 
 }  // namespace lockstep::fuzz

@@ -72,14 +72,14 @@ spec:
           R"({"spec":{"containers":[{"name":"main","command":["true"]}]}}}]}})"};
 }
 
-constexpr std::array<Decoder, 1> kDecoders = {{
+constexpr std::array<Decoder, 1> kOperatorDecoders = {{
     {"manifest", RunManifest, ManifestSeeds},
 }};
 
 }  // namespace
 
 std::span<const Decoder> OperatorDecoders() {
-  return kDecoders;
+  return kOperatorDecoders;
 }
 
 }  // namespace lockstep::fuzz

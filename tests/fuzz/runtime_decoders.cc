@@ -167,7 +167,7 @@ std::vector<std::string> MeshFrameSeeds() {
       runtime::EncodeFrame(runtime::SupersededFrame{})};
 }
 
-constexpr std::array<Decoder, 5> kDecoders = {{
+constexpr std::array<Decoder, 5> kRuntimeDecoders = {{
     {"idx", RunIdx, IdxSeeds},
     {"safetensors", RunSafetensors, SafetensorsSeeds},
     {"checkpoint_manifest", RunCheckpointManifest, CheckpointManifestSeeds},
@@ -178,7 +178,7 @@ constexpr std::array<Decoder, 5> kDecoders = {{
 }  // namespace
 
 std::span<const Decoder> RuntimeDecoders() {
-  return kDecoders;
+  return kRuntimeDecoders;
 }
 
 }  // namespace lockstep::fuzz

@@ -13,8 +13,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr const char* kNamespace = "team";
-
 // Choice: once or twice in the time of faults.
 constexpr uint64_t kLimitEditOdds = 150;
 

@@ -28,7 +28,7 @@ constexpr Duration kLeftOverMaxInPeace = minutes(1);
 constexpr Duration kWriteError = seconds(50) + seconds(15);
 
 // Null where any of the fields is missing.
-const Json* Find(const Json& object, std::initializer_list<const char*> path) {
+const Json* FindByPath(const Json& object, std::initializer_list<const char*> path) {
   const Json* found = &object;
   for (const char* const field : path) {
     const auto next = found->find(field);
@@ -41,21 +41,21 @@ const Json* Find(const Json& object, std::initializer_list<const char*> path) {
 }
 
 std::string AnnotationOf(const Json& object, const char* name) {
-  const Json* const text = Find(object, {"metadata", "annotations", name});
+  const Json* const text = FindByPath(object, {"metadata", "annotations", name});
   return text == nullptr ? "" : text->get<std::string>();
 }
 
 int64_t CountOf(const Json& job) {
-  const Json* const count = Find(job, {"status", "provisioning", "count"});
+  const Json* const count = FindByPath(job, {"status", "provisioning", "count"});
   return count == nullptr ? 0 : count->get<int64_t>();
 }
 
 bool Asks(const Json& job) {
-  return Find(job, {"status", "provisioning", "open"}) != nullptr;
+  return FindByPath(job, {"status", "provisioning", "open"}) != nullptr;
 }
 
 bool IsTrueAt(const Json& object, std::initializer_list<const char*> path) {
-  const Json* const value = Find(object, path);
+  const Json* const value = FindByPath(object, path);
   return value != nullptr && value->get<bool>();
 }
 
@@ -122,7 +122,7 @@ void CapacityChecks::OnCreated(const kube::ResourceType& type, const Json& objec
 }
 
 void CapacityChecks::OnWrite(const Json& before, const ObjectPtr& after) {
-  const bool is_request = Find(before, {"spec", "provisioningClassName"}) != nullptr;
+  const bool is_request = FindByPath(before, {"spec", "provisioningClassName"}) != nullptr;
   require_(!is_request || after == nullptr || IsDeleting(*after),
            TextAt(before, "metadata.name") + ": a request was changed");
 }

@@ -14,10 +14,6 @@
 namespace lockstep::control::sim {
 namespace {
 
-// What a status says may have been decided so long before it was written: a slow call, and
-// calendars that differ.
-constexpr std::chrono::seconds kDecisionError{50};
-
 // A pod that is to be deleted counts as ready no longer than this, in peace.
 constexpr std::chrono::seconds kReadyError{15};
 

@@ -23,9 +23,6 @@ constexpr seconds kLimitBound = 2 * std::chrono::duration_cast<seconds>(kViewLag
 // So long after the last fault or edit. Choice: a new leader takes half of that.
 constexpr seconds kSettlesIn{60};
 
-// What a status says may have been decided so long before it was written: as in check_ends.cc.
-constexpr seconds kDecisionError{50};
-
 // The queue that it counts in: that which it got its places by, else the one that it names.
 std::string QueueOf(const Json& job) {
   std::string queue = HasPlaces(job) ? TextAt(job, "status.origin.queue") : "";

@@ -35,6 +35,10 @@ std::string NameOf(const TrainingJob& job);
 // Calendars of operators differ from the server's by two seconds.
 inline constexpr std::chrono::seconds kCalendarError{5};
 
+// What a status says may have been decided so long before it was written: a slow call, and
+// calendars that differ.
+inline constexpr std::chrono::seconds kDecisionError{50};
+
 // Views of the cluster lag: what has changed within this time is no reason for blame. Choice:
 // watches of a cluster at peace are told within a second or two.
 inline constexpr std::chrono::seconds kViewLag{15};

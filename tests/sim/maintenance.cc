@@ -16,7 +16,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kNamespace = "team";
 constexpr const char* kFinalizer = "example.com/hold";
 
 // Two nodes hold the largest job.

@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-struct Row {
+struct PatienceRow {
   Duration after;
   std::string verdict;
 };
@@ -26,7 +26,7 @@ struct Row {
 TEST(Patience, PodThatIsAboutToGoCountsAsActiveForAMoment) {
   const std::string stale = "1 pods count as active, and all but 0 are about to go, or gone";
   for (const auto& [after, verdict] :
-       std::vector<Row>{{milliseconds(14'999), ""}, {seconds(15), stale}}) {
+       std::vector<PatienceRow>{{milliseconds(14'999), ""}, {seconds(15), stale}}) {
     SmallWorld world(MakeTrainingJob(1));
     const std::string pod = world.AddPod(0, {}, "n0");
     world.Write([&](TrainingJobStatus* status) {
@@ -50,7 +50,7 @@ TEST(Patience, PodThatIsAboutToGoCountsAsActiveForAMoment) {
 TEST(Patience, GangMayBePlacedFiveSecondsBeforeItsPauseIsOver) {
   const std::string early = "placed in the middle of its pause";
   for (const auto& [after, verdict] :
-       std::vector<Row>{{seconds(5), ""}, {milliseconds(4'999), early}}) {  // of 10 s
+       std::vector<PatienceRow>{{seconds(5), ""}, {milliseconds(4'999), early}}) {  // of 10 s
     SmallWorld world(MakeTrainingJob(1));
     world.Write([&](TrainingJobStatus* status) {
       status->rollbacks = 1;
@@ -72,7 +72,7 @@ void Fail(const std::string& reason, TrainingJobStatus* status) {
 TEST(Patience, DeadlineMayBeReachedFiftySecondsBefore) {
   const std::string early = "failed, and nothing that happened explains it: DeadlineExceeded: ";
   for (const auto& [after, verdict] :
-       std::vector<Row>{{seconds(50), ""}, {milliseconds(49'999), early}}) {
+       std::vector<PatienceRow>{{seconds(50), ""}, {milliseconds(49'999), early}}) {
     TrainingJob job = MakeTrainingJob(1);
     job.spec.run_policy.active_deadline = seconds(100);
     SmallWorld world(job);
@@ -88,7 +88,7 @@ TEST(Patience, DeadlineMayBeReachedFiftySecondsBefore) {
 TEST(Patience, WaitForRoomMayBeOverFiftySecondsBefore) {
   const std::string early = "failed, and nothing that happened explains it: SchedulingTimeout: ";
   for (const auto& [after, verdict] :
-       std::vector<Row>{{seconds(50), ""}, {milliseconds(49'999), early}}) {
+       std::vector<PatienceRow>{{seconds(50), ""}, {milliseconds(49'999), early}}) {
     TrainingJob job = MakeTrainingJob(1);
     job.spec.scheduling.timeout = seconds(100);
     SmallWorld world(job);
@@ -104,7 +104,7 @@ TEST(Patience, WaitForRoomMayBeOverFiftySecondsBefore) {
 TEST(Patience, GangMayBePartlyBoundForThreeMinutes) {
   const std::string partly = "a gang is partly placed for too long";
   for (const auto& [after, verdict] :
-       std::vector<Row>{{minutes(3), ""}, {minutes(3) + milliseconds(1), partly}}) {
+       std::vector<PatienceRow>{{minutes(3), ""}, {minutes(3) + milliseconds(1), partly}}) {
     SmallWorld world(MakeTrainingJob(2));
     world.AddPod(0, {}, "n0");
     world.Write([](TrainingJobStatus* status) {
@@ -173,7 +173,7 @@ TEST(Patience, PodThatIsDeletedBeforeItWasBoundIsNoSecondOne) {
 TEST(Patience, PlaceOfAGangThatPausesMayBeTakenWhereTheClusterHasJustChanged) {
   const std::string taken = "took the place of j, which is older and waits";
   for (const auto& [after, verdict] :
-       std::vector<Row>{{milliseconds(14'999), ""}, {seconds(15), taken}}) {
+       std::vector<PatienceRow>{{milliseconds(14'999), ""}, {seconds(15), taken}}) {
     TrainingJob job = MakeTrainingJob(2);
     job.spec.roles[0].gpus = 4;
     SmallWorld world(job);

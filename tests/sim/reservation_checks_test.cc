@@ -61,7 +61,7 @@ void RunOnce(SmallWorld* world, const std::string& name, seconds run_time) {
   });
 }
 
-struct Row {
+struct PassingRow {
   std::string what;
   std::optional<seconds> limit_of_holder;
   int runs;  // of 100 s of the holder's recipe
@@ -72,7 +72,7 @@ struct Row {
 // One holds a node, an older one waits for two, and a younger one starts on the other, a minute
 // after the first.
 TEST(ReservationCheck, YoungerGangPassesWhereItIsStoppedInTime) {
-  const std::vector<Row> rows = {
+  const std::vector<PassingRow> rows = {
       {"stopped together", seconds(600), 0, seconds(540), true},
       {"20 s later, which a grant may take", seconds(600), 0, seconds(560), true},
       {"later", seconds(600), 0, seconds(561), false},
@@ -84,7 +84,7 @@ TEST(ReservationCheck, YoungerGangPassesWhereItIsStoppedInTime) {
       {"what is likely moves no limit", seconds(600), 2, seconds(560), true},
       {"nor puts it off", seconds(600), 2, seconds(561), false},
   };
-  for (const Row& row : rows) {
+  for (const PassingRow& row : rows) {
     SmallWorld world(JobOf(1, row.limit_of_holder, "r"));
     world.context.learns_run_times = true;
     for (int i = 0; i < row.runs; ++i) {

@@ -10,6 +10,9 @@
 
 namespace lockstep::control::sim {
 
+// Where the jobs are.
+inline constexpr const char* kNamespace = "team";
+
 // What all parts of one simulated cluster share: time, chance, and what is told of it.
 struct SimContext {
   explicit SimContext(uint64_t seed)

@@ -17,7 +17,6 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr int kFaultTicks = 250;
-constexpr const char* kNamespace = "team";
 
 // Of the codes that the adversary ends processes with: those that no retry cures.
 bool IsPermanent(int code) {

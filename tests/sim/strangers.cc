@@ -12,12 +12,6 @@
 
 // What the adversary does to names, namespaces, caches and clocks.
 namespace lockstep::control::sim {
-namespace {
-
-constexpr const char* kNamespace = "team";
-
-}  // namespace
-
 // Somebody makes a service or a pod under a name that a job will want.
 void Simulation::TakeName() {
   const ObjectPtr object = RandomJob();

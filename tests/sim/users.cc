@@ -13,8 +13,6 @@
 namespace lockstep::control::sim {
 namespace {
 
-constexpr const char* kNamespace = "team";
-
 // Choice: the largest job, four pods, fits two nodes of 64 cores whatever it asks for and whatever
 // a LimitRange makes of it.
 constexpr uint64_t kTrainerCoresMax = 12;

@@ -13,6 +13,13 @@
 
 namespace lockstep::control {
 
+inline constexpr const char* kGpu = "nvidia.com/gpu";
+
+// Seconds after the first round.
+inline TimePoint At(int64_t second) {
+  return TimePoint{} + std::chrono::seconds(100'000 + second);
+}
+
 // For tests of rounds over a view: nodes, queues, classes and jobs as watches would tell of them.
 class RoundBench : public testing::Test {
  protected:

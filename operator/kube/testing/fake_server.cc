@@ -48,7 +48,7 @@ std::string ObjectText(const std::string& name, int version) {
          R"(","resourceVersion":")" + std::to_string(version) + R"("}})";
 }
 
-std::string EventText(const std::string& type, const std::string& name, int version) {
+std::string WatchEventText(const std::string& type, const std::string& name, int version) {
   return R"({"type":")" + type + R"(","object":)" + ObjectText(name, version) + "}\n";
 }
 

@@ -11,11 +11,14 @@
 // For tests: a reflector, and the server's side of its exchanges as text.
 namespace lockstep::control::kube {
 
+// The server's side broke the connection.
+inline const Fault kReset{FaultKind::kReset, true, "by peer"};
+
 // {"metadata":{"name":NAME,"namespace":"ns","uid":"u-NAME","resourceVersion":VERSION}}
 std::string ObjectText(const std::string& name, int version);
 
 // One line of a watch.
-std::string EventText(const std::string& type, const std::string& name, int version);
+std::string WatchEventText(const std::string& type, const std::string& name, int version);
 std::string BookmarkText(int version, bool ends_initial_events);
 std::string ErrorText(int code, const std::string& reason);
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,9 @@
 #include "common/base/unique_fd.h"
 
 namespace lockstep::control {
+
+// How long tests wait for an answer: a loaded machine may take seconds.
+inline constexpr std::chrono::seconds kAnswerPatience{20};
 
 // For tests: what listens at a pod's port, on loopback and a free port. Its clients go before it.
 class FakePodServer {

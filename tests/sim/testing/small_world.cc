@@ -16,8 +16,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kNamespace = "team";
-
 }  // namespace
 
 SmallWorld::SmallWorld(TrainingJob job) {
