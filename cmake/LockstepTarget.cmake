@@ -4,7 +4,7 @@
 # what all sources include, and take longer after a change of one; this many take about ten seconds.
 # In steps, so that an edit seldom moves the next sources into other units.
 set(LOCKSTEP_UNIT_STEPS 10 CACHE STRING "Size of a unit of several sources, in steps of 8 KiB")
-option(CMAKE_UNITY_BUILD "Compile several sources of a folder as one unit" OFF)
+option(CMAKE_UNITY_BUILD "Compile several sources of a folder as one unit" ON)
 set(lockstep_unity ${CMAKE_UNITY_BUILD})
 set(CMAKE_UNITY_BUILD OFF) # CMake's own, of which the next comment tells
 

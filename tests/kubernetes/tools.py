@@ -10,6 +10,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(
     os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")
 ).resolve()
+# All these programs are in Go and live for seconds or minutes. Collecting garbage is @SHARE@ of what they
+# compute, and memory is there.
+os.environ.setdefault("GOGC", "400")
 
 
 @functools.cache

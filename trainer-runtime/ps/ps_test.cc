@@ -153,7 +153,13 @@ TEST(PsGang, KilledPsLosesNothingAndNothingCountsTwice) {
   }
   for (int death = 0; death < kDeaths; ++death) {
     EXPECT_TRUE(gang.AwaitWhole()) << "before death " << death;
-    std::this_thread::sleep_for(milliseconds(10 + death * 7 % 30));
+    // Something is pushed between two deaths, however busy the machine; then the next comes at
+    // another moment of a push.
+    const Deadline pushed_by = Deadline::After(SteadyNow(), seconds(30));
+    while (acknowledged <= death + 1 && !pushed_by.HasPassed(SteadyNow())) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    std::this_thread::sleep_for(milliseconds(death * 7 % 30));
     gang.Kill(death % kPsCount);
     std::this_thread::sleep_for(milliseconds(death % 3 * 20));
     gang.Replace(death % kPsCount);
