@@ -42,6 +42,10 @@ Batch = TypeVar("Batch")
 # compared now and then, as that reads all of them.
 _COMPARED_EVERY = 50
 
+# Choice, as in trainer-runtime/session/recovery_loop.cc: meetings in a row that led to no step before
+# this process gives up.
+_FRUITLESS_MEETINGS_MAX = 20
+
 # All ranks say at the end of a job that no work is left: a process has one.
 _has_finished = False
 
@@ -105,6 +109,7 @@ class Job:
         self._step = 0
         self._has_state = False
         self._is_finished = False
+        self._fruitless_meetings = 0  # since the newest step
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
         self._is_whole = True  # no update is half done
@@ -203,6 +208,7 @@ class Job:
         self.optimizer.zero_grad(set_to_none=True)
         self.sampler.advance(total.ids)
         self._step += 1
+        self._fruitless_meetings = 0
         self._is_whole = True
         self._used_count = len(total.ids)
         self._note_loss(total.loss)
@@ -350,6 +356,7 @@ class Job:
     def _recover(self, lost: MeetAgain) -> None:
         print(f"lockstep: meeting again after step {self._step}: {lost}", flush=True)
         self._lost = None
+        self._count_fruitless(lost)
         try:
             self._meet()
         except Stopped as stop:
@@ -370,6 +377,14 @@ class Job:
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:
                     raise
+                self._count_fruitless(lost)
+
+    def _count_fruitless(self, lost: MeetAgain) -> None:
+        self._fruitless_meetings += 1
+        if self._fruitless_meetings >= _FRUITLESS_MEETINGS_MAX:
+            raise MeetAgain(
+                f"{self._fruitless_meetings} meetings in a row led to no step: {lost}",
+                lost.status) from lost
 
     def _terms(self) -> dict[str, str]:
         """What ranks have to agree on; a checkpoint may be of other batches, epochs and groups."""

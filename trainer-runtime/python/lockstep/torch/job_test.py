@@ -349,6 +349,30 @@ class Loop(unittest.TestCase):
         self.train(made)
         self.assertEqual({one.args for one in made._compare_weights.call_args_list}, {(0,)})
 
+    def test_meetings_that_lead_to_no_step_have_an_end(self):
+        lost = MeetAgain("rank 1 is lost", Status.LOST_PEER)
+        words = "^20 meetings in a row led to no step: rank 1 is lost$"
+        session = FakeSession()
+        with unittest.mock.patch.object(session, "broadcast", side_effect=lost), \
+                self.assertRaisesRegex(MeetAgain, words):
+            self.job(session)
+        self.assertEqual(session.epoch, 20)
+        self.directory = self.directory.with_name("second")
+        session = FakeSession()
+        made = self.job(session, epochs=100)
+        # A step between them counts anew.
+        failures = iter([True] * 19 + [False] + [True] * 20)
+
+        def all_reduce(tensor, op, timeout):
+            if next(failures):
+                raise lost
+            return tensor
+
+        with unittest.mock.patch.object(session, "all_reduce", all_reduce), \
+                self.assertRaisesRegex(MeetAgain, words):
+            self.train(made)
+        self.assertEqual(made.step_count, 1)
+
     def test_a_loss_that_is_not_finite_is_told_once_in_a_row(self):
         made = self.job(FakeSession(), epochs=3)
         said = io.StringIO()
