@@ -88,6 +88,12 @@ class NotSaved(Ended):
     exit_code = 74
 
 
+class Diverged(Ended):
+    """Loss, gradients or weights are no finite numbers any more."""
+
+    exit_code = 79
+
+
 class TakenOver(Ended):
     """Another job writes into this one's checkpoint directory by now."""
 
