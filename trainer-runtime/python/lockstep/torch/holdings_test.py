@@ -83,6 +83,8 @@ class Hashes(unittest.TestCase):
 
         def compare(rank):
             hashes = {"a": "1", "b": "2", "c": "3"}
+            own_order = dict(sorted(hashes.items(), reverse=rank == 2))
+            check_equal(FakeSession(rank), own_order, 1.0, "rule")
             if rank in (1, 3):
                 hashes.update(b="4", c=str(rank))
             check_equal(FakeSession(rank), hashes, 1.0, "rule")
