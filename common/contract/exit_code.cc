@@ -268,7 +268,7 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kInternal:
       return "internal fault (" + code + ")";
     case ExitCause::kUnreachable:
-      return "peers did not come in time (" + code + ")";
+      return "lost a peer, or a peer did not come in time (" + code + ")";
     case ExitCause::kPreempted:
       return code + ", for leaving on request";  // it may be a program's own
     case ExitCause::kSuperseded:

@@ -49,7 +49,7 @@ enum class ExitCause {
   kProgramExit,  // it ended itself with a code of its own
   kUserError,
   kInternal,
-  kUnreachable,  // its peers did not come in time
+  kUnreachable,  // a peer was lost, or did not come in time
   kPreempted,
   kSuperseded,
   kNotSaved,    // it trained to the end and could not write the model

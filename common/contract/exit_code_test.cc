@@ -158,7 +158,7 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(127, 0, "Error"), "could not be started (exit code 127)");
   EXPECT_EQ(DescribeExit(128, 0, "StartError"), "could not be started (StartError)");
   EXPECT_EQ(DescribeExit(143, 15, "Evicted"), "taken away by its node (Evicted)");
-  EXPECT_EQ(DescribeExit(75, 0, ""), "peers did not come in time (exit code 75)");
+  EXPECT_EQ(DescribeExit(75, 0, ""), "lost a peer, or a peer did not come in time (exit code 75)");
   EXPECT_EQ(DescribeExit(74, 0, ""), "the model could not be saved (exit code 74)");
   EXPECT_EQ(DescribeExit(79, 0, ""), "the loss is no longer finite (exit code 79)");
   EXPECT_EQ(DescribeExit(80, 0, ""), "samples were lost or used twice (exit code 80)");

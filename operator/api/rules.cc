@@ -12,6 +12,7 @@
 #include "common/contract/python_command.h"
 #include "common/contract/tf_config.h"
 #include "common/contract/topology.h"
+#include "common/json/json.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_topology.h"
 #include "operator/api/pod_template.h"
@@ -35,6 +36,7 @@ class RuleChecker {
     CheckNamesUnique();
     CheckHasRank();
     CheckStrategy();
+    CheckCheckpoints();
     for (std::size_t i = 0; i < spec_.roles.size(); ++i) {
       CheckRole(spec_.roles[i], RolePath(i));
     }
@@ -119,6 +121,21 @@ class RuleChecker {
     const bool lacks_ps = ps == nullptr || ps->replicas == 0;
     if (spec_.strategy == Strategy::kParameterServer && lacks_ps && IsTrusted("spec.roles")) {
       Fail("spec.roles", "no ps found, expected at least one with strategy ParameterServer");
+    }
+  }
+
+  // A relative path of such a name would be made in the pod, and be gone with it.
+  void CheckCheckpoints() {
+    const std::string field = "spec.training.checkpoint.directory";
+    if (!spec_.training || !IsTrusted(field)) {
+      return;
+    }
+    const std::string& directory = spec_.training->checkpoint.directory;
+    if (directory.find("://") != std::string::npos) {
+      Fail(field,
+           DescribeJson(directory) +
+               " found, expected the path of a folder, which a URL is not: mount the storage into "
+               "the pods");
     }
   }
 

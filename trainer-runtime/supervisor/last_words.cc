@@ -48,6 +48,12 @@ std::string_view Trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+// What points at a part of the line above it, as Python's tracebacks and compilers do: ^^^^ or
+// ~~~~^~~~, in a nested traceback from the first column on.
+bool IsPointer(std::string_view words) {
+  return words.find_first_not_of("^~ \t") == std::string_view::npos;
+}
+
 }  // namespace
 
 LastWords::LastWords() : lines_(kLookedAtBytesMax) {}
@@ -65,6 +71,9 @@ void LastWords::Take(std::string_view line) {
   tail_ += CutText(plain, kWordsBytesMax) + "\n";
   while (tail_.size() > kTailBytesMax) {
     tail_.erase(0, tail_.find('\n') + 1);
+  }
+  if (IsPointer(words)) {
+    return;
   }
   last_line_ = CutText(Trimmed(words), kWordsBytesMax);
   lines_since_exception_ = std::min(lines_since_exception_ + 1, kLinesAfterExceptionMax + 1);

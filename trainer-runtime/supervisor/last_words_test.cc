@@ -40,6 +40,11 @@ TEST(LastWords, TableOfGoodbyes) {
        traceback + "\nDuring handling of the above exception, another exception occurred:\n\n"
                    "Traceback (most recent call last):\n  File \"a.py\"\nKeyError: 'x'\n",
        "KeyError: 'x'"},
+      {"the exception, not what points at its cause",
+       "Traceback (most recent call last):\n  File \"a.py\", line 1, in f\n    f(x.y)\n"
+       "^^^^^\nValueError: label 11 is out of range\n",
+       "ValueError: label 11 is out of range"},
+      {"the last line that points nowhere", "error: no such name\n  x.y\n^~~\n", "x.y"},
       {"PyTorch's rank before each line",
        "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1\n"
        "[rank1]: RuntimeError: Connection closed by peer\n",

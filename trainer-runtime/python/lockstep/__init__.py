@@ -7,6 +7,7 @@ Horovod. docs/own-programs.md tells more.
 """
 
 from lockstep.errors import (
+    Diverged,
     Ended,
     Finished,
     Forked,
@@ -28,6 +29,7 @@ from lockstep.session import Meeting, Member, Pending, Progress, Session
 
 __all__ = [
     "DataType",
+    "Diverged",
     "Ended",
     "Finished",
     "Forked",

@@ -6,9 +6,13 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 from typing import Any
 
 from lockstep.errors import InvalidArgument
+
+# A pathlib.Path of one has lost a slash.
+_URL = re.compile("[A-Za-z][-+.A-Za-z0-9]+:/")
 
 INT64_MAX = 2**63 - 1
 INT32_MAX = 2**31 - 1
@@ -65,6 +69,10 @@ def folder(name: str, value: Any) -> str:
         path = None
     if not isinstance(path, str) or not path:
         raise InvalidArgument(f"{name}: {value!r} found, expected the path of a folder")
+    if _URL.match(path):
+        raise InvalidArgument(
+            f"{name}: {value!r} found, expected the path of a folder, which a URL is not: mount "
+            "the storage into the pods")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import sys
 from typing import Callable, NoReturn
 
@@ -88,6 +89,12 @@ class NotSaved(Ended):
     exit_code = 74
 
 
+class Diverged(Ended):
+    """Loss, gradients or weights are no finite numbers any more."""
+
+    exit_code = 79
+
+
 class TakenOver(Ended):
     """Another job writes into this one's checkpoint directory by now."""
 
@@ -99,6 +106,9 @@ class Superseded(Ended):
 
     exit_code = 76
 
+
+# Sentences that tell C and Python apart themselves say close(), and stay.
+_OF_C = re.compile(r"\blockstep_(meet|finish|report|abort|wait)\b")
 
 _CLASSES: dict[Status, type[LockstepError]] = {
     Status.INVALID_ARGUMENT: InvalidArgument,
@@ -115,7 +125,9 @@ _CLASSES: dict[Status, type[LockstepError]] = {
 
 
 def error_of(status: int, sentence: str) -> LockstepError:
-    """The exception for a status that is not OK; one of a later library is an INTERNAL."""
+    """The exception for a status that is not OK; one of a later library is an INTERNAL. Functions
+    that the sentence names are called as Python calls them."""
+    sentence = _OF_C.sub(r"\1", sentence)
     known = Status(status) if status in set(Status) else Status.INTERNAL
     return _CLASSES.get(known, LockstepError)(sentence, known)
 

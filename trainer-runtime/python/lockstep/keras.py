@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any, Callable, Optional, Protocol
@@ -38,8 +39,8 @@ class Report:
     once on the logger "lockstep" and reports nothing.
 
     `samples_per_step`: of all ranks together, for the rate; None: none is shown.
-    `session`: an open session of this process; None: one that only reports is opened at the begin
-    of `fit` and closed at its end.
+    `session`: an open session of this process; None: that of `lockstep.horovod` after `hvd.init`,
+    else one that only reports, which is opened at the begin of `fit` and closed at its end.
     Errors: InvalidArgument; at the begin of `fit`, those of `lockstep_open`.
     """
 
@@ -66,6 +67,8 @@ class Report:
         self._is_fitting = True
         self._step = None
         self._told = None
+        if self._session is None:
+            self._session = _of_horovod()
         if self._session is None and self._own is None:
             self._own = _open()
         self._reported_at = time.monotonic()
@@ -158,6 +161,15 @@ def _yes() -> bool:
 
 def _no() -> bool:
     return False
+
+
+def _of_horovod() -> Optional[Reports]:
+    """A process has one session: that which `hvd.init` has opened, if it was called."""
+    process = sys.modules.get("lockstep.horovod.process")
+    if process is None or not process.is_initialized():
+        return None
+    world: Reports = process.current()
+    return world
 
 
 def _open() -> Optional[Reporter]:

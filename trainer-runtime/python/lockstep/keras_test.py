@@ -5,7 +5,9 @@ import logging
 import unittest
 from unittest import mock
 
-from lockstep.errors import InvalidArgument
+from lockstep.errors import InvalidArgument, LockstepError
+from lockstep.horovod import process
+from lockstep.horovod.world import World
 from lockstep.keras import Report
 from lockstep.library import Phase
 
@@ -50,6 +52,18 @@ def batches(report, epoch, numbers, taken=1, loss=0.5):
 
 
 class KerasReport(unittest.TestCase):
+    def test_reports_by_the_session_of_horovod_where_that_is_open(self):
+        kept = Kept()
+        world = World(kept, None, 1.0)
+        with mock.patch.object(process, "_world", world), \
+                mock.patch("lockstep.keras.Reporter", side_effect=LockstepError("open already")):
+            report = Report()
+            report.set_model(Model(0))
+            report.on_train_begin()
+            batches(report, 0, range(2))
+            report.on_train_end()
+        self.assertEqual([(one.step, one.loss) for one in kept.reports], [(1, 0.5), (2, 0.5)])
+
     def test_tells_each_step_of_all_epochs(self):
         report, told = begun()
         for epoch in range(2):

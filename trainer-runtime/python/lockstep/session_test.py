@@ -6,6 +6,7 @@ import os
 import unittest
 import unittest.mock
 
+from lockstep import errors
 from lockstep.errors import InvalidArgument
 from lockstep.library import DataType
 from lockstep.session import (
@@ -93,6 +94,15 @@ class Arguments(unittest.TestCase):
                 ("timeout: -1 found", lambda: one.all_gather(0, timeout=-1))):
             with self.assertRaisesRegex(InvalidArgument, "^" + words):
                 call()
+
+
+class Sentences(unittest.TestCase):
+    def test_functions_of_the_library_are_called_as_here(self):
+        for sentence, expected in (
+                ("no meeting yet: call lockstep_meet first", "no meeting yet: call meet first"),
+                ("close it first (lockstep_close; in Python its close())",) * 2,
+                ("LOCKSTEP_JOB_KEY_FILE is not set",) * 2):
+            self.assertEqual(str(errors.error_of(errors.Status.NOT_MET, sentence)), expected)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,10 @@ class World(Generic[Array]):
         self.steps += 1
         self._session.report(Progress(step=self.steps))
 
+    def report(self, progress: Progress) -> None:
+        """Shows figures that somebody else knows, as lockstep.keras.Report does."""
+        self._session.report(progress)
+
     def exchange(self, call: Call) -> Agreement:
         """Tells all ranks of a call, and waits for theirs."""
         return self._try(call, lambda: self._agree(self._begin_header(call).wait()))

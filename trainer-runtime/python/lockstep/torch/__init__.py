@@ -1,7 +1,8 @@
 """Training with torch that survives the loss of a process: `Job`, `Sampler`, and sessions on
 tensors."""
 
-from lockstep.torch.job import Job, Stateful
+from lockstep.torch.holdings import Stateful
+from lockstep.torch.job import Job
 from lockstep.torch.options import JobOptions
 from lockstep.torch.sampler import Sampler, Totals
 from lockstep.torch.session import Session, open

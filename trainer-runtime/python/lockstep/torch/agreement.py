@@ -11,6 +11,8 @@ import torch
 from lockstep.errors import Mismatch, Status
 from lockstep.torch.session import Session
 
+_RANKS_SHOWN = 8  # choice: a line's worth
+
 Terms = Mapping[str, str]  # values by the names that a message has for them
 
 
@@ -29,19 +31,55 @@ def _tensor_of(text: bytes) -> torch.Tensor:
     return torch.tensor(list(text), dtype=torch.uint8)
 
 
-def check_agreement(session: Session, terms: Terms, timeout: float) -> None:
-    """Compares the terms of all ranks: by their hash, and where these differ by name. Collective.
-
-    Errors: Mismatch (equal on all ranks), those of `all_gather`.
-    """
+def _gather_terms(session: Session, terms: Terms, timeout: float) -> Optional[list[Terms]]:
+    """Those of all ranks; None where they are equal, which their hash tells. Collective."""
     text = json.dumps(terms).encode()
     digest = _tensor_of(hashlib.sha256(text).digest())
     digests = session.all_gather(digest, timeout)
     if bool((digests == digests[0]).all()):
-        return
+        return None
     length = torch.tensor([len(text)], dtype=torch.int64)
     lengths = session.all_gather(length, timeout).flatten().tolist()
     padded = _tensor_of(text.ljust(max(lengths)))
     each = session.all_gather(padded, timeout)
-    found = first_difference([json.loads(bytes(row.tolist())) for row in each])
-    raise Mismatch(found or "ranks came with the same in another order", Status.MISMATCH)
+    return [json.loads(bytes(row.tolist())) for row in each]
+
+
+def check_agreement(
+    session: Session, terms: Terms, timeout: float, beginning: str = ""
+) -> None:
+    """Compares the terms of all ranks, and where they differ names the first, after `beginning`.
+    Collective.
+
+    Errors: Mismatch (equal on all ranks), those of `all_gather`.
+    """
+    each = _gather_terms(session, terms, timeout)
+    if each is not None:
+        found = first_difference(each) or "ranks came with the same in another order"
+        raise Mismatch(beginning + found, Status.MISMATCH)
+
+
+def check_equal(session: Session, hashes: Terms, timeout: float, rule: str) -> None:
+    """Compares hashes of what all ranks should hold alike. `rule`: what makes it so. Collective.
+
+    Errors: Mismatch (equal on all ranks; names the first that differs, and the ranks), those of
+    `all_gather`.
+    """
+    # In one order: an optimizer's own is that in which parameters were used first.
+    each = _gather_terms(session, dict(sorted(hashes.items())), timeout)
+    if each is None:
+        return
+    for name in sorted({name for one in each for name in one}):
+        others = [rank for rank, one in enumerate(each) if one.get(name) != each[0].get(name)]
+        if others:
+            raise Mismatch(
+                f"{name} differs between rank 0 and {ranks_text(others)}: {rule}",
+                Status.MISMATCH)
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """As words of a sentence: "rank 1", "ranks 1, 2 and 5 others"."""
+    shown = ", ".join(str(rank) for rank in ranks[:_RANKS_SHOWN])
+    more = len(ranks) - _RANKS_SHOWN
+    return ("rank " if len(ranks) == 1 else "ranks ") + shown + (
+        f" and {more} others" if more > 0 else "")

@@ -31,16 +31,21 @@ from lockstep.errors import (
     TakenOver,
 )
 from lockstep.last_words import Checkpoints
+from lockstep.torch.checkpoint_format import (
+    LEDGER,
+    OWN_LEDGER,
+    decode,
+    dump_hashed,
+    encode,
+    read_hashed,
+)
 from lockstep.torch.not_written import NotWritten
-from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes, unflatten
+from lockstep.torch.state import FlatState, unflatten
 
 _FORMAT_VERSION = 2
 _TENSORS = "tensors.safetensors"
 _MANIFEST = "manifest.json"
 _FENCE = "fence.json"
-_TREE = "lockstep.torch"  # the description of the state, in the file's metadata
-_LEDGER = "lockstep/ledger"
-_OWN_LEDGER = "sampler/ledger"  # its path in the state
 _STEP_NAME = re.compile(r"step-(\d+)")
 
 
@@ -99,12 +104,24 @@ class _Soundness(enum.Enum):
 
     FINITE = enum.auto()
     NOT_FINITE = enum.auto()
-    DAMAGED = enum.auto()
+    _DAMAGED = enum.auto()
     UNREADABLE = enum.auto()  # it may be whole
 
 
 class _LaterFormat(ValueError):
     """Of a release that this one does not know."""
+
+
+class _CameLater(Exception):
+    """Another job's, above this one's, which began from the newest that could be used."""
+
+
+# What shows that a checkpoint is not whole, rather than that nobody can say.
+_DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError, NotADirectoryError)
+
+
+def _tell_skipped(folder: pathlib.Path, why: str) -> None:
+    print(f"lockstep: checkpoint skipped: {folder}: {why}", file=sys.stderr, flush=True)
 
 
 class CheckpointStore:
@@ -151,7 +168,7 @@ class CheckpointStore:
             document = writer.fields()
             if shut_out:
                 document["shutOut"] = shut_out[-256:]
-            self._write_atomically(_FENCE, _dump_hashed(document))
+            self._write_atomically(_FENCE, dump_hashed(document))
             # Whoever else writes in the same name, as of a broken gang, is not in the way of it.
             for left in self._directory.glob(".tmp-*") if holder != writer else ():
                 shutil.rmtree(left, ignore_errors=True)
@@ -166,7 +183,7 @@ class CheckpointStore:
         if manifest.step == self._published and self._is_whole(manifest.step):
             return
         copied = {
-            _LEDGER if name == _OWN_LEDGER else name: tensor.detach().cpu().clone().contiguous()
+            LEDGER if name == OWN_LEDGER else name: tensor.detach().cpu().clone().contiguous()
             for name, tensor in state.tensors.items()
         }
         tree = json.dumps(state.tree)
@@ -205,31 +222,80 @@ class CheckpointStore:
         return its == writer and self._is_whole(step)
 
     def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:
-        """The state of the highest step whose files verify; None where there is none.
+        """The state of the highest step whose files verify; None where there is none. The rule and
+        the sentences are the built-in trainer's, CheckpointDirectory::LoadNewest.
 
-        Errors: Mismatch (it is of another model, sampler or plan, or of a later release), OSError.
+        Errors: Mismatch (it is of another model, sampler or plan, or of a later release),
+        LockstepError (there are some, and all are damaged; one cannot be read).
         """
         if not self._directory.is_dir():
             return None
-        for _, folder in reversed(self._steps()):
+        own_steps = self._own_steps()
+        first_damage: Optional[str] = None
+        for step, folder in reversed(self._steps()):
             try:
-                manifest = _read_manifest(folder)
-                raw = (folder / manifest["tensors"]["file"]).read_bytes()
-                if hashlib.sha256(raw).hexdigest() != manifest["tensors"]["sha256"]:
-                    raise ValueError("the tensors' hash is not that of the manifest")
+                manifest, raw = self._read(step, folder, own_steps)
             except _LaterFormat as later:
                 raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
-            except (ValueError, KeyError, FileNotFoundError, NotADirectoryError) as damage:
-                print(f"lockstep: {folder} is skipped: {damage}", file=sys.stderr, flush=True)
+            except _CameLater as later_job:
+                _tell_skipped(folder, str(later_job))
                 continue
+            except _DAMAGE as damage:
+                _tell_skipped(folder, str(damage))
+                first_damage = first_damage or f"{folder}: {damage}"
+                continue
+            except OSError as error:
+                # It may be whole: an older one would undo finished work without a word.
+                raise LockstepError(
+                    f"the newest checkpoint, {folder}, cannot be read: {error}", Status.SYSTEM
+                ) from error
             found = manifest["fingerprint"]
             if found != {"lockstep.torch": fingerprint}:
                 raise Mismatch(
                     f"{folder}: its model, sampler or plan are others than this program's: "
                     f"fingerprint {found} found, expected {fingerprint}", Status.MISMATCH)
-            state: dict[str, Any] = unflatten(_decode(raw))
+            state: dict[str, Any] = unflatten(decode(raw))
             return state
+        if first_damage is not None:
+            # To begin at step 0 beside finished work is for its owner to say.
+            raise LockstepError(
+                f"no checkpoint in {self._directory} can be used; move that folder away to begin "
+                f"at step 0: {first_damage}", Status.SYSTEM)
         return None
+
+    def _own_steps(self) -> list[int]:
+        """Of the checkpoints that this job wrote."""
+        own = []
+        for step, folder in self._steps():
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                if self._is_own(_read_manifest(folder)):
+                    own.append(step)
+        return own
+
+    def _is_own(self, manifest: dict[str, Any]) -> bool:
+        return self._writer is None or bool(manifest["jobUid"] == self._writer.job_uid)
+
+    def _read(
+        self, step: int, folder: pathlib.Path, own_steps: list[int]
+    ) -> tuple[dict[str, Any], bytes]:
+        """Manifest and tensors. Errors: those of _DAMAGE, OSError, _LaterFormat, _CameLater."""
+        if folder.exists() and not folder.is_dir():
+            raise ValueError("it is no folder")
+        manifest = _read_manifest(folder)
+        if manifest["step"] != step:
+            raise ValueError(f"its manifest is of step {manifest['step']}")
+        if not self._is_own(manifest) and own_steps and step > own_steps[0]:
+            raise _CameLater(f"written by job {manifest['jobUid']}")
+        path = folder / manifest["tensors"]["file"]
+        raw = path.read_bytes()
+        if len(raw) != manifest["tensors"]["bytes"]:
+            raise ValueError(
+                f"{path} has {len(raw)} bytes, expected {manifest['tensors']['bytes']}")
+        digest = hashlib.sha256(raw).hexdigest()
+        if digest != manifest["tensors"]["sha256"]:
+            raise ValueError(
+                f"{path} hashes to {digest}, expected {manifest['tensors']['sha256']}")
+        return manifest, raw
 
     def _steps(self) -> list[tuple[int, pathlib.Path]]:
         found = [(_STEP_NAME.fullmatch(path.name), path) for path in self._directory.iterdir()]
@@ -249,7 +315,7 @@ class CheckpointStore:
     def _write(self, tensors: dict[str, torch.Tensor], tree: str, manifest: Manifest) -> None:
         writer = self._writer
         assert writer is not None, "claim comes first"
-        raw = _encode(tensors, tree)
+        raw = encode(tensors, tree)
         folder = self._directory / f".tmp-{secrets.token_hex(8)}"
         folder.mkdir()
         try:
@@ -271,7 +337,7 @@ class CheckpointStore:
                 "created": datetime.datetime.now(datetime.timezone.utc).strftime(
                     "%Y-%m-%dT%H:%M:%SZ"),
             }
-            _write_lasting(folder / _MANIFEST, _dump_hashed(document))
+            _write_lasting(folder / _MANIFEST, dump_hashed(document))
             _sync(folder)
             self._publish(folder, self._path_of(manifest.step), writer)
         finally:
@@ -303,9 +369,9 @@ class CheckpointStore:
             has_finite = has_finite or is_last_resort
             is_whole = soundness in (_Soundness.FINITE, _Soundness.NOT_FINITE)
             if soundness is _Soundness.UNREADABLE or is_last_resort or (
-                    is_whole and kept < self._keep):
+                    is_whole and kept < self._keep) or step == newest:
                 kept += int(is_whole)
-                continue
+                continue  # the newest was whole a moment ago: somebody is removing it
             # Renamed first: a kill in the middle leaves no half checkpoint under its name.
             removed = self._directory / f".tmp-remove-{secrets.token_hex(8)}"
             with contextlib.suppress(OSError):
@@ -328,7 +394,7 @@ class CheckpointStore:
 
     def _read_fence(self) -> tuple[Writer, list[str]]:
         """Who holds it, and which jobs are shut out. Errors: FileNotFoundError, ValueError."""
-        fence = _read_hashed(self._directory / _FENCE)
+        fence = read_hashed(self._directory / _FENCE)
         return Writer.of_fields(fence), list(fence.get("shutOut", []))
 
     def _read_fence_or_none(self) -> tuple[Optional[Writer], list[str]]:
@@ -360,7 +426,7 @@ class CheckpointStore:
 
 def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """Errors: FileNotFoundError, ValueError (it is damaged), _LaterFormat."""
-    manifest = _read_hashed(folder / _MANIFEST)
+    manifest = read_hashed(folder / _MANIFEST)
     if manifest["formatVersion"] > _FORMAT_VERSION:
         raise _LaterFormat(
             f"format {manifest['formatVersion']} found, of a later release, expected at most "
@@ -373,12 +439,12 @@ def _look(folder: pathlib.Path) -> _Soundness:
         manifest = _read_manifest(folder)
         file = manifest["tensors"]
         if (folder / file["file"]).stat().st_size != file["bytes"]:
-            return _Soundness.DAMAGED
+            return _Soundness._DAMAGED
         return _Soundness.FINITE if manifest["isFinite"] else _Soundness.NOT_FINITE
     except _LaterFormat:
         return _Soundness.UNREADABLE
     except (ValueError, KeyError, FileNotFoundError, NotADirectoryError):
-        return _Soundness.DAMAGED
+        return _Soundness._DAMAGED
     except OSError:
         return _Soundness.UNREADABLE
 
@@ -425,59 +491,3 @@ def _sync(folder: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _compact(document: dict[str, Any]) -> bytes:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return text.encode()
-
-
-def _dump_hashed(document: dict[str, Any]) -> bytes:
-    """With a member `sha256`, the hash of all others."""
-    hashed = {**document, "sha256": hashlib.sha256(_compact(document)).hexdigest()}
-    return json.dumps(hashed, sort_keys=True, indent=2, ensure_ascii=False).encode()
-
-
-def _read_hashed(path: pathlib.Path) -> dict[str, Any]:
-    """Errors: FileNotFoundError, ValueError (it is damaged)."""
-    try:
-        document = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{path} is no object")
-    expected = document.pop("sha256", None)
-    if hashlib.sha256(_compact(document)).hexdigest() != expected:
-        raise ValueError(f"{path}: its hash is not that of its content")
-    return document
-
-
-def _encode(tensors: dict[str, torch.Tensor], tree: str) -> bytes:
-    """The safetensors file: 8 bytes of length, a header of JSON, the values."""
-    header: dict[str, Any] = {"__metadata__": {"format": "lockstep", _TREE: tree}}
-    parts = []
-    offset = 0
-    for name in sorted(tensors):
-        content = raw_bytes(tensors[name])
-        header[name] = {"dtype": dtype_name(tensors[name].dtype),
-                        "shape": list(tensors[name].shape),
-                        "data_offsets": [offset, offset + len(content)]}
-        parts.append(content)
-        offset += len(content)
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
-
-
-def _decode(raw: bytes) -> FlatState:
-    start = 8 + int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8:start])
-    tree = json.loads(header.pop("__metadata__")[_TREE])
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        flat = torch.frombuffer(bytearray(raw[start + begin : start + end]), dtype=torch.uint8) \
-            if end > begin else torch.empty(0, dtype=torch.uint8)
-        tensor = flat.view(dtype_of(entry["dtype"])).reshape(entry["shape"])
-        tensors[_OWN_LEDGER if name == _LEDGER else name] = tensor
-    return FlatState(tree, tensors)

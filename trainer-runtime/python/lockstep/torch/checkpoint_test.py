@@ -15,7 +15,7 @@ import unittest.mock
 
 import torch
 
-from lockstep.errors import InvalidArgument, Mismatch, Superseded, TakenOver
+from lockstep.errors import InvalidArgument, LockstepError, Mismatch, Superseded, TakenOver
 from lockstep.torch import checkpoint
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.state import flatten, unflatten
@@ -125,13 +125,63 @@ class Store(unittest.TestCase):
         store = self.store()
         for step in (1, 2, 3):
             self.save(store, step)
-        tensors = self.directory / "step-00000003" / "tensors.safetensors"
-        raw = bytearray(tensors.read_bytes())
-        raw[-1] ^= 1
-        tensors.write_bytes(raw)
+        self.damage_tensors(3)
         manifest = self.directory / "step-00000002" / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"seed": 1', '"seed": 2'))
         self.assertEqual(store.load_newest("print")["step"], 1)
+
+    def damage_tensors(self, step):
+        tensors = self.folder(step) / "tensors.safetensors"
+        raw = bytearray(tensors.read_bytes())
+        raw[-1] ^= 1
+        tensors.write_bytes(raw)
+
+    def test_nothing_but_damaged_ones_is_an_error_that_names_the_newest_and_all_stay(self):
+        store = self.store()
+        for step in (1, 2):
+            self.save(store, step)
+            self.damage_tensors(step)
+        with self.assertRaisesRegex(
+                LockstepError, f"^no checkpoint in {self.directory} can be used; move that folder "
+                f"away to begin at step 0: {self.folder(2)}: .*safetensors hashes to "):
+            self.store(epoch=1).load_newest("print")
+        self.assertEqual(self.steps(), [1, 2])
+
+    def test_one_that_cannot_be_read_is_not_passed_over(self):
+        store = self.store()
+        self.save(store, 1)
+        self.save(store, 2)
+        refusal = PermissionError(errno.EACCES, "Permission denied")
+        with unittest.mock.patch.object(checkpoint, "read_hashed", side_effect=refusal), \
+                self.assertRaisesRegex(
+                    LockstepError, f"^the newest checkpoint, {self.folder(2)}, cannot be read: "):
+            store.load_newest("print")
+
+    def test_a_folder_of_another_step_is_skipped(self):
+        store = self.store()
+        self.save(store, 1)
+        shutil.copytree(self.folder(1), self.folder(9))
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.assertEqual(store.load_newest("print")["step"], 1)
+        self.assertIn("step-00000009: its manifest is of step 1\n", said.getvalue())
+
+    def test_one_of_another_job_that_came_later_is_skipped(self):
+        self.save(self.store(job="other"), 9)
+        store = self.store(job="mine")
+        self.assertEqual(store.load_newest("print")["step"], 9)  # it began from there
+        self.save(store, 2)
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.assertEqual(store.load_newest("print")["step"], 2)
+        self.assertIn("step-00000009: written by job other\n", said.getvalue())
+
+    def test_the_newest_stays_though_somebody_is_removing_it(self):
+        store = self.store()
+        self.save(store, 1)
+        (self.folder(1) / "manifest.json").unlink()
+        store._remove_old(1)
+        self.assertEqual(self.steps(), [1])
 
     def test_that_of_another_program_is_refused(self):
         store = self.store()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple, Optional, Union
+import hashlib
+import json
+import math
+from typing import NamedTuple, Optional, Union
 
 import torch
 
 from lockstep.arguments import real_number
-from lockstep.errors import InvalidArgument
-from lockstep.session import Pending
+from lockstep.errors import InvalidArgument, Mismatch, Status
+from lockstep.session import Pending, Progress
+from lockstep.torch.agreement import check_agreement, check_equal, ranks_text
+from lockstep.torch.holdings import Holdings
 from lockstep.torch.session import Session
 
 # Choice: large enough that a call's own cost vanishes, small enough that filling one overlaps with
@@ -73,51 +78,143 @@ class StepSum(NamedTuple):
     loss: Optional[float]  # the mean; None where no rank gave one
     ids: torch.Tensor  # of the samples that were used
     changed_count: int  # of ranks whose weights something has changed since the last step
+    is_finite: bool  # all gradients are
+
+
+class LeftLoop(Exception):
+    """Some ranks have left the loop, and others take a step."""
+
+    def __init__(self, leaving: list[int], staying: list[int]) -> None:
+        super().__init__()
+        self.leaving = leaving
+        self.staying = staying
+
+    def error(self, progress: Progress) -> Mismatch:
+        """Equal on all ranks."""
+        return Mismatch(
+            f"{ranks_text(self.leaving)} left the loop after step {progress.step} of "
+            f"{progress.steps_total}, and {ranks_text(self.staying)} went on: all ranks have to "
+            "leave it after the same step; decide by a value that is equal on all of them, as "
+            "job.session.all_reduce gives one", Status.MISMATCH)
+
+
+# What a rank that leaves says in place of its number of samples.
+_LEAVES = -1
 
 
 class StepReducer:
     """The mean of gradients over all samples of a global batch, weighted by each rank's part.
 
     Floating-point buffers that a step has changed (BatchNorm's) become the mean as well, and counts
-    of steps the largest, so that all ranks hold the same bits after it. On the host: gradients of
-    GPUs are copied there and back. Thread: one.
+    of steps the largest, so that all ranks hold the same bits after it. What there is to reduce is
+    looked up anew in each step. On the host: gradients of GPUs are copied there and back. Thread:
+    one.
     """
 
-    def __init__(
-        self, parameters: Iterable[torch.nn.Parameter], buffers: Iterable[torch.Tensor]
-    ) -> None:
-        self._parameters = [one for one in parameters if one.requires_grad]
-        self._buffers = list(buffers)
-        self._means = [one for one in self._buffers if one.is_floating_point()]
-        self._counts = [one for one in self._buffers if one.dtype == torch.int64]
-        self._before: list[torch.Tensor] = []
-        self._versions = self._versions_now()
-        self._flat = fuse([one.detach() for one in [*self._parameters, *self._means]])
+    def __init__(self, holdings: Holdings) -> None:
+        self._holdings = holdings
+        self._known: dict[int, torch.Tensor] = {}  # parameters that are equal on all ranks, by id
+        self._marks: list[tuple[int, bool, torch.Size]] = []
+        self._before: dict[str, torch.Tensor] = {}
+        self.note_equal()
+
+    def _look(self) -> None:
+        """Takes what there is to reduce from the model and the optimizer of now."""
+        self._all = self._holdings.parameters()
+        self._parameters = [one for one in self._all.values() if one.requires_grad]
+        buffers, _ = self._holdings.buffers()
+        self._mean_names = [name for name, one in buffers.items() if one.is_floating_point()]
+        self._means = [buffers[name] for name in self._mean_names]
+        self._counts = [one for one in buffers.values() if one.dtype == torch.int64]
+        marks = [(id(one), one.requires_grad, one.shape)
+                 for one in [*self._all.values(), *buffers.values()]]
+        if marks == self._marks:
+            return
+        self._marks = marks
+        self._set = {
+            name: f"{list(one.shape)} {one.dtype}" + ("" if one.requires_grad else ", not trained")
+            for name, one in [*self._all.items(), *buffers.items()]}
+        digest = hashlib.sha256(json.dumps(self._set).encode()).digest()
+        self._signature = int.from_bytes(digest[:7], "little")
+        # Buffers may have infinities, as masks do, so they have buckets of their own.
+        gradients = fuse([one.detach() for one in self._parameters])
+        self._gradient_flats = [bucket.flat for bucket in gradients]
+        count = len(self._parameters)
+        means = [bucket._replace(parts=[(count + place, view) for place, view in bucket.parts])
+                 for bucket in fuse(self._means)]
+        self._flat = [*gradients, *means]
 
     def begin_step(self) -> None:
         """Remembers the buffers, which the forward pass changes."""
-        self._before = [buffer.detach().clone() for buffer in self._buffers]
+        state, own = self._holdings.buffers()
+        self._before = {name: one.detach().clone() for name, one in [*state.items(), *own.items()]}
+
+    def note_equal(self) -> None:
+        """All ranks hold the same, of which one has handed it to the others."""
+        self._look()
+        self._known = {id(one): one for one in self._all.values()}
+        self.note_weights()
 
     def note_weights(self) -> None:
         """They are as all ranks have them: what changes them from now on is somebody else."""
         self._versions = self._versions_now()
 
-    def _versions_now(self) -> list[int]:
-        return [one._version for one in self._parameters]
+    def _versions_now(self) -> dict[int, int]:
+        return {key: one._version for key, one in self._known.items()}
 
     def forget_step(self) -> None:
         """Takes back what the step has changed. Precondition: `begin_step`."""
         with torch.no_grad():
-            for buffer, before in zip(self._buffers, self._before):
-                buffer.copy_(before)
+            for buffers in self._holdings.buffers():
+                for name, buffer in buffers.items():
+                    before = self._before.get(name)
+                    if before is not None and buffer.shape == before.shape:
+                        buffer.copy_(before)
+
+    def say_leaving(self, session: Session, timeout: float) -> None:
+        """In place of a step, of a rank that takes no other. Collective with those of others.
+
+        Errors: LeftLoop (some take a step), those of collectives.
+        """
+        self._meet_others(session, _LEAVES, timeout)
+
+    def _meet_others(self, session: Session, count: int, timeout: float) -> torch.Tensor:
+        """What all ranks are about: `count` samples, which parameters, how many new ones.
+
+        Shapes: result [size, 3] of int64. Errors: LeftLoop, on all ranks.
+        """
+        new = sum(id(one) not in self._known for one in self._all.values())
+        own = torch.tensor([count, self._signature, new], dtype=torch.int64)
+        each = session.all_gather(own, timeout)
+        ranks = range(session.size)
+        leaving = [rank for rank in ranks if int(each[rank][0]) == _LEAVES]
+        if leaving and len(leaving) < session.size:
+            raise LeftLoop(leaving, [rank for rank in ranks if rank not in leaving])
+        return each
+
+    def _agree(self, session: Session, each: torch.Tensor, timeout: float) -> None:
+        """All have the same parameters to train, and equal new ones. Errors: Mismatch."""
+        if not bool((each[:, 1] == each[0, 1]).all()):
+            check_agreement(session, self._set, timeout, "step: ")
+        if not bool((each[:, 2] == 0).all()):
+            hashes = self._holdings.parameter_hashes()
+            check_equal(
+                session, hashes, timeout, "a parameter that was added or replaced has to begin "
+                "with the same values on all ranks: make it before the Job, or seed torch alike")
+            self._known = {id(one): one for one in self._all.values()}
+            self.note_weights()
 
     def reduce(self, session: Session, share: StepShare, timeout: float) -> StepSum:
         """Collective. Nothing but this object's own memory changes before all has arrived, so that
         a step that fails can be forgotten.
 
-        Errors: those of collectives; InvalidArgument (sparse gradients; a rank whose samples count
+        Errors: those of collectives; LeftLoop; Mismatch (ranks train other parameters, or new ones
+        with other values: names one); InvalidArgument (sparse gradients; a rank whose samples count
         has no gradient at all: raised on all).
         """
+        self._look()
+        each = self._meet_others(session, len(share.ids), timeout)
+        self._agree(session, each, timeout)
         weight = len(share.ids) / share.global_size
         pending: list[Pending[torch.Tensor]] = []
         for bucket in self._flat:
@@ -140,7 +237,7 @@ class StepReducer:
         if counts:
             newest = session.all_reduce(torch.cat(counts), "max", timeout)
             counts = list(torch.split(newest, [one.numel() for one in counts]))
-        ids = _gather_ids(session, share.ids, timeout)
+        ids = _gather_ids(session, share.ids, each[:, 0], timeout)
         for one in pending:
             one.wait()
         lacking, changed, loss, loss_weight = tail[-4:].tolist()
@@ -148,15 +245,17 @@ class StepReducer:
             raise InvalidArgument(
                 f"step: no parameter has a gradient on {int(lacking)} of {session.size} ranks, "
                 "expected one on each: call loss.backward() before it")
+        is_finite = all(map(_is_finite, self._gradient_flats))
         self._store(tail, counts)
-        return StepSum(loss / loss_weight if loss_weight > 0 else None, ids, int(changed))
+        return StepSum(loss / loss_weight if loss_weight > 0 else None, ids, int(changed),
+                       is_finite)
 
     def _uses(self) -> list[float]:
         """1 for each tensor that the step has a say on: parameters with a gradient, buffers that
-        have changed."""
-        before = [one for one in self._before if one.is_floating_point()]
+        have changed or were not there before."""
         used = [parameter.grad is not None for parameter in self._parameters]
-        used += [not torch.equal(now, then) for now, then in zip(self._means, before)]
+        used += [name not in self._before or not torch.equal(now, self._before[name])
+                 for name, now in zip(self._mean_names, self._means)]
         return [float(one) for one in used]
 
     def _fill(self, view: torch.Tensor, place: int) -> None:
@@ -188,9 +287,15 @@ class StepReducer:
                 own.copy_(newest.reshape(own.shape))
 
 
-def _gather_ids(session: Session, ids: list[int], timeout: float) -> torch.Tensor:
-    """The ids of all ranks in their order."""
-    counts = session.all_gather(torch.tensor([len(ids)], dtype=torch.int64), timeout)
+def _is_finite(flat: torch.Tensor) -> bool:
+    """A sum that is finite has no other numbers in it, and is quicker to come by."""
+    return math.isfinite(float(flat.real.sum())) or bool(torch.isfinite(flat).all())
+
+
+def _gather_ids(
+    session: Session, ids: list[int], counts: torch.Tensor, timeout: float
+) -> torch.Tensor:
+    """The ids of all ranks in their order, of which each has so many."""
     own = torch.zeros(int(counts.max()), dtype=torch.int64)
     own[: len(ids)] = torch.tensor(ids, dtype=torch.int64)
     each = session.all_gather(own, timeout)

@@ -9,6 +9,7 @@ from torch import nn
 from lockstep.errors import MeetAgain
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.torch.gradients import StepReducer, StepShare
+from lockstep.torch.holdings import Holdings
 
 
 class FakeSession:
@@ -62,7 +63,7 @@ class Gradients(unittest.TestCase):
             model.register_buffer("constant", torch.tensor([0.1]))
             model.register_buffer("mean", torch.zeros(1))
             model.register_buffer("count", torch.zeros((), dtype=torch.int64))
-            reducer = StepReducer(model.parameters(), model.buffers())
+            reducer = StepReducer(Holdings(model, torch.optim.SGD(model.parameters(), lr=1.0)))
             reducer.begin_step()
             ids = slices[session.rank]
             loss = self.backward(model, ids or [0])
@@ -111,7 +112,7 @@ class Gradients(unittest.TestCase):
     def test_a_step_that_fails_changes_nothing_but_what_is_taken_back(self):
         model = nn.BatchNorm1d(4)
         before = [one.clone() for one in model.buffers()]
-        reducer = StepReducer(model.parameters(), model.buffers())
+        reducer = StepReducer(Holdings(model, torch.optim.SGD(model.parameters(), lr=1.0)))
         reducer.begin_step()
         model(self.inputs).sum().backward()
         gradient = model.weight.grad.clone()

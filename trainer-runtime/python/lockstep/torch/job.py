@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
-import hashlib
 import math
 import os
 import signal
 import sys
 import time
 from types import TracebackType
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Protocol, TypeVar, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 import torch
 
+from lockstep.arguments import folder
 from lockstep.errors import (
     Finished,
     InvalidArgument,
     LockstepError,
     MeetAgain,
-    Mismatch,
     Status,
     Stopped,
 )
@@ -28,30 +28,29 @@ from lockstep.library import Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
-from lockstep.torch.gradients import StepReducer, StepShare, loss_of
+from lockstep.torch.gradients import LeftLoop, StepReducer, StepShare, loss_of
+from lockstep.torch.holdings import Holdings, Stateful
 from lockstep.torch.keeper import Keeper, Snapshot
 from lockstep.torch.options import JobOptions
 from lockstep.torch.sampler import Sampler, Totals, mix
 from lockstep.torch.session import Session, open
-from lockstep.torch.state import broadcast_state, flatten, raw_bytes
+from lockstep.torch.state import broadcast_state, flatten
+from lockstep.torch.watch import Watch
 
 Batch = TypeVar("Batch")
 
 
-# Choice: weights that are changed by more than `step`, as a program may that clips them, are
-# compared now and then, as that reads all of them.
-_COMPARED_EVERY = 50
+# Choice, as in trainer-runtime/session/recovery_loop.cc: meetings in a row that led to no step
+# before this process gives up.
+_FRUITLESS_MEETINGS_MAX = 20
+
+_MEET_AGAIN_HINT = (
+    "lockstep: a call of job.session has lost a rank, and the loop was left: the gang starts anew "
+    "from the newest checkpoint, which checkpoint_every makes. Catch lockstep.MeetAgain around the "
+    "call and take the next batch, and all others keep their steps")
 
 # All ranks say at the end of a job that no work is left: a process has one.
 _has_finished = False
-
-
-class Stateful(Protocol):
-    """Whatever travels with the model: schedulers, scalers, counters of your own."""
-
-    def state_dict(self) -> Any: ...
-
-    def load_state_dict(self, state: Any) -> Any: ...
 
 
 class Job:
@@ -82,12 +81,15 @@ class Job:
         optimizer: torch.optim.Optimizer,
         sampler: Sampler,
         extra: Optional[Mapping[str, Stateful]] = None,
+        scaler: Any = None,
         options: JobOptions = JobOptions(),
     ) -> None:
         """Opens the session, waits for all ranks, and takes over the state: of a rank that has one,
-        else of the newest checkpoint, else rank 0's initial one. Collective.
+        else of the newest checkpoint, else rank 0's initial one. `scaler`: the GradScaler that
+        scales the loss, if there is one; `step` does the rest of its work. Collective.
 
-        Errors: NoJob, InvalidArgument (a second job, after the end of the first), Mismatch (ranks
+        Errors: NoJob, InvalidArgument (a second job, after the end of the first; a list of models,
+        an optimizer with closures: names the argument), Mismatch (ranks
         with another model, optimizer, sampler, plan, or other keys of `extra`; names the first
         difference with both values), those of `meet`. The session is closed then.
         """
@@ -96,15 +98,20 @@ class Job:
                 "Job: a second one in this process found, expected one: with the end of the first "
                 "all ranks have said that no work is left; train on by `epochs` of one sampler, or "
                 "in a job of its own")
+        variable = os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
+        directory = options.checkpoint_directory or (
+            folder("LOCKSTEP_CHECKPOINT_DIR", variable) if variable else None)
         self.model = model
         self.optimizer = optimizer
         self.sampler = sampler
-        self._extra = dict(extra or {})
+        self._holdings = Holdings(model, optimizer, extra, scaler)
         self._options = options
-        self._reducer = StepReducer(model.parameters(), model.buffers())
+        self._reducer = StepReducer(self._holdings)
         self._step = 0
         self._has_state = False
         self._is_finished = False
+        self._is_over = False  # nothing is expected of this rank any more
+        self._fruitless_meetings = 0  # since the newest step
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
         self._is_whole = True  # no update is half done
@@ -112,20 +119,21 @@ class Job:
         self._used_count = 0  # samples that all ranks used in the newest step
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
-        self._compared_at = 0
         self._is_finite = True  # the last loss
+        self._owes_turn = False  # a step was taken, and what comes after it was not done
         # A handler of the program's own is left alone.
         catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
         # What ranks come with is compared once they have met, so that a difference has a name.
         self.session: Session = open("lockstep.torch.Job", catches_stop)
-        directory = options.checkpoint_directory or os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
         store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
+        self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
         try:
             self._meet()
         except BaseException:
             self.session.close()  # else its threads may outlive what they stand on
             raise
+        atexit.register(self._at_exit)
 
     @property
     def rank(self) -> int:
@@ -162,13 +170,14 @@ class Job:
         the job. `loader` is iterated anew after each loss, and never sees the cursor move: make it
         with `batch_sampler=job.sampler`.
 
-        Errors: Stopped, NotSaved, Superseded, TakenOver, Finished, Mismatch; LockstepError (the
-        loader's batches are not the sampler's; `step` was not called).
+        Errors: Stopped, NotSaved, Diverged, Superseded, TakenOver, Finished, Mismatch;
+        LockstepError (the loader's batches are not the sampler's; `step` was not called).
         """
-        while not self._is_finished:
-            yield from self._batches_of_meeting(loader)
-            if self.sampler.is_done:
-                self._finish()
+        with self._ending_with_errors():
+            while not self._is_finished:
+                yield from self._batches_of_meeting(loader)
+                if self.sampler.is_done:
+                    self._finish()
 
     def step(
         self,
@@ -179,52 +188,63 @@ class Job:
         them. `before_update` is called between, as for clipping. False: a rank was lost, and the
         step is forgotten, here and everywhere; the next batch is the same again. Collective.
 
-        Errors: InvalidArgument (`loss` is no number; no gradient on a rank), Mismatch (the weights
-        of ranks differ: something else has changed them), LockstepError (no batch is in progress).
+        Errors: InvalidArgument (`loss` is no number; no gradient on a rank; a GradScaler that the
+        job does not know), Diverged, Mismatch (ranks hold other values, train other parameters, or
+        some have left the loop), LockstepError (no batch is in progress).
         """
         if not self._is_open:
             raise LockstepError("step: there is no batch in progress; call it once for each")
         value = loss_of(loss)
+        self._watch.check_scalers()
         self._is_open = False
         share = StepShare(self._ids, self.sampler.global_size(), value)
+        self._owes_turn = True
+        with self._ending_with_errors():
+            return self._take_step(share, before_update)
+
+    def _take_step(
+        self, share: StepShare, before_update: Optional[Callable[[], object]]
+    ) -> bool:
         try:
             total = self._reducer.reduce(self.session, share, self._options.call_seconds)
-            self._compare_weights(total.changed_count)
+            self._watch.compare_now_and_then(self._step, total.changed_count)
+        except LeftLoop as left:
+            raise left.error(self._progress()) from None
         except MeetAgain as lost:
             self._lost = lost
             self._reducer.forget_step()
             self.optimizer.zero_grad(set_to_none=True)
             return False
-        self.sampler.check(total.ids)  # what cannot be counted is not applied
+        try:
+            self._watch.check_sums(self._step + 1, total)
+            self.sampler.check(total.ids)  # what cannot be counted is not applied
+        except LockstepError:
+            self._reducer.forget_step()
+            raise
         self._is_whole = False
-        if before_update is not None:
-            before_update()
-        self.optimizer.step()
+        self._update(before_update)
         self.optimizer.zero_grad(set_to_none=True)
         self.sampler.advance(total.ids)
         self._step += 1
+        self._fruitless_meetings = 0
         self._is_whole = True
         self._used_count = len(total.ids)
         self._note_loss(total.loss)
         self._reducer.note_weights()
         return True
 
-    def _compare_weights(self, changed_count: int) -> None:
-        """Where something has changed them since the last step: ranks may do so alike."""
-        if changed_count == 0 or self._step < self._compared_at + _COMPARED_EVERY:
-            return
-        self._compared_at = self._step
-        digest = hashlib.sha256()
-        for parameter in self.model.parameters():
-            digest.update(raw_bytes(parameter.detach().cpu().contiguous()))
-        own = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
-        each = self.session.all_gather(own, self._options.call_seconds)
-        other = next((rank for rank, one in enumerate(each) if not torch.equal(one, each[0])), None)
-        if other is not None:
-            raise Mismatch(
-                f"step {self._step}: the weights of ranks 0 and {other} differ, expected equal "
-                "ones: job.step alone applies gradients; was optimizer.step called as well?",
-                Status.MISMATCH)
+    def _update(self, before_update: Optional[Callable[[], object]]) -> None:
+        """All ranks hold the same gradients, so that a scaler does the same on all of them."""
+        scaler = self._holdings.scaler
+        if scaler is not None:
+            scaler.unscale_(self.optimizer)
+        if before_update is not None:
+            before_update()
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
 
     def _note_loss(self, loss: Optional[float]) -> None:
         self._loss = loss
@@ -236,9 +256,11 @@ class Job:
 
     def close(self) -> None:
         """Saves the steps since the newest checkpoint, as of a loop that was left early, waits for
-        it, and leaves the job. Errors: NotSaved, Superseded, TakenOver."""
+        it, and leaves the job. Collective where the loop was left early: all ranks leave it after
+        the same step. Errors: NotSaved, Superseded, TakenOver, Stopped, Diverged, Mismatch,
+        LockstepError (other ranks go on)."""
         try:
-            self._save_early_end()
+            self._end_early()
         finally:
             self._leave()
 
@@ -251,26 +273,65 @@ class Job:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        if kind is None:
+        if isinstance(error, MeetAgain) and not self._is_over:
+            print(_MEET_AGAIN_HINT, file=sys.stderr, flush=True)
+        if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:
             self._leave()
 
     def _leave(self) -> None:
+        self._is_over = True
+        atexit.unregister(self._at_exit)
         try:
             if self._keeper.store is not None:
                 self._keeper.store.flush()
         finally:
             self.session.close()
 
-    def _save_early_end(self) -> None:
-        if self._is_finished or not self._is_whole or not self._keeper.is_behind:
+    @contextlib.contextmanager
+    def _ending_with_errors(self) -> Iterator[None]:
+        """An error of ours is the end of this rank, whatever the program makes of it."""
+        try:
+            yield
+        except LockstepError:
+            self._is_over = True
+            raise
+
+    def _at_exit(self) -> None:
+        """Of a process that ends without `close`, and maybe with 0 while other ranks go on."""
+        if self._is_over or self._is_finished or getattr(sys, "last_type", None) is not None:
+            return
+        try:
+            if self._owes_turn:
+                self.session.should_stop(self._options.call_seconds)
+            self._reducer.say_leaving(self.session, self._options.call_seconds)
+            self.session.finish(self._options.call_seconds)
+        except (LeftLoop, LockstepError) as problem:
+            error = problem.error(self._progress()) if isinstance(problem, LeftLoop) else problem
+            print(f"lockstep: {error}", file=sys.stderr, flush=True)
+            sys.stdout.flush()
+            os._exit(getattr(error, "exit_code", 1))  # nothing else changes the code here
+
+    def _end_early(self) -> None:
+        """As of a loop that was left before its end, or that has just come to it."""
+        if self._is_finished or not self._is_whole:
             return
         if self._is_open:
+            self._is_open = False
             self._reducer.forget_step()  # buffers that the forward pass has changed
-        else:
-            self._report()
-        self._keeper.save_what_is_left()
+        if self._owes_turn:
+            self._between_steps()
+        while not self._is_finished:
+            try:
+                if not self.sampler.is_done:
+                    self._reducer.say_leaving(self.session, self._options.call_seconds)
+            except LeftLoop as left:
+                raise left.error(self._progress()) from None
+            except MeetAgain as lost:
+                self._recover(lost)
+                continue
+            self._finish()
 
     def _batches_of_meeting(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """Batches until the end, or until another meeting was joined."""
@@ -284,7 +345,10 @@ class Job:
             yield self._next(batches)
             if self._is_open:
                 self._is_open = False
-                raise LockstepError("step was not called for the last batch")
+                raise LockstepError(
+                    "step was not called for the last batch, and each batch is a step; to "
+                    "accumulate gradients give the sampler a larger batch_size, and split the "
+                    "batch before one step")
             self._between_steps()
 
     def _next(self, batches: Iterator[Batch]) -> Batch:
@@ -305,12 +369,14 @@ class Job:
 
     def _between_steps(self) -> None:
         """What comes after a step: after the program's own doing, so that the state is whole."""
+        self._owes_turn = False
         if self._lost is not None:
             self._recover(self._lost)
             return
         self._report()
         every = self._options.checkpoint_every
         if every > 0 and self._step % every == 0 and not self.sampler.is_done:
+            self._watch.check_state(self._step)
             self._keeper.save()
         try:
             leave = self.session.should_stop(self._options.call_seconds)
@@ -323,7 +389,9 @@ class Job:
     def _finish(self) -> None:
         global _has_finished
         try:
-            self._keeper.save_at_end(self._long_seconds())
+            self._watch.check_state(self._step)
+            self._watch.compare(self._step)
+            self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
             self.session.finish(self._long_seconds())
         except MeetAgain as lost:
             with contextlib.suppress(Finished):
@@ -350,6 +418,7 @@ class Job:
     def _recover(self, lost: MeetAgain) -> None:
         print(f"lockstep: meeting again after step {self._step}: {lost}", flush=True)
         self._lost = None
+        self._count_fruitless(lost)
         try:
             self._meet()
         except Stopped as stop:
@@ -364,31 +433,30 @@ class Job:
                 self._keeper.claim()
                 self._take_over()
                 self._has_state = True
-                self._reducer.note_weights()
-                self._compared_at = -_COMPARED_EVERY  # newcomers know of no earlier comparison
+                self._reducer.note_equal()
+                self._watch.note_meeting()
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:
                     raise
+                self._count_fruitless(lost)
+
+    def _count_fruitless(self, lost: MeetAgain) -> None:
+        self._fruitless_meetings += 1
+        if self._fruitless_meetings >= _FRUITLESS_MEETINGS_MAX:
+            raise MeetAgain(
+                f"{self._fruitless_meetings} meetings in a row led to no step: {lost}",
+                lost.status) from lost
 
     def _terms(self) -> dict[str, str]:
         """What ranks have to agree on; a checkpoint may be of other batches, epochs and groups."""
         sampler = ("sample_count", "batch_size", "epochs", "seed", "shuffle")
-        groups = self.optimizer.param_groups
         return {
             "plan:": repr(self._options.plan),
             "checkpoint_directory:": "none" if self._keeper.store is None else "some",
             **{f"sampler: {name}": str(getattr(self.sampler, name)) for name in sampler},
-            **{f"model: {name}": shape for name, shape in self._shapes().items()},
-            "optimizer:": type(self.optimizer).__name__,
-            "optimizer: parameters by group":
-                str([len(group["params"]) for group in groups]),
-            "extra: keys": str(sorted(self._extra)),
+            **self._holdings.terms(),
         }
-
-    def _shapes(self) -> dict[str, str]:
-        return {name: f"{list(tensor.shape)} {tensor.dtype}"
-                for name, tensor in self.model.state_dict().items()}
 
     def _long_seconds(self) -> float:
         """Where others may wait for rank 0 to read or write a checkpoint."""
@@ -401,46 +469,24 @@ class Job:
             source = 0
             restored = self._keeper.restore(self._fingerprint())
             if restored is not None:
-                self._load(restored)
+                self._load(restored, is_of_file=True)
         elif all(one.has_state and one.step == members[source].step for one in members):
             return  # equal to the bit already
         state = self._state() if self.rank == source else None
         state = broadcast_state(self.session, state, source, self._long_seconds())
         if self.rank != source:
-            self._load(state)
+            self._load(state, is_of_file=False)
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "step": self._step,
-            "model": dict(self.model.state_dict()),
-            "optimizer": self.optimizer.state_dict(),
-            "sampler": self.sampler.state_dict(),
-            "extra": {name: one.state_dict() for name, one in self._extra.items()},
-        }
+        return {"step": self._step, "sampler": self.sampler.state_dict(), **self._holdings.state()}
 
-    def _load(self, state: dict[str, Any]) -> None:
-        missing = sorted(set(self._extra) - set(state["extra"]))
-        if missing:
-            raise Mismatch(
-                f"extra: keys {sorted(self._extra)} found, expected some of "
-                f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+    def _load(self, state: dict[str, Any], is_of_file: bool) -> None:
+        self._holdings.load(state, is_of_file)
         self.sampler.load_state_dict(state["sampler"])
-        for name, one in self._extra.items():
-            one.load_state_dict(state["extra"][name])
         self._step = state["step"]
 
-    def _describe(self) -> str:
-        """What must be equal in a checkpoint that is gone on from."""
-        shapes = [f"{name} {shape}" for name, shape in self._shapes().items()]
-        sampler = self.sampler
-        parts = [self._options.plan, "; ".join(shapes), type(self.optimizer).__name__,
-                 f"{sampler.sample_count} samples, seed {sampler.seed}, shuffle {sampler.shuffle}"]
-        return "\n".join(parts)
-
     def _fingerprint(self) -> str:
-        return hashlib.sha256(self._describe().encode()).hexdigest()
+        return self._holdings.fingerprint(self._options.plan, self.sampler)
 
     def _snapshot(self) -> Snapshot:
         cursor = self.sampler

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import os
 import pathlib
 import tempfile
@@ -13,7 +14,9 @@ import unittest.mock
 import torch
 
 from lockstep.errors import (
+    Diverged,
     InvalidArgument,
+    LockstepError,
     MeetAgain,
     Mismatch,
     NotSaved,
@@ -323,34 +326,113 @@ class Loop(unittest.TestCase):
         self.train(made, also_steps)
         self.assertEqual(made.step_count, 2)
 
-        def gather(tensor, timeout):
-            each = torch.stack([tensor, tensor])
-            each[1, 0] += tensor.dtype == torch.uint8  # a digest
-            return each
-
-        made = self.job(FakeSession(), epochs=2)
-        made.session.all_gather = gather
-        made.sampler.check = lambda ids: None
-        with self.assertRaisesRegex(Mismatch, "weights of ranks 0 and 1 differ.*optimizer.step"):
-            self.train(made, also_steps)
-
     def test_weights_are_compared_anew_after_each_meeting(self):
         # By all ranks or none: one that has come only now knows of no earlier comparison.
         made = self.job(FakeSession())
-        of_a_newcomer = made._compared_at
-        made._compare_weights(1)
-        self.assertNotEqual(made._compared_at, of_a_newcomer)
+        compared = made._watch.compare = unittest.mock.Mock()
+        for count in (1, 1):
+            made._watch.compare_now_and_then(1, count)
+        self.assertEqual(compared.call_count, 1)
         made._meet()
-        self.assertEqual(made._compared_at, of_a_newcomer)
+        made._watch.compare_now_and_then(1, 1)
+        self.assertEqual(compared.call_count, 2)
 
-    def test_weights_that_step_alone_changes_are_not_compared(self):
-        made = self.job(FakeSession(), epochs=3)
-        made._compare_weights = unittest.mock.Mock()
-        self.train(made)
-        self.assertEqual({one.args for one in made._compare_weights.call_args_list}, {(0,)})
+    def test_weights_that_step_alone_changes_are_compared_each_so_many_steps_and_at_the_end(self):
+        for every, steps in ((100, [6]), (2, [2, 4, 6]), (0, [6])):
+            made = self.job(FakeSession(), epochs=3, compare_every=every)
+            made._watch.compare = unittest.mock.Mock()
+            self.train(made)
+            self.assertEqual([one.args[0] for one in made._watch.compare.call_args_list], steps)
+            self.directory = self.directory.with_name(self.directory.name + "+")
+
+    def test_meetings_that_lead_to_no_step_have_an_end(self):
+        lost = MeetAgain("rank 1 is lost", Status.LOST_PEER)
+        words = "^20 meetings in a row led to no step: rank 1 is lost$"
+        session = FakeSession()
+        with unittest.mock.patch.object(session, "broadcast", side_effect=lost), \
+                self.assertRaisesRegex(MeetAgain, words):
+            self.job(session)
+        self.assertEqual(session.epoch, 20)
+        self.directory = self.directory.with_name("second")
+        session = FakeSession()
+        made = self.job(session, epochs=100)
+        # A step between them counts anew.
+        failures = iter([True] * 19 + [False] + [True] * 20)
+
+        def all_reduce(tensor, op, timeout):
+            if next(failures):
+                raise lost
+            return tensor
+
+        with unittest.mock.patch.object(session, "all_reduce", all_reduce), \
+                self.assertRaisesRegex(MeetAgain, words):
+            self.train(made)
+        self.assertEqual(made.step_count, 1)
+
+    def test_a_rank_that_is_lost_in_a_call_of_the_program_is_met_in_the_next_batch(self):
+        lost = MeetAgain("rank 1 is lost", Status.LOST_PEER)
+        for catches in (True, False):
+            session = FakeSession()
+            made = self.job(session, checkpoint_directory=None)
+            data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+            loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
+
+            def lose(session=session):  # all later calls fail, too
+                session.should_stop = unittest.mock.Mock(side_effect=[lost, Leave.NOT])
+                raise lost
+
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said), contextlib.suppress(MeetAgain), made:
+                for (inputs,) in made.batches(loader):
+                    loss = made.model(inputs).square().mean()
+                    loss.backward()
+                    made.step(loss)
+                    with contextlib.suppress(*[MeetAgain] * catches):
+                        lose() if made.step_count == 1 else None
+            self.assertEqual((made.step_count, session.epoch), (2, 2) if catches else (1, 1))
+            self.assertEqual("Catch lockstep.MeetAgain" in said.getvalue(), not catches)
+
+    def test_a_batch_without_step_says_how_to_accumulate(self):
+        made = self.job(FakeSession())
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+        with self.assertRaisesRegex(LockstepError, "step was not called .*to accumulate gradients"):
+            for _ in made.batches(torch.utils.data.DataLoader(data, batch_sampler=made.sampler)):
+                pass
+
+    def test_a_loss_or_gradient_that_is_not_finite_ends_the_job_before_the_update(self):
+        def loss_of_step_2(loss):
+            loss.backward()
+            if made.step_count == 1:
+                loss.data.fill_(bad)
+
+        for bad, words in ((math.nan, "the loss of step 2 is NaN"), (-math.inf, "step 2 is inf")):
+            made = self.job(FakeSession(), epochs=3)
+            with self.assertRaisesRegex(Diverged, f"{words}: the model has diverged; .*smaller"
+                                        r".*JobOptions\(terminate_on_nan=False\) trains on") as end:
+                self.train(made, loss_of_step_2)
+            self.assertEqual((made.step_count, end.exception.exit_code, self.saved()), (1, 79, []))
+
+        def spoil_gradient(loss):
+            loss.backward()
+            made.model.bias.grad.fill_(math.inf)
+
+        made = self.job(FakeSession())
+        with self.assertRaisesRegex(Diverged, "^the gradients of step 1 are not finite: "):
+            self.train(made, spoil_gradient)
+        self.assertTrue(bool(torch.isfinite(made.model.bias)))
+
+    def test_an_update_that_overflows_is_not_saved(self):
+        def overflow(loss):
+            loss.backward()
+            made.optimizer.param_groups[0]["lr"] = 3e38 if made.step_count == 1 else 0.1
+
+        made = self.job(FakeSession())
+        with self.assertRaisesRegex(Diverged, "^after step 2 model: weight is not finite: "):
+            self.train(made, overflow)
+        self.assertEqual(self.saved(), [])
 
     def test_a_loss_that_is_not_finite_is_told_once_in_a_row(self):
-        made = self.job(FakeSession(), epochs=3)
+        made = self.job(FakeSession(), epochs=3, terminate_on_nan=False)
         said = io.StringIO()
 
         def spoil(loss):
@@ -364,17 +446,11 @@ class Loop(unittest.TestCase):
         self.assertEqual([line.split(":")[1] for line in lines],
                          [" the loss of step 2 is nan", " the loss of step 5 is nan"])
 
-    def test_options_that_cannot_be_are_refused_by_name(self):
-        for options, words in (
-                ({"checkpoint_keep": 0},
-                 "checkpoint_keep: 0 found, expected a whole number from 1"),
-                ({"checkpoint_every": -3}, "checkpoint_every: -3 found"),
-                ({"checkpoint_directory": 5}, "checkpoint_directory: 5 found, expected the path"),
-                ({"plan": None}, "plan: None found, expected words"),
-                ({"checkpoint_every": "10"}, "checkpoint_every: '10' found"),
-                ({"call_seconds": 0}, "call_seconds: 0 found, expected seconds above 0")):
-            with self.assertRaisesRegex(InvalidArgument, "^" + words):
-                JobOptions(**options)
+    def test_a_checkpoint_directory_of_the_environment_is_no_url(self):
+        variables = {"LOCKSTEP_CHECKPOINT_DIR": "s3://bucket/x"}
+        with unittest.mock.patch.dict(os.environ, variables), self.assertRaisesRegex(
+                InvalidArgument, "^LOCKSTEP_CHECKPOINT_DIR: 's3://bucket/x' found, expected the"):
+            self.job(FakeSession(), checkpoint_directory=None)
 
     def test_a_loss_that_is_no_number_is_refused_and_the_batch_stays_open(self):
         made = self.job(FakeSession())

@@ -81,29 +81,22 @@ class Keeper:
         self._kept_step = self._progress().step
         return self._begin_to_write() if self._session.rank == 0 else None
 
-    def save_at_end(self, timeout: float) -> None:
-        """Returns once it is written. Collective. Errors: NotSaved, on all ranks; MeetAgain."""
+    def save_at_end(self, is_early: bool, timeout: float) -> None:
+        """Returns once it is written. `is_early`: as of a loop that was left before its end.
+        Collective. Errors: NotSaved, on all ranks; MeetAgain."""
+        progress = self._progress()
+        what = (f"left after {progress.step} of {progress.steps_total} steps" if is_early else
+                f"trained to the end, {progress.step} steps")
+        has_to_save = self.store is not None and self.is_behind
         problem = self._save_and_wait()
         words = self._hear_of_chief(problem, timeout)
         if words is not None:
-            reason = (f"trained to the end, {self._progress().step} steps, which are not saved: "
-                      f"{words}")
+            reason = f"{what}, which are not saved: {words}"
             if problem is not None:
                 self._leave_unsaved("permanent", reason, problem)
             raise NotSaved(reason, Status.SYSTEM)
-
-    def save_what_is_left(self) -> None:
-        """As of a loop that was left early, the steps since the newest checkpoint. Errors:
-        NotSaved."""
-        if self.store is None:
-            return
-        progress = self._progress()
-        left = f"left after {progress.step} of {progress.steps_total} steps"
-        problem = self._save_and_wait()
-        if problem is not None:
-            raise NotSaved(f"{left}, which are not saved: {problem}", Status.SYSTEM)
-        if self._session.rank == 0:
-            print(f"lockstep: {left}, which are saved", file=sys.stderr, flush=True)
+        if has_to_save and is_early and self._session.rank == 0:
+            print(f"lockstep: {what}, which are saved", file=sys.stderr, flush=True)
 
     def stop(self, leave: Leave, timeout: float) -> NoReturn:
         """Ends this rank, which was asked to stop, after a checkpoint. Collective where all leave

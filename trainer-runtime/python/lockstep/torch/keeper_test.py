@@ -177,7 +177,7 @@ class Stops(unittest.TestCase):
 
     def test_an_end_that_the_chief_cannot_save_is_one_for_all(self):
         with self.assertRaisesRegex(NotSaved, "^trained to the end, 7 steps, .*: No space left$"):
-            self.keeper(FakeSession(1, chief_said="No space left")).save_at_end(1.0)
+            self.keeper(FakeSession(1, chief_said="No space left")).save_at_end(False, 1.0)
         self.assertFalse(self.words.exists())  # the chief's are enough
 
     def test_a_first_chief_without_room_does_not_train(self):

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Optional, Union
 
-from lockstep.arguments import folder, seconds, text, whole_number
+from lockstep.arguments import folder, seconds, text, truth, whole_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,9 @@ class JobOptions:
     default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
     0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
     stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
-    that is not set; `checkpoint_keep` of them stay.
+    that is not set; `checkpoint_keep` of them stay. Each `compare_every` steps, and at the end, all
+    ranks compare hashes of what they hold (0: at the end alone). `terminate_on_nan`: stop at the
+    first step whose loss or gradients are not finite, before the model is changed by it.
 
     Errors: InvalidArgument (names the field).
     """
@@ -30,6 +32,8 @@ class JobOptions:
     call_seconds: float = 300.0
     meeting_seconds: Optional[float] = None
     state_seconds: float = 600.0
+    compare_every: int = 100
+    terminate_on_nan: bool = True
 
     def __post_init__(self) -> None:
         text("plan", self.plan)
@@ -41,3 +45,5 @@ class JobOptions:
         if self.meeting_seconds is not None:
             seconds("meeting_seconds", self.meeting_seconds)
         seconds("state_seconds", self.state_seconds)
+        whole_number("compare_every", self.compare_every, least=0)
+        truth("terminate_on_nan", self.terminate_on_nan)

@@ -28,7 +28,7 @@ def _wrapped(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _mix(words: torch.Tensor) -> torch.Tensor:
+def mix_words(words: torch.Tensor) -> torch.Tensor:
     """Spreads the bits of each word over all 64.
 
     Source: the finaliser of SplitMix64 (Steele, Lea, Flood 2014). torch has no unsigned words:
@@ -44,14 +44,14 @@ def mix(*numbers: int) -> int:
     """One number of 63 bits that depends on all of them, and on their order."""
     word = torch.zeros(1, dtype=torch.int64)
     for number in numbers:
-        word = _mix(word + _wrapped(number))
+        word = mix_words(word + _wrapped(number))
     return int(word.item()) & ((1 << 63) - 1)
 
 
 def permutation(seed: int, data_epoch: int, sample_count: int) -> torch.Tensor:
     """The order in which a data epoch visits the samples: depends on the arguments alone, on every
     machine and release of torch. Shapes: [sample_count] of int64."""
-    keys = _mix(torch.arange(sample_count, dtype=torch.int64) + mix(seed, data_epoch))
+    keys = mix_words(torch.arange(sample_count, dtype=torch.int64) + mix(seed, data_epoch))
     return torch.sort(keys, stable=True).indices
 
 

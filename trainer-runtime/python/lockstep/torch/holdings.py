@@ -1,0 +1,200 @@
+"""What all ranks of a job hold alike: the model, its optimizer, and what travels with them."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import inspect
+import json
+from typing import Any, Mapping, Optional, Protocol
+
+import torch
+
+from lockstep.errors import InvalidArgument, Mismatch, Status
+from lockstep.torch.sampler import Sampler
+from lockstep.torch.state import flatten
+from lockstep.torch.tensor_hash import hash64
+
+
+class Stateful(Protocol):
+    """Whatever travels with the model: schedulers, counters of your own."""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state: Any) -> Any: ...
+
+
+# torch.amp has one of its own since 2.3.
+_SCALERS: tuple[type, ...] = tuple({
+    scaler for module in (torch.cuda.amp, getattr(torch, "amp", None))
+    if (scaler := getattr(module, "GradScaler", None)) is not None})
+
+
+def check_parts(model: Any, optimizer: Any, extra: Mapping[str, Any], scaler: Any) -> None:
+    """Whether a job can be made of these. Errors: InvalidArgument (names the argument)."""
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidArgument(
+            f"model: {type(model).__name__} found, expected one torch.nn.Module; put several into "
+            "a torch.nn.ModuleDict")
+    if not hasattr(optimizer, "param_groups") or not callable(getattr(optimizer, "step", None)):
+        raise InvalidArgument(
+            f"optimizer: {type(optimizer).__name__} found, expected one torch.optim.Optimizer; "
+            "give one optimizer several parameter groups")
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InvalidArgument(
+            f"optimizer: {type(optimizer).__name__} found, whose step calls the model several "
+            "times; expected one that steps without a closure, as SGD and Adam do")
+    for name, one in extra.items():
+        if issubclass(type(one), _SCALERS):
+            raise InvalidArgument(
+                f"extra: {name} is a GradScaler: pass it as Job(scaler=...), which unscales the "
+                "gradients and skips the same steps on all ranks")
+    needed = ("unscale_", "step", "update", "state_dict", "load_state_dict")
+    if scaler is not None and not all(hasattr(scaler, name) for name in needed):
+        raise InvalidArgument(
+            f"scaler: {type(scaler).__name__} found, expected a torch.cuda.amp.GradScaler")
+
+
+class Holdings:
+    """The parts of a job by name. Parameters and buffers are looked up anew in each call, as a
+    program may unfreeze, add or replace some meanwhile. Thread: one."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        extra: Optional[Mapping[str, Stateful]] = None,
+        scaler: Any = None,
+    ) -> None:
+        """Errors: those of `check_parts`."""
+        check_parts(model, optimizer, extra or {}, scaler)
+        self.model = model
+        self.optimizer = optimizer
+        self.extra = dict(extra or {})
+        self.scaler = scaler
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Of the model, frozen or not, and those that the optimizer alone has."""
+        named: dict[str, torch.Tensor] = {
+            f"model: {name}": one for name, one in self.model.named_parameters()}
+        return {**named, **self._not_among(named)}
+
+    def loose(self) -> dict[str, torch.Tensor]:
+        """The parameters that the optimizer alone has."""
+        return self._not_among(dict(self.model.named_parameters()))
+
+    def _not_among(self, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        in_model = {id(one) for one in named.values()}
+        return {
+            f"optimizer: group {group_index}, parameter {index}": one
+            for group_index, group in enumerate(self.optimizer.param_groups)
+            for index, one in enumerate(group["params"])
+            if id(one) not in in_model
+        }
+
+    def buffers(self) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """Those of the model's state, which are equal on all ranks, and those that are not
+        persistent, of which each rank has its own."""
+        state: dict[str, torch.Tensor] = {}
+        own: dict[str, torch.Tensor] = {}
+        seen: set[int] = set()
+        for module_name, module in self.model.named_modules():
+            for name, one in module._buffers.items():
+                if one is None or id(one) in seen:
+                    continue
+                seen.add(id(one))
+                is_own = name in module._non_persistent_buffers_set
+                (own if is_own else state)[f"model: {module_name}.{name}"] = one
+        return state, own
+
+    def has_unknown_scaler(self) -> bool:
+        """Whether some other GradScaler has scaled a loss in this process. Cost: a walk over all
+        objects of Python, tens of milliseconds."""
+        return any(
+            issubclass(type(one), _SCALERS) and one is not self.scaler and one.is_enabled()
+            and getattr(one, "_scale", None) is not None for one in gc.get_objects())
+
+    def terms(self) -> dict[str, str]:
+        """What ranks have to agree on before one takes over another's state."""
+        groups = self.optimizer.param_groups
+        return {
+            **{f"model: {name}": shape for name, shape in self.shapes().items()},
+            "optimizer:": type(self.optimizer).__name__,
+            "optimizer: parameters by group": str([len(group["params"]) for group in groups]),
+            **{name: _shape_of(one) for name, one in self.loose().items()},
+            "extra: keys": str(sorted(self.extra)),
+            "scaler:": "none" if self.scaler is None else "some",
+        }
+
+    def shapes(self) -> dict[str, str]:
+        """Of all that the model's state has."""
+        return {name: _shape_of(one) for name, one in self.model.state_dict().items()}
+
+    def hashes(self) -> dict[str, str]:
+        """Of parameters, persistent buffers and the optimizer's and scaler's state, by name."""
+        flat = flatten({
+            "model": dict(self.model.state_dict()), "loose": self.loose(),
+            "optimizer": self.optimizer.state_dict(), "scaler": self._scaler_state()})
+        settings = hashlib.sha256(json.dumps(flat.tree).encode()).hexdigest()[:16]
+        return {
+            **{name: f"{hash64(one):016x}" for name, one in flat.tensors.items()},
+            "the settings of optimizer and scaler": settings,
+        }
+
+    def parameter_hashes(self) -> dict[str, str]:
+        """Of these alone, with the names that `parameters` has."""
+        return {name: f"{hash64(one):016x}" for name, one in self.parameters().items()}
+
+    def first_not_finite(self) -> Optional[str]:
+        """The name of a parameter with numbers that are not finite."""
+        return next((name for name, one in self.parameters().items()
+                     if not bool(torch.isfinite(one.detach()).all())), None)
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for another rank or a file."""
+        return {
+            "model": dict(self.model.state_dict()),
+            "optimizer": self.optimizer.state_dict(),
+            "extra": {name: one.state_dict() for name, one in self.extra.items()},
+            "loose": {name: one.detach() for name, one in self.loose().items()},
+            "scaler": self._scaler_state(),
+            "trained": [name for name, one in self.parameters().items() if one.requires_grad],
+        }
+
+    def load(self, state: dict[str, Any], is_of_file: bool) -> None:
+        """Takes it over. Which parameters are frozen is the program's own choice where a file is
+        gone on from. Errors: Mismatch (it has other keys of `extra`)."""
+        missing = sorted(set(self.extra) - set(state["extra"]))
+        if missing:
+            raise Mismatch(
+                f"extra: keys {sorted(self.extra)} found, expected some of "
+                f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for name, one in self.extra.items():
+            one.load_state_dict(state["extra"][name])
+        if self.scaler is not None and state.get("scaler"):
+            self.scaler.load_state_dict(state["scaler"])
+        with torch.no_grad():
+            for name, one in self.loose().items():
+                if name in state.get("loose", {}):
+                    one.copy_(state["loose"][name])
+        if not is_of_file:
+            for name, one in self.parameters().items():
+                one.requires_grad_(name in state["trained"])
+
+    def fingerprint(self, plan: str, sampler: Sampler) -> str:
+        """Of what must be equal in a checkpoint that is gone on from."""
+        shapes = [f"{name} {shape}" for name, shape in self.shapes().items()]
+        shapes += [f"{name} {_shape_of(one)}" for name, one in self.loose().items()]
+        parts = [plan, "; ".join(shapes), type(self.optimizer).__name__,
+                 f"{sampler.sample_count} samples, seed {sampler.seed}, shuffle {sampler.shuffle}"]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _scaler_state(self) -> dict[str, Any]:
+        return {} if self.scaler is None else dict(self.scaler.state_dict())
+
+
+def _shape_of(tensor: torch.Tensor) -> str:
+    return f"{list(tensor.shape)} {tensor.dtype}"

@@ -1,0 +1,100 @@
+"""What travels with a job, and how ranks find that they hold different things."""
+
+import unittest
+
+import torch
+from torch import nn
+
+from lockstep.errors import Mismatch
+from lockstep.fake_exchange import FakeExchange, in_threads
+from lockstep.torch.agreement import check_equal, ranks_text
+from lockstep.torch.holdings import Holdings
+from lockstep.torch.state import flatten, unflatten
+from lockstep.torch.tensor_hash import _CHUNK_WORDS, hash64
+
+
+def holdings(seed=1):
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    factor = nn.Parameter(torch.randn(1))
+    optimizer = torch.optim.Adam([*model.parameters(), factor], lr=0.1)
+    return Holdings(model, optimizer)
+
+
+class Travel(unittest.TestCase):
+    def test_parameters_of_the_optimizer_alone_and_which_are_frozen_travel(self):
+        source, target = holdings(), holdings(seed=2)
+        source.model[0].requires_grad_(False)
+        target.model[1].requires_grad_(False)
+        target.load(unflatten(flatten(source.state())), is_of_file=False)
+        self.assertEqual(source.hashes(), target.hashes())
+        self.assertEqual(source.state()["trained"], target.state()["trained"])
+        self.assertIn("loose/optimizer: group 0, parameter 4", source.hashes())
+
+    def test_what_a_file_says_of_frozen_ones_is_the_programs_own_choice(self):
+        source, target = holdings(), holdings(seed=2)
+        source.model[0].requires_grad_(False)
+        target.load(source.state(), is_of_file=True)
+        self.assertTrue(target.model[0].weight.requires_grad)
+        older = {name: one for name, one in source.state().items() if name in
+                 ("model", "optimizer", "extra")}  # of a file before there were others
+        target.load(older, is_of_file=True)
+
+    def test_each_part_shows_in_the_hashes(self):
+        one = holdings()
+        before = one.hashes()
+        one.model[1].running_mean.data[2] += 1e-6
+        one.optimizer.param_groups[0]["params"][-1].data.neg_()
+        one.optimizer.param_groups[0]["lr"] = 0.2
+        after = one.hashes()
+        self.assertEqual(
+            [name for name in before if before[name] != after[name]],
+            ["model/1.running_mean", "loose/optimizer: group 0, parameter 4",
+             "the settings of optimizer and scaler"])
+
+
+class Hashes(unittest.TestCase):
+    def test_each_bit_and_place_counts_in_each_length(self):
+        for count in (1, 3, 8, 13, 8 * _CHUNK_WORDS + 5):
+            values = torch.zeros(count, dtype=torch.uint8)
+            found = {hash64(values)}
+            places = {0, count // 2, count - 1}
+            for place in places:
+                for bit in (1, 128):
+                    changed = values.clone()
+                    changed[place] = bit
+                    found.add(hash64(changed))
+            self.assertEqual(len(found), 1 + 2 * len(places))
+        self.assertNotEqual(hash64(torch.zeros(3)), hash64(torch.zeros(4)))
+
+    def test_equal_values_have_equal_ones_however_they_lie(self):
+        values = torch.randn(3, 5)
+        self.assertEqual(hash64(values), hash64(values.t().contiguous().t()))
+        self.assertEqual(hash64(values[1]), hash64(values[1].clone()))
+        self.assertNotEqual(hash64(values), hash64(values.flip(0)))
+
+    def test_the_first_that_differs_is_named_with_all_ranks(self):
+        class FakeSession:
+            def __init__(self, rank):
+                self.rank = rank
+
+            def all_gather(self, tensor, timeout):
+                return world.exchange(self.rank, tensor)
+
+        def compare(rank):
+            hashes = {"a": "1", "b": "2", "c": "3"}
+            own_order = dict(sorted(hashes.items(), reverse=rank == 2))
+            check_equal(FakeSession(rank), own_order, 1.0, "rule")
+            if rank in (1, 3):
+                hashes.update(b="4", c=str(rank))
+            check_equal(FakeSession(rank), hashes, 1.0, "rule")
+
+        world = FakeExchange(4, torch.stack)
+        for one in in_threads(4, compare):
+            self.assertIsInstance(one, Mismatch)
+            self.assertEqual(str(one), "b differs between rank 0 and ranks 1, 3: rule")
+        self.assertEqual(ranks_text(range(1, 12)), "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 others")
+
+
+if __name__ == "__main__":
+    unittest.main()

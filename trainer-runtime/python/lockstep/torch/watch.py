@@ -1,0 +1,86 @@
+"""What keeps a job from going on over damage: weights that ranks do not share, or that are lost."""
+
+from __future__ import annotations
+
+import math
+
+from lockstep.errors import Diverged, InvalidArgument
+from lockstep.torch.agreement import check_equal
+from lockstep.torch.gradients import StepSum
+from lockstep.torch.holdings import Holdings
+from lockstep.torch.options import JobOptions
+from lockstep.torch.session import Session
+
+# Choice: weights that are changed by more than `step`, as a program may that clips them, are
+# compared now and then, as that reads all of them.
+_COMPARED_EVERY = 50
+
+_DIVERGED = (": the model has diverged; a smaller learning rate may help "
+             "(JobOptions(terminate_on_nan=False) trains on)")
+
+
+class Watch:
+    """Ends a job on all ranks alike. Thread: one."""
+
+    def __init__(self, holdings: Holdings, session: Session, options: JobOptions) -> None:
+        self._holdings = holdings
+        self._session = session
+        self._options = options
+        self._compared_at = 0
+        self._has_looked_for_scalers = False
+
+    def note_meeting(self) -> None:
+        """Newcomers know of no earlier comparison."""
+        self._compared_at = -_COMPARED_EVERY
+
+    def check_scalers(self) -> None:
+        """Before the first step. Errors: InvalidArgument (a GradScaler is in use, and the job was
+        made without it)."""
+        if self._has_looked_for_scalers:
+            return
+        self._has_looked_for_scalers = True
+        if self._holdings.has_unknown_scaler():
+            raise InvalidArgument(
+                "step: a GradScaler has scaled the loss, and the job was made without it, so the "
+                "update would use scaled gradients: pass it as Job(scaler=...)")
+
+    def check_sums(self, step: int, total: StepSum) -> None:
+        """Of `step`, which is not applied yet. Errors: Diverged."""
+        if not self._options.terminate_on_nan:
+            return
+        scaler = self._holdings.scaler
+        if scaler is not None and scaler.is_enabled() and not total.is_finite:
+            if scaler.get_scale() <= 1:  # it skips the step, and halves the scale
+                raise Diverged(f"the gradients of step {step} are not finite, even at loss scale "
+                               f"{scaler.get_scale():g}{_DIVERGED}")
+        elif total.loss is not None and not math.isfinite(total.loss):
+            word = "NaN" if math.isnan(total.loss) else "inf"
+            raise Diverged(f"the loss of step {step} is {word}{_DIVERGED}")
+        elif not total.is_finite:
+            raise Diverged(f"the gradients of step {step} are not finite{_DIVERGED}")
+
+    def check_state(self, step: int) -> None:
+        """An update of finite gradients may still overflow; that is never saved. Errors:
+        Diverged."""
+        name = self._holdings.first_not_finite() if self._options.terminate_on_nan else None
+        if name is not None:
+            raise Diverged(f"after step {step} {name} is not finite{_DIVERGED}")
+
+    def compare_now_and_then(self, step: int, changed_count: int) -> None:
+        """Compares what ranks hold each `compare_every` steps; sooner where something else than
+        `step` has changed weights on `changed_count` ranks, as a program may do on all alike.
+        Collective. Errors: those of `compare`."""
+        every = self._options.compare_every
+        is_due = every > 0 and step > 0 and step % every == 0
+        is_changed = changed_count > 0 and step >= self._compared_at + _COMPARED_EVERY
+        if is_changed:
+            self._compared_at = step
+        if is_due or is_changed:
+            self.compare(step)
+
+    def compare(self, step: int) -> None:
+        """Collective. Errors: Mismatch (ranks hold other values; names the first), MeetAgain."""
+        check_equal(
+            self._session, self._holdings.hashes(), self._options.call_seconds,
+            f"after step {step} all ranks have to hold the same to the bit; only job.step may "
+            "change it, or the program alike on all ranks: was optimizer.step called as well?")
