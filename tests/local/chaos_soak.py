@@ -75,6 +75,8 @@ class Plan:
 class Soak(LocalTest):
     """One run after the other; borrowed from the tests for starting and for looking after."""
 
+    engine = None
+
     expected = {}  # weights of undisturbed runs, by the number of workers
 
     def __init__(self, is_verbose, seen):

@@ -38,6 +38,8 @@ def gpus(count, release="2.30", **variables):
 
 
 class DevicesCase(nccl_test.NcclCase):
+    engine = None  # its own, beside the runtime
+
     def setUp(self):
         super().setUp()
         folder = self.scratch / "bin"

@@ -25,6 +25,8 @@ def manifest(ps=PS, **changes):
 
 
 class ParameterServer(LocalTest):
+    engine = None
+
     def pods(self, run):
         return sorted(pod["name"] for pod in run.summary["pods"])
 

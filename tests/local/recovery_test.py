@@ -198,6 +198,8 @@ class Budget(LocalTest):
 
 
 class Determinism(LocalTest):
+    engine = None
+
     def test_two_runs_end_in_equal_checkpoints(self):
         first = self.run_job(training_manifest(steps=40))
         second = self.run_job(training_manifest(steps=40))

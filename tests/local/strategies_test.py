@@ -63,6 +63,8 @@ ASYNCHRONOUS = Layout("ParameterServer", 2, ps=2)
 
 
 class Strategies(LocalTest):
+    engine = None
+
     def train(self, layout, steps, checkpoints, resumed_at=None):
         run = self.run_job(layout.manifest(steps), "--set",
                            f"training.checkpoint.directory={checkpoints}")
@@ -106,6 +108,8 @@ class Strategies(LocalTest):
 class SkippedSteps(LocalTest):
     """Those that changed nothing in Float16 are no updates of an optimizer, whoever goes on."""
 
+    engine = None
+
     def train(self, layout, steps, precision, checkpoints):
         """Labels of up to 9 in a batch of 8 times 2^16 are above what Float16 can hold."""
         fields = []
@@ -134,6 +138,8 @@ class SkippedSteps(LocalTest):
 
 
 class Devices(LocalTest):
+    engine = None
+
     def test_gpus_that_are_not_there_are_refused_by_name(self):
         run = self.run_job(training_manifest(workers=1),
                            "--set", 'training.devices=["7", "GPU-none"]')

@@ -23,6 +23,8 @@ def slow_manifest(steps):
 
 
 class Telling(LocalTest):
+    engine = None  # some networks are large
+
     def test_each_data_epoch_has_a_line_and_an_entry(self):
         run = self.run_job(training_manifest(), "--set", "training.steps=null",
                            "--set", "training.epochs=3")
@@ -139,6 +141,8 @@ class FullDisk(LocalTest):
 
 
 class Stopping(LocalTest):
+    engine = None
+
     def test_samples_of_a_stop_are_those_of_its_last_step(self):
         run = self.stop(self.start_until_trained(
             training_manifest(steps=100000, every_steps=0), "--quiet"))
