@@ -15,6 +15,7 @@
 #include "trainer-runtime/engine/low_precision.h"
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/parameter_store.h"
+#include "trainer-runtime/engine/vector_clones.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -80,6 +81,34 @@ float Slope(Activation activation, float output) {
       break;
   }
   return 1;
+}
+
+// sums[o] += sum over k of row[k] * matrix[k, o], in the order of k.
+LOCKSTEP_VECTOR_CLONES
+void AddProduct(const float* __restrict row,
+                const float* __restrict matrix,
+                std::size_t in,
+                std::size_t out,
+                float* __restrict sums) {
+  for (std::size_t k = 0; k < in; ++k) {
+    for (std::size_t o = 0; o < out; ++o) {
+      sums[o] += row[k] * matrix[k * out + o];
+    }
+  }
+}
+
+// matrix[k, o] += row[k] * slopes[o].
+LOCKSTEP_VECTOR_CLONES
+void AddOuterProduct(const float* __restrict row,
+                     const float* __restrict slopes,
+                     std::size_t in,
+                     std::size_t out,
+                     float* __restrict matrix) {
+  for (std::size_t k = 0; k < in; ++k) {
+    for (std::size_t o = 0; o < out; ++o) {
+      matrix[k * out + o] += row[k] * slopes[o];
+    }
+  }
 }
 
 class ReferenceEngine final : public Engine {
@@ -176,13 +205,9 @@ class ReferenceEngine final : public Engine {
       const auto& [inputs, kernel, bias] = operands_[i];
       outputs_[i].resize(sample_count * layer.out);
       for (std::size_t n = 0; n < sample_count; ++n) {
-        for (std::size_t o = 0; o < layer.out; ++o) {
-          float sum = bias[o];
-          for (std::size_t k = 0; k < layer.in; ++k) {
-            sum += inputs[n * layer.in + k] * kernel[k * layer.out + o];
-          }
-          outputs_[i][n * layer.out + o] = sum;
-        }
+        float* sums = &outputs_[i][n * layer.out];
+        std::copy(bias.begin(), bias.end(), sums);
+        AddProduct(&inputs[n * layer.in], kernel.data(), layer.in, layer.out, sums);
       }
       RoundTo(precision_, outputs_[i]);
       for (float& output : outputs_[i]) {
@@ -207,12 +232,17 @@ class ReferenceEngine final : public Engine {
     RoundTo(precision_, gradient);
     std::vector<float> input_gradient(input.size());
     for (std::size_t n = 0; n < static_cast<std::size_t>(batch.sample_count); ++n) {
+      const float* slopes = &gradient[n * layer.out];
       for (std::size_t o = 0; o < layer.out; ++o) {
-        const float slope = gradient[n * layer.out + o];
-        bias_gradient[o] += slope;
-        for (std::size_t k = 0; k < layer.in; ++k) {
-          kernel_gradient[k * layer.out + o] += slope * input[n * layer.in + k];
-          input_gradient[n * layer.in + k] += slope * kernel[k * layer.out + o];
+        bias_gradient[o] += slopes[o];
+      }
+      AddOuterProduct(&input[n * layer.in], slopes, layer.in, layer.out, kernel_gradient.data());
+      if (i == 0) {
+        continue;  // nobody asks for the gradient of the data
+      }
+      for (std::size_t k = 0; k < layer.in; ++k) {
+        for (std::size_t o = 0; o < layer.out; ++o) {
+          input_gradient[n * layer.in + k] += slopes[o] * kernel[k * layer.out + o];
         }
       }
     }
