@@ -320,7 +320,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   }
   TellOfForeignTfConfig(variables, processes->front(), options.logger);
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
-  GiveDevices(devices, &processes.value());
+  ExposeDevices(devices, environment->gpu_visibility, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.
   PodOfPrograms pod(*environment, options);
   const auto on_control = [&pod](const ControlMessage& message) { pod.Hear(message); };
