@@ -230,6 +230,7 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
     environment->hung_after = std::chrono::milliseconds(hung_after);
   }
   environment->hold = std::chrono::seconds(reader->Number(env::kHoldSeconds, 0, kSecondsMax, 0));
+  environment->launcher = reader->Word(env::kLauncher, kProcessLauncherNames);
   environment->gpu_visibility = reader->Word(env::kGpuVisibility, kGpuVisibilityNames);
   environment->control_counter =
       reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);

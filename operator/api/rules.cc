@@ -202,6 +202,7 @@ class RuleChecker {
     }
     CheckWarm(role, path);
     CheckGpuVisibility(role, path);
+    CheckLauncher(role, path);
     if (HasError("spec.training") || spec_.training || !IsTrusted(path + ".template")) {
       return;
     }
@@ -248,6 +249,24 @@ class RuleChecker {
       Fail(path + ".gpuVisibility",
            "One found beside supervise: false, expected supervise: true: the runtime shows each "
            "process its GPU");
+    } else if (role.launcher == ProcessLauncher::kTorchrun &&
+               role.gpu_visibility == GpuVisibility::kOne) {
+      Fail(path + ".gpuVisibility",
+           "One found beside launcher: Torchrun, expected All: the processes of a torchrun share "
+           "what it sees");
+    }
+  }
+
+  void CheckLauncher(const RoleSpec& role, const std::string& path) {
+    if (!role.launcher.has_value() || HasError("spec.training")) {
+      return;
+    }
+    if (spec_.training) {
+      Fail(path + ".launcher", "found beside spec.training, expected it for commands only");
+    } else if (!role.supervise) {
+      Fail(path + ".launcher",
+           "found beside supervise: false, expected supervise: true: without the runtime the "
+           "command is started once, as written");
     }
   }
 

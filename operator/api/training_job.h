@@ -12,6 +12,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/contract/gpu_visibility.h"
+#include "common/contract/launcher.h"
 #include "common/contract/role.h"
 #include "common/contract/topology.h"
 #include "common/contract/training_result.h"
@@ -128,6 +129,8 @@ struct RoleSpec {
   int64_t replicas = 1;
   int64_t gpus = 0;       // whole GPUs per pod
   int64_t processes = 1;  // per pod
+  // Who starts a command's processes; null: the runtime finds out.
+  std::optional<ProcessLauncher> launcher;
   // Of a command's processes; null: all GPUs, or one each where processes share a GPU.
   std::optional<GpuVisibility> gpu_visibility;
   RestartPolicy restart_policy = RestartPolicy::kExitCode;

@@ -67,6 +67,10 @@ TEST(DecideEdit, OtherPatienceOrPriorityIsAnotherGang) {
                 [](TrainingJobSpec* spec) { spec->roles[0].gpu_visibility = GpuVisibility::kOne; }),
             Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) {
+              spec->roles[0].launcher = ProcessLauncher::kTorchrun;
+            }),
+            Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) {
               spec->recovery.hung_after = std::chrono::seconds(60);
             }),
             Attempt(1));

@@ -59,6 +59,7 @@ void FillInSettings(const TrainingJob& job,
   environment->rendezvous_timeout =
       std::chrono::ceil<std::chrono::seconds>(job.spec.recovery.rendezvous_timeout);
   environment->silent_after = job.spec.recovery.silent_after;
+  environment->launcher = role.launcher;
   environment->gpu_visibility = role.gpu_visibility;
   if (environment->rank.has_value()) {  // others may have nothing to do for as long as they like
     environment->hung_after = job.spec.recovery.hung_after;
