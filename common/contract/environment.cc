@@ -51,6 +51,14 @@ void RenderOwn(const WorkerEnvironment& environment, EnvironmentMap* variables) 
   if (environment.hold.count() > 0) {
     SetNumber(env::kHoldSeconds, environment.hold.count(), variables);
   }
+  if (environment.launcher.has_value()) {
+    (*variables)[env::kLauncher] =
+        std::string(NameOf(kProcessLauncherNames, *environment.launcher));
+  }
+  if (environment.gpu_visibility.has_value()) {
+    (*variables)[env::kGpuVisibility] =
+        std::string(NameOf(kGpuVisibilityNames, *environment.gpu_visibility));
+  }
   SetUnlessEmpty(env::kCluster, environment.cluster, variables);
   if (environment.control_counter > 0) {
     SetNumber(env::kControlCounter, environment.control_counter, variables);

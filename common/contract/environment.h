@@ -8,6 +8,8 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/contract/gpu_visibility.h"
+#include "common/contract/launcher.h"
 #include "common/contract/tf_config.h"
 #include "common/contract/topology.h"
 
@@ -41,6 +43,8 @@ inline constexpr const char* kRendezvousTimeoutSeconds = "LOCKSTEP_RENDEZVOUS_TI
 inline constexpr const char* kSilentAfterMs = "LOCKSTEP_SILENT_AFTER_MS";
 inline constexpr const char* kHungAfterMs = "LOCKSTEP_HUNG_AFTER_MS";
 inline constexpr const char* kHoldSeconds = "LOCKSTEP_HOLD_SECONDS";
+inline constexpr const char* kLauncher = "LOCKSTEP_LAUNCHER";
+inline constexpr const char* kGpuVisibility = "LOCKSTEP_GPU_VISIBILITY";
 inline constexpr const char* kCluster = "LOCKSTEP_CLUSTER";
 inline constexpr const char* kControlCounter = "LOCKSTEP_CONTROL_COUNTER";
 inline constexpr const char* kPsIncarnations = "LOCKSTEP_PS_INCARNATIONS";
@@ -117,6 +121,10 @@ struct WorkerEnvironment {
   std::optional<std::chrono::milliseconds> hung_after;
   // How long a pod whose programs have ended waits for their relaunch; 0: it ends with them.
   std::chrono::seconds hold{0};
+  // Who starts a command's processes; null: the runtime finds out.
+  std::optional<ProcessLauncher> launcher;
+  // Of a command's processes; null: all GPUs, or one each where processes share a GPU.
+  std::optional<GpuVisibility> gpu_visibility;
   TfConfig tf_config;   // of the pod's first process
   std::string cluster;  // the shape that tf_config follows from; empty: it stands for itself
   int64_t control_counter =

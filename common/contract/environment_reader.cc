@@ -78,6 +78,21 @@ class VariableReader {
     return numbers;
   }
 
+  // The value of the variable's word; null where it is not there or wrong (wrong is recorded).
+  template <typename Enum, std::size_t N>
+  std::optional<Enum> Word(const char* name, const EnumNames<Enum, N>& names) {
+    const std::string word = Text(name);
+    const std::optional<Enum> value = ValueOf(names, word);
+    if (!word.empty() && !value.has_value()) {
+      std::string expected = "one of";
+      for (const std::string_view known : WordsOf(names)) {
+        expected += (expected == "one of" ? " " : ", ") + std::string(known);
+      }
+      errors_->push_back(Problem(name, Quoted(word), expected));
+    }
+    return value;
+  }
+
   int64_t RequiredNumber(const char* name, int64_t min, int64_t max = kUnbounded) {
     if (Text(name).empty()) {
       FailMissing(name, "a whole number");
@@ -215,6 +230,8 @@ void ReadSettings(VariableReader* reader, WorkerEnvironment* environment) {
     environment->hung_after = std::chrono::milliseconds(hung_after);
   }
   environment->hold = std::chrono::seconds(reader->Number(env::kHoldSeconds, 0, kSecondsMax, 0));
+  environment->launcher = reader->Word(env::kLauncher, kProcessLauncherNames);
+  environment->gpu_visibility = reader->Word(env::kGpuVisibility, kGpuVisibilityNames);
   environment->control_counter =
       reader->Number(env::kControlCounter, 0, std::numeric_limits<int64_t>::max(), 0);
   for (const int64_t incarnation : reader->Numbers(env::kPsIncarnations)) {

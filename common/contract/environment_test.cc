@@ -36,6 +36,8 @@ WorkerEnvironment Sample(const JobTopology& topology, const TaskId& task) {
   environment.silent_after = std::chrono::milliseconds(900);
   environment.hung_after = std::chrono::milliseconds(2500);
   environment.hold = std::chrono::seconds(61);
+  environment.launcher = ProcessLauncher::kTorchrun;
+  environment.gpu_visibility = GpuVisibility::kOne;
   environment.control_counter = 17;
   environment.ps_incarnations = {Incarnation(0), Incarnation(12)};
   return environment;
@@ -68,6 +70,8 @@ TEST(Environment, HoldsEveryVariableOfTheContract) {
       {"LOCKSTEP_SILENT_AFTER_MS", "900"},
       {"LOCKSTEP_HUNG_AFTER_MS", "2500"},
       {"LOCKSTEP_HOLD_SECONDS", "61"},
+      {"LOCKSTEP_LAUNCHER", "Torchrun"},
+      {"LOCKSTEP_GPU_VISIBILITY", "One"},
       {"LOCKSTEP_CONTROL_COUNTER", "17"},
       {"LOCKSTEP_PS_INCARNATIONS", "0,12"},
       {"TF_CONFIG",

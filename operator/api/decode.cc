@@ -133,6 +133,8 @@ RoleSpec DecodeRole(const Json& value, const std::string& path, Errors* errors) 
   role.replicas = reader.Int("replicas", 0, kReplicasMax).value_or(role.replicas);
   role.gpus = reader.Int("gpus", 0, kGpusMax).value_or(role.gpus);
   role.processes = reader.Int("processes", 1, kProcessesMax).value_or(0);  // 0: left to Default
+  role.launcher = ReadEnum(reader, "launcher", kProcessLauncherNames);
+  role.gpu_visibility = ReadEnum(reader, "gpuVisibility", kGpuVisibilityNames);
   role.restart_policy =
       ReadEnum(reader, "restartPolicy", kRestartPolicyNames).value_or(role.restart_policy);
   role.supervise = reader.Bool("supervise").value_or(role.supervise);

@@ -34,6 +34,12 @@ Json EncodeRole(const RoleSpec& role) {
                 {"processes", role.processes},
                 {"restartPolicy", RestartPolicyName(role.restart_policy)},
                 {"supervise", role.supervise}};
+  if (role.launcher.has_value()) {
+    value["launcher"] = NameOf(kProcessLauncherNames, *role.launcher);
+  }
+  if (role.gpu_visibility.has_value()) {
+    value["gpuVisibility"] = NameOf(kGpuVisibilityNames, *role.gpu_visibility);
+  }
   if (!role.warm.empty()) {
     value["warm"] = role.warm;
   }

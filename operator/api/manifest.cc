@@ -10,6 +10,7 @@
 #include "operator/api/decode.h"
 #include "operator/api/fields.h"
 #include "operator/api/jobs_by_name.h"
+#include "operator/api/launch_remarks.h"
 #include "operator/api/queue_family.h"
 #include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
@@ -355,6 +356,11 @@ Manifest ReadManifest(std::string_view text,
   }
   CheckJobNames(stream, &manifest);
   CheckQueuesOfJobs(stream, queues, &manifest);
+  for (std::size_t i = 0; i < manifest.jobs.size(); ++i) {
+    for (const LaunchRemark& remark : RemarksOn(manifest.jobs[i])) {
+      manifest.warnings.push_back(ProblemOf(stream.documents[i], remark.field, remark.message));
+    }
+  }
   SortAndCut(&manifest.problems);
   SortAndCut(&manifest.warnings);
   return manifest;

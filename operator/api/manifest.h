@@ -52,7 +52,7 @@ struct Manifest {
   std::vector<SkippedDocument> queues;    // TrainingQueues, in file order; checked as jobs are
   std::vector<SkippedDocument> skipped;   // others beside jobs or queues, in file order
   std::vector<ManifestProblem> problems;  // ordered by line, the last may count those left out
-  std::vector<ManifestProblem> warnings;  // of queues: what the server takes, and hardly is meant
+  std::vector<ManifestProblem> warnings;  // what the server takes, and hardly is meant
 
   bool ok() const { return problems.empty(); }
 };

@@ -328,6 +328,19 @@ TEST(ReadManifest, QueuesOfAFileAreHeldAgainstEachOther) {
             "of that is lent, as without a limit\n");
 }
 
+TEST(ReadManifest, TorchrunThatStaysInItsPodIsWarnedOf) {
+  const Manifest manifest = ReadManifest(
+      "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n  roles:\n"
+      "  - name: worker\n    replicas: 2\n    template:\n      spec:\n        containers:\n"
+      "        - command: [torchrun, --standalone, train.py]\n",
+      "j.yaml");
+  EXPECT_EQ(FormatProblems(manifest), "");
+  EXPECT_EQ(FormatWarnings(manifest),
+            "j.yaml:11: warning: spec.roles[0].template.spec.containers[0].command: torchrun with "
+            "--standalone does not join the 2 pods of the job; remove it, and Lockstep tells "
+            "torchrun of them\n");
+}
+
 TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
   const std::string below =
       std::string(kQueue) +

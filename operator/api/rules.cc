@@ -218,6 +218,8 @@ class RuleChecker {
            "on spec.training.dataset.testSamples");
     }
     CheckWarm(role, path);
+    CheckGpuVisibility(role, path);
+    CheckLauncher(role, path);
     if (HasError("spec.training") || spec_.training || !IsTrusted(path + ".template")) {
       return;
     }
@@ -249,6 +251,39 @@ class RuleChecker {
       if (const Result<PythonCommand> parsed = ParsePythonCommand(command); !parsed.ok()) {
         Fail(field, "found, but the command is another: " + parsed.error().message());
       }
+    }
+  }
+
+  // The runtime shows a command's processes their GPUs.
+  void CheckGpuVisibility(const RoleSpec& role, const std::string& path) {
+    if (!role.gpu_visibility.has_value() || HasError("spec.training")) {
+      return;
+    }
+    if (spec_.training) {
+      Fail(path + ".gpuVisibility",
+           "found beside spec.training, expected it for commands only; see training.devices");
+    } else if (!role.supervise && role.gpu_visibility == GpuVisibility::kOne) {
+      Fail(path + ".gpuVisibility",
+           "One found beside supervise: false, expected supervise: true: the runtime shows each "
+           "process its GPU");
+    } else if (role.launcher == ProcessLauncher::kTorchrun &&
+               role.gpu_visibility == GpuVisibility::kOne) {
+      Fail(path + ".gpuVisibility",
+           "One found beside launcher: Torchrun, expected All: the processes of a torchrun share "
+           "what it sees");
+    }
+  }
+
+  void CheckLauncher(const RoleSpec& role, const std::string& path) {
+    if (!role.launcher.has_value() || HasError("spec.training")) {
+      return;
+    }
+    if (spec_.training) {
+      Fail(path + ".launcher", "found beside spec.training, expected it for commands only");
+    } else if (!role.supervise) {
+      Fail(path + ".launcher",
+           "found beside supervise: false, expected supervise: true: without the runtime the "
+           "command is started once, as written");
     }
   }
 
@@ -300,8 +335,7 @@ class RuleChecker {
     if (role.processes > 1 && role.processes < role.gpus) {
       Fail(path + ".processes",
            ToText(role.processes) + " found, but the pod has " + ToText(role.gpus) +
-               " GPUs and each process would get one; expected 1, which sees them all, or at "
-               "least " +
+               " GPUs and each rank uses one; expected 1, which may use them all, or at least " +
                ToText(role.gpus));
     }
   }

@@ -11,6 +11,8 @@
 
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
+#include "common/contract/gpu_visibility.h"
+#include "common/contract/launcher.h"
 #include "common/contract/role.h"
 #include "common/contract/topology.h"
 #include "common/contract/training_result.h"
@@ -127,6 +129,10 @@ struct RoleSpec {
   int64_t replicas = 1;
   int64_t gpus = 0;       // whole GPUs per pod
   int64_t processes = 1;  // per pod
+  // Who starts a command's processes; null: the runtime finds out.
+  std::optional<ProcessLauncher> launcher;
+  // Of a command's processes; null: all GPUs, or one each where processes share a GPU.
+  std::optional<GpuVisibility> gpu_visibility;
   RestartPolicy restart_policy = RestartPolicy::kExitCode;
   // Whether our runtime runs the template's command: with it come signals passed on, one process
   // for each GPU, metrics, and word of a lost peer. Without it the command is started as written.

@@ -22,7 +22,9 @@ InlinedValue InlineReferences(std::string_view value,
     }
     const std::string name(value.substr(1, close - 1));
     const auto found = known.find(name);
-    if (found != known.end()) {
+    const bool has_room =
+        found != known.end() && inlined.text.size() + found->second.size() <= kInlinedBytesMax;
+    if (has_room) {
       inlined.text += found->second;
       inlined.has_changed = true;
     } else {

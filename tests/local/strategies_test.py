@@ -87,21 +87,22 @@ class Strategies(LocalTest):
         shutil.rmtree(mine)
         return summary
 
-    def test_checkpoint_of_each_is_resumed_by_each_and_training_is_the_same(self):
+    def test_checkpoint_of_each_is_resumed_by_the_next_and_training_is_the_same(self):
+        """Strategies.CheckpointOfOneFitsAll has all pairs, in one process."""
         whole = self.train(LAYOUTS[1], STEPS, self.scratch / "whole")
         for number, saver in enumerate(LAYOUTS):
             saved = self.scratch / f"saved-{number}"
             self.train(saver, STEPS_SAVED, saved)
-            for resumer in LAYOUTS:
-                assert_same(self, self.resume(resumer, saved), whole, f"{saver}, then {resumer}")
-            self.resume(ASYNCHRONOUS, saved)
+            resumer = LAYOUTS[(number + 1) % len(LAYOUTS)]
+            assert_same(self, self.resume(resumer, saved), whole, f"{saver}, then {resumer}")
+        self.resume(ASYNCHRONOUS, saved)
 
     def test_checkpoint_of_parameter_servers_is_resumed_by_each_and_training_is_the_same(self):
         saved = self.scratch / "saved"
         self.train(ASYNCHRONOUS, STEPS_SAVED, saved)
         self.resume(ASYNCHRONOUS, saved)
         whole = self.resume(LAYOUTS[1], saved)
-        for resumer in LAYOUTS:
+        for resumer in (LAYOUTS[0], LAYOUTS[3], LAYOUTS[6]):
             assert_same(self, self.resume(resumer, saved), whole, resumer)
 
 

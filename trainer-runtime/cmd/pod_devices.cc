@@ -19,6 +19,22 @@ std::vector<std::vector<int>> UsersOf(std::size_t device_count, int process_coun
   return users;
 }
 
+// `lists` are indexes into `devices`, by local rank.
+void NameDevices(const std::vector<GpuDevice>& devices,
+                 const std::vector<std::vector<int>>& lists,
+                 std::vector<SupervisedProcess>* processes) {
+  for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
+    std::vector<GpuDevice> named;
+    for (const int device : lists[local_rank]) {
+      named.push_back(devices[static_cast<std::size_t>(device)]);
+    }
+    EnvironmentMap& environment = (*processes)[local_rank].environment;
+    for (auto& [name, value] : DeviceVariables(named, environment)) {
+      environment[name] = value;
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<GpuDevice> FindPodDevices(const EnvironmentMap& variables, Logger* logger) {
@@ -31,18 +47,16 @@ std::vector<GpuDevice> FindPodDevices(const EnvironmentMap& variables, Logger* l
 }
 
 void GiveDevices(const std::vector<GpuDevice>& devices, std::vector<SupervisedProcess>* processes) {
-  const auto assigned =
-      AssignDevices(static_cast<int>(devices.size()), static_cast<int>(processes->size()));
-  for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
-    std::vector<GpuDevice> own;
-    for (const int device : assigned[local_rank]) {
-      own.push_back(devices[static_cast<std::size_t>(device)]);
-    }
-    EnvironmentMap& environment = (*processes)[local_rank].environment;
-    for (auto& [name, value] : DeviceVariables(own, environment)) {
-      environment[name] = value;
-    }
-  }
+  NameDevices(devices,
+              AssignDevices(static_cast<int>(devices.size()), static_cast<int>(processes->size())),
+              processes);
+}
+
+void ExposeDevices(const std::vector<GpuDevice>& devices,
+                   std::optional<GpuVisibility> asked,
+                   std::vector<SupervisedProcess>* processes) {
+  NameDevices(
+      devices, VisibleDevices(devices, static_cast<int>(processes->size()), asked), processes);
 }
 
 void ShowDevices(const std::vector<GpuDevice>& devices, int process_count, StatusBoard* board) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,13 @@ namespace lockstep::runtime {
 // say what it misses.
 std::vector<GpuDevice> FindPodDevices(const EnvironmentMap& variables, Logger* logger);
 
-// Tells each process which devices are its own, by name.
+// Tells each process of the built-in trainer by name which devices are its own.
 void GiveDevices(const std::vector<GpuDevice>& devices, std::vector<SupervisedProcess>* processes);
+
+// Names to each process of a command the devices that it sees, as VisibleDevices says.
+void ExposeDevices(const std::vector<GpuDevice>& devices,
+                   std::optional<GpuVisibility> asked,
+                   std::vector<SupervisedProcess>* processes);
 
 // Shows on the board what the pod has, and which of its `process_count` processes use it.
 void ShowDevices(const std::vector<GpuDevice>& devices, int process_count, StatusBoard* board);

@@ -25,9 +25,12 @@
 #include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 #include "trainer-runtime/supervisor/tf_config_endpoint.h"
+#include "trainer-runtime/supervisor/torchrun_watch.h"
 
 namespace lockstep::runtime {
 namespace {
+
+constexpr const char* kTorchrunErrorFile = "TORCHELASTIC_ERROR_FILE";
 
 // Whether any variable of ours is set: then the program is a worker of a job.
 bool IsWorkerOfJob(const EnvironmentMap& variables) {
@@ -255,6 +258,66 @@ Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& envir
   return server;
 }
 
+ProcessLauncher LauncherOf(const WorkerEnvironment& environment, const RunCommandOptions& options) {
+  const bool has_torchrun = NamesTorchrun(options.command);
+  return environment.launcher.value_or(has_torchrun ? ProcessLauncher::kTorchrun
+                                                    : ProcessLauncher::kLockstep);
+}
+
+// Tells the lone process of a pod where torchrun in it is to leave how its ranks ended. Without the
+// file its summary says so.
+std::optional<TorchrunErrorFile> OfferErrorFile(std::vector<SupervisedProcess>* processes) {
+  EnvironmentMap& variables = processes->front().environment;
+  if (processes->size() > 1 || variables.count(kTorchrunErrorFile) > 0) {
+    return std::nullopt;
+  }
+  Result<TorchrunErrorFile> file = TorchrunErrorFile::Make();
+  if (!file.ok()) {
+    return std::nullopt;
+  }
+  variables[kTorchrunErrorFile] = file->path();
+  return std::move(file).value();
+}
+
+// Tells of a torchrun that does not do what the job asks for, and ends the pod where it cannot.
+class TorchrunTrouble {
+ public:
+  // Watches where ranks start that are no plain Python program, and where nobody has said that the
+  // runtime alone starts them.
+  TorchrunTrouble(const WorkerEnvironment& environment,
+                  int process_count,
+                  const RunCommandOptions& options)
+      : environment_(environment), logger_(options.logger) {
+    const bool may_start_it =
+        NamesTorchrun(options.command) || !ParsePythonCommand(options.command).ok();
+    if (environment.rank.has_value() && may_start_it &&
+        environment.launcher != ProcessLauncher::kLockstep) {
+      watch_.emplace(TorchrunExpectation{process_count, environment.world_size},
+                     [this](const TorchrunFault& fault) { Hear(fault); });
+    }
+  }
+
+  bool is_fatal() const { return is_fatal_.load(); }
+
+ private:
+  void Hear(const TorchrunFault& fault) {
+    logger_->Error("torchrun is not as the job asks", {{"reason", fault.what}});
+    if (fault.is_fatal) {
+      TerminationMessage message;
+      message.outcome = Outcome::kPermanent;
+      message.reason = fault.what;
+      WriteTerminationMessage(environment_, message, logger_);
+      is_fatal_ = true;
+      ::kill(::getpid(), SIGTERM);
+    }
+  }
+
+  const WorkerEnvironment& environment_;
+  Logger* const logger_;
+  std::atomic<bool> is_fatal_ = false;
+  std::optional<TorchrunWatch> watch_;  // last: calls Hear
+};
+
 int RefuseToStart(const WorkerEnvironment* environment,
                   const Error& error,
                   Outcome outcome,
@@ -312,15 +375,15 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   if (!warm.ok()) {
     return RefuseToStart(&environment.value(), warm.error(), Outcome::kPermanent, options.logger);
   }
-  Result<std::vector<SupervisedProcess>> processes =
-      PlanProcesses(*environment, variables, options.is_prefix_wanted);
+  Result<std::vector<SupervisedProcess>> processes = PlanProcesses(
+      *environment, variables, options.is_prefix_wanted, LauncherOf(*environment, options));
   if (!processes.ok()) {
     return RefuseToStart(
         &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
   TellOfForeignTfConfig(variables, processes->front(), options.logger);
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
-  GiveDevices(devices, &processes.value());
+  ExposeDevices(devices, environment->gpu_visibility, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.
   PodOfPrograms pod(*environment, options);
   const auto on_control = [&pod](const ControlMessage& message) { pod.Hear(message); };
@@ -336,6 +399,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
         &environment.value(), horovod.error(), Outcome::kRetryable, options.logger);
   }
   SuperviseOptions supervise = BaseOptions(options);
+  const std::optional<TorchrunErrorFile> error_file = OfferErrorFile(&processes.value());
+  supervise.torchrun_error_file = error_file.has_value() ? error_file->path() : "";
   supervise.processes = std::move(processes).value();
   supervise.grace = environment->grace;
   supervise.termination_message_file = environment->termination_message_file;
@@ -349,9 +414,11 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   }
   const std::unique_ptr<HttpServer> tf_config =
       ShowTfConfig(*environment, pod, options.logger, &supervise.processes);
+  const TorchrunTrouble trouble(
+      *environment, static_cast<int>(supervise.processes.size()), options);
   const int exit_code = Supervise(supervise);
   pod.listener()->StopShowing();
-  return exit_code;
+  return trouble.is_fatal() ? kExitUserError : exit_code;
 }
 
 }  // namespace lockstep::runtime

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "common/contract/gpu_visibility.h"
 
 namespace lockstep::runtime {
 
@@ -18,5 +21,13 @@ struct GpuDevice {
 // most one. Fewer: device d goes to process d mod p, so that every device is used. No devices:
 // empty lists. Precondition (checked): process_count >= 1.
 std::vector<std::vector<int>> AssignDevices(int device_count, int process_count);
+
+// The devices that each process of a command sees, by local rank, as indexes into `devices`: as
+// `asked` says. Where that is null all, but one each where processes share a device, or where a
+// device is a slice of a GPU: CUDA shows a process one slice, whatever else is named to it.
+// Source: NVIDIA's guide to MIG. Precondition (checked): process_count >= 1.
+std::vector<std::vector<int>> VisibleDevices(const std::vector<GpuDevice>& devices,
+                                             int process_count,
+                                             std::optional<GpuVisibility> asked);
 
 }  // namespace lockstep::runtime

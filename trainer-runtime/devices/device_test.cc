@@ -44,5 +44,43 @@ TEST(AssignDevices, EveryShareIsFairAndEveryDeviceUsed) {
   }
 }
 
+std::vector<GpuDevice> Named(const std::vector<std::string>& uuids) {
+  std::vector<GpuDevice> devices;
+  for (const std::string& uuid : uuids) {
+    devices.push_back({uuid, ""});
+  }
+  return devices;
+}
+
+TEST(VisibleDevices, EveryProcessOfACommandSeesAllInOneOrder) {
+  const std::vector<GpuDevice> devices = Named({"GPU-a", "GPU-b", "GPU-c"});
+  EXPECT_EQ(VisibleDevices(devices, 3, std::nullopt), (Lists{{0, 1, 2}, {0, 1, 2}, {0, 1, 2}}));
+  EXPECT_EQ(VisibleDevices(devices, 2, std::nullopt), (Lists{{0, 1, 2}, {0, 1, 2}}));
+  EXPECT_EQ(VisibleDevices(devices, 1, std::nullopt), (Lists{{0, 1, 2}}));
+}
+
+TEST(VisibleDevices, ProcessesThatShareDevicesSeeOneEachUnlessAskedForAll) {
+  const std::vector<GpuDevice> devices = Named({"GPU-a", "GPU-b"});
+  EXPECT_EQ(VisibleDevices(devices, 3, std::nullopt), (Lists{{0}, {1}, {0}}));
+  EXPECT_EQ(VisibleDevices(devices, 3, GpuVisibility::kAll), (Lists{{0, 1}, {0, 1}, {0, 1}}));
+}
+
+TEST(VisibleDevices, OneOnRequest) {
+  const std::vector<GpuDevice> devices = Named({"GPU-a", "GPU-b", "GPU-c"});
+  EXPECT_EQ(VisibleDevices(devices, 3, GpuVisibility::kOne), (Lists{{0}, {1}, {2}}));
+  EXPECT_EQ(VisibleDevices(devices, 1, GpuVisibility::kOne), (Lists{{0}}));
+}
+
+TEST(VisibleDevices, ProcessSeesOneSliceOfAGpu) {
+  const std::vector<GpuDevice> slices = Named({"MIG-a", "MIG-b"});
+  EXPECT_EQ(VisibleDevices(slices, 2, std::nullopt), (Lists{{0}, {1}}));
+  EXPECT_EQ(VisibleDevices(slices, 1, std::nullopt), (Lists{{0, 1}}));
+}
+
+TEST(VisibleDevices, NoDevicesGiveEmptyLists) {
+  EXPECT_EQ(VisibleDevices({}, 2, std::nullopt), (Lists{{}, {}}));
+  EXPECT_EQ(VisibleDevices({}, 2, GpuVisibility::kOne), (Lists{{}, {}}));
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

@@ -1,7 +1,9 @@
 #include "trainer-runtime/supervisor/last_words.h"
 
 #include <algorithm>
+#include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/contract/text.h"
 
 namespace lockstep::runtime {
@@ -13,6 +15,11 @@ constexpr std::size_t kLookedAtBytesMax = 4096;  // of which the first part is l
 // Choice: frameworks say goodbye in a dozen lines after a traceback that ended the program; one
 // that was caught, logged and survived lies further back.
 constexpr int kLinesAfterExceptionMax = 40;
+
+// With this torchrun ends, whatever became of its ranks.
+constexpr std::string_view kChildFailed = "ChildFailedError";
+
+constexpr std::size_t kErrorFileBytesMax = 1 << 20;  // choice: a traceback of any depth
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 
@@ -65,6 +72,7 @@ void LastWords::Append(std::string_view bytes, TimePoint now) {
 void LastWords::Take(std::string_view line) {
   const std::string plain = WithoutEscapes(line);
   const std::string_view words = WithoutRank(plain);
+  const bool is_in_summary = torchrun_.Take(words);
   if (Trimmed(words).empty()) {
     return;
   }
@@ -72,7 +80,7 @@ void LastWords::Take(std::string_view line) {
   while (tail_.size() > kTailBytesMax) {
     tail_.erase(0, tail_.find('\n') + 1);
   }
-  if (IsPointer(words)) {
+  if (is_in_summary || IsPointer(words)) {  // a summary repeats what a rank has raised
     return;
   }
   last_line_ = CutText(Trimmed(words), kWordsBytesMax);
@@ -81,8 +89,10 @@ void LastWords::Take(std::string_view line) {
     is_in_traceback_ = true;
   } else if (is_in_traceback_ && words.front() != ' ' && words.front() != '\t') {
     is_in_traceback_ = false;
-    exception_ = last_line_;
     lines_since_exception_ = 0;
+    if (words.find(kChildFailed) == std::string_view::npos) {
+      exception_ = last_line_;
+    }
   }
 }
 
@@ -93,6 +103,14 @@ LastWords LastWords::Finished() const {
   return whole;
 }
 
+std::optional<RankEnd> LastWords::FailedRank(const std::string& error_file) const {
+  const Result<std::string> file = error_file.empty() ? Result<std::string>(std::string())
+                                                      : ReadFile(error_file, kErrorFileBytesMax);
+  ::unlink(error_file.c_str());  // it says nothing about the next one
+  const std::optional<RankEnd> cause = Finished().torchrun_.Cause();
+  return cause.has_value() || !file.ok() ? cause : ParseErrorFile(*file);
+}
+
 std::string LastWords::Tail() const {
   return Finished().tail_;
 }
@@ -100,7 +118,10 @@ std::string LastWords::Tail() const {
 std::string LastWords::Find() const {
   const LastWords whole = Finished();
   const bool is_recent = whole.lines_since_exception_ <= kLinesAfterExceptionMax;
-  return !whole.exception_.empty() && is_recent ? whole.exception_ : whole.last_line_;
+  if (!whole.exception_.empty() && is_recent) {
+    return whole.exception_;
+  }
+  return whole.torchrun_.Cause().has_value() ? "" : whole.last_line_;
 }
 
 }  // namespace lockstep::runtime

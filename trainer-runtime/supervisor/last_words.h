@@ -1,16 +1,19 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "common/base/time.h"
 #include "common/process/terminal_lines.h"
+#include "trainer-runtime/supervisor/torchrun_summary.h"
 
 namespace lockstep::runtime {
 
 // Follows what a program writes to its standard error and knows which line says why it ended: the
 // exception that the last Python traceback ends with, if it came among the last lines, else the
-// last line that is not empty. Memory is bounded. Pure. Thread: one.
+// last line that is not empty. What torchrun raises for a rank of its own is no such exception.
+// Memory is bounded. Pure. Thread: one.
 class LastWords {
  public:
   LastWords();
@@ -20,6 +23,10 @@ class LastWords {
   // The words, at most 512 bytes, without colours and without the rank that PyTorch puts before
   // lines of a traceback. Empty where the program wrote nothing.
   std::string Find() const;
+
+  // How the rank ended that torchrun blames, if the program is torchrun: by its summary, else by
+  // its file (ParseErrorFile), which is removed; empty: none.
+  std::optional<RankEnd> FailedRank(const std::string& error_file) const;
 
   // The last lines, at most 1,024 bytes, each with its newline.
   std::string Tail() const;
@@ -34,6 +41,7 @@ class LastWords {
   std::string exception_;
   std::string last_line_;
   std::string tail_;
+  TorchrunSummary torchrun_;
 };
 
 }  // namespace lockstep::runtime

@@ -49,6 +49,10 @@ TEST(LastWords, TableOfGoodbyes) {
        "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"t.py\", line 1\n"
        "[rank1]: RuntimeError: Connection closed by peer\n",
        "RuntimeError: Connection closed by peer"},
+      {"the exception of a rank, and not what torchrun makes of it",
+       traceback + "Traceback (most recent call last):\n  File \"torchrun\", line 33\n"
+                   "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n====\n",
+       "ValueError: label 11 is out of range"},
       {"colours", "\x1b[1;31mValueError\x1b[0m: \x1b[35mbad\x1b[0m\n", "ValueError: bad"},
       {"a bar in its last state", " 1%\r 2%\r 3%", "3%"},
       {"a bracket that is no rank", "[rank x]: y\n", "[rank x]: y"},

@@ -3,12 +3,36 @@
 #include <utility>
 
 namespace lockstep::runtime {
+namespace {
+
+// torchrun reads each of its options from "PET_" and the option's name where no argument says it.
+void SetForTorchrun(const WorkerEnvironment& environment, EnvironmentMap* variables) {
+  variables->try_emplace("PET_NPROC_PER_NODE", std::to_string(environment.processes));
+  // As current releases look; torch 1.13 does every 5 s, and peers tell of a loss before it does.
+  variables->try_emplace("PET_MONITOR_INTERVAL", "0.1");
+  if (!environment.rank.has_value() || environment.master.host.empty()) {
+    return;
+  }
+  variables->try_emplace("PET_NNODES",
+                         std::to_string(environment.world_size / environment.processes));
+  variables->try_emplace("PET_NODE_RANK",
+                         std::to_string(*environment.rank / environment.processes));
+  variables->try_emplace("PET_MASTER_ADDR", environment.master.host);
+  variables->try_emplace("PET_MASTER_PORT", std::to_string(environment.master.port));
+  variables->try_emplace("PET_RDZV_ID",
+                         environment.job_uid + "-" + std::to_string(environment.attempt.value()));
+}
+
+}  // namespace
 
 Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
                                                      const EnvironmentMap& inherited,
-                                                     bool with_prefix) {
+                                                     bool with_prefix,
+                                                     ProcessLauncher launcher) {
   std::vector<SupervisedProcess> processes;
-  for (int local_rank = 0; local_rank < environment.processes; ++local_rank) {
+  const bool has_torchrun = launcher == ProcessLauncher::kTorchrun;
+  const int process_count = has_torchrun ? 1 : environment.processes;
+  for (int local_rank = 0; local_rank < process_count; ++local_rank) {
     SupervisedProcess process;
     LOCKSTEP_ASSIGN_OR_RETURN(process.environment,
                               RenderEnvironmentForProcess(environment, local_rank));
@@ -22,8 +46,13 @@ Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& en
     if (environment.hung_after.has_value()) {  // so that the watchdog hears where it hangs
       process.environment.try_emplace("PYTHONFAULTHANDLER", "1");
     }
+    const bool may_start_it = process_count == 1 && environment.rank.has_value() &&
+                              environment.launcher != ProcessLauncher::kLockstep;
+    if (has_torchrun || may_start_it) {
+      SetForTorchrun(environment, &process.environment);
+    }
     std::string name = TaskName(environment.task);
-    if (environment.rank.has_value()) {
+    if (environment.rank.has_value() && !has_torchrun) {
       process.rank = *environment.rank + local_rank;
       name = "rank " + std::to_string(*process.rank);
     }

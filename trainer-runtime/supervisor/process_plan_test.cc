@@ -26,5 +26,61 @@ TEST(ProcessPlan, TfConfigThatTheJobDoesNotGiveIsLeftOut) {
   EXPECT_NE(pair->front().environment.at(env::kTfConfig), foreign);
 }
 
+// The environment of pod 1 of three that hold two ranks each.
+WorkerEnvironment OfPairOfRanks() {
+  const JobTopology topology{"m", "n", {{Role::kWorker, 3, 2}}, DnsAddressing{"cluster.local"}};
+  return MakeWorkerEnvironment(topology, {{Role::kWorker, 1}, {Attempt(4), {}}, Epoch(0), "uid"})
+      .value();
+}
+
+TEST(ProcessPlan, TorchrunIsStartedOnceAndToldOfThePodsOfTheJob) {
+  const auto plan =
+      PlanProcesses(OfPairOfRanks(), {}, /*with_prefix=*/true, ProcessLauncher::kTorchrun).value();
+
+  ASSERT_EQ(plan.size(), 1U);
+  EXPECT_EQ(plan.front().prefix, "[worker-1] ");
+  EXPECT_EQ(plan.front().rank, std::nullopt);
+  EnvironmentMap told;
+  for (const auto& [name, value] : plan.front().environment) {
+    if (name.rfind("PET_", 0) == 0) {
+      told[name] = value;
+    }
+  }
+  EXPECT_EQ(told,
+            (EnvironmentMap{{"PET_NNODES", "3"},
+                            {"PET_NPROC_PER_NODE", "2"},
+                            {"PET_NODE_RANK", "1"},
+                            {"PET_MASTER_ADDR", "m-worker-0.m.n.svc.cluster.local"},
+                            {"PET_MASTER_PORT", "29500"},
+                            {"PET_RDZV_ID", "uid-4"},
+                            {"PET_MONITOR_INTERVAL", "0.1"}}));
+  EXPECT_EQ(plan.front().environment.at("WORLD_SIZE"), "6");
+}
+
+TEST(ProcessPlan, WhatTheTemplateTellsTorchrunStays) {
+  const auto plan = PlanProcesses(OfPairOfRanks(),
+                                  {{"PET_NPROC_PER_NODE", "auto"}},
+                                  /*with_prefix=*/true,
+                                  ProcessLauncher::kTorchrun)
+                        .value();
+  EXPECT_EQ(plan.front().environment.at("PET_NPROC_PER_NODE"), "auto");
+}
+
+// Several torchruns of one pod would all take themselves for the same node.
+TEST(ProcessPlan, OnlyTheLoneProcessOfAPodIsToldWhatTorchrunGoesBy) {
+  const auto pair = PlanProcesses(OfPairOfRanks(), {}, /*with_prefix=*/true).value();
+  ASSERT_EQ(pair.size(), 2U);
+  EXPECT_EQ(pair.front().environment.count("PET_NNODES"), 0U);
+
+  const auto lone = PlanProcesses(OfWorker0(2), {}, /*with_prefix=*/true).value();
+  EXPECT_EQ(lone.front().environment.at("PET_NNODES"), "2");
+  EXPECT_EQ(lone.front().rank, 0);
+
+  WorkerEnvironment without = OfWorker0(2);
+  without.launcher = ProcessLauncher::kLockstep;
+  const auto declined = PlanProcesses(without, {}, /*with_prefix=*/true).value();
+  EXPECT_EQ(declined.front().environment.count("PET_NNODES"), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::runtime

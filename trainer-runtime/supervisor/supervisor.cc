@@ -37,12 +37,11 @@ constexpr std::chrono::seconds kLossGrace{2};
 // For modules to be imported first. Choice: the largest take a minute from a cold network disk.
 constexpr std::chrono::seconds kImportPatience{120};
 
+// torchrun's exit code for whatever failure, and Python's for an exception. Source: tried, 1.13.
+constexpr int kTorchrunExit = 1;
+
 // For killed processes to vanish, and for the last output to be taken.
 constexpr std::chrono::seconds kEndTimeout{2};
-
-std::optional<int64_t> NanosecondsOf(std::optional<TimePoint> when) {
-  return when.has_value() ? std::optional<int64_t>(when->time_since_epoch().count()) : std::nullopt;
-}
 
 class Supervisor {
  public:
@@ -60,7 +59,6 @@ class Supervisor {
   bool IsRelaunched();
   Status Start(std::size_t local_rank);
   bool StartAgain(const SupervisorEvent& ended);
-  void MakeWatchdog();
   void MakeWarm();
   Result<ChildProcess> Launch(std::size_t local_rank, const ProcessStart& start);
 
@@ -76,7 +74,7 @@ class Supervisor {
   void HandleSignals();
   void HandleEnded(const EndedChild& ended);
   void Settle(const EndedChild& ended);
-  SupervisorEvent EndOf(std::size_t local_rank, const EndedChild& ended) const;
+  SupervisorEvent EndOf(std::size_t local_rank, const EndedChild& ended);
   void NoteFailure(const SupervisorEvent& ended);
   void AskToEnd(int signal, Duration grace);
   void KillAll();
@@ -109,7 +107,10 @@ class Supervisor {
 
 int Supervisor::Run() {
   if (options_.hung_after.has_value()) {
-    MakeWatchdog();
+    watchdog_.emplace(WatchdogOptions{*options_.hung_after,
+                                      NamesOf(options_.processes),
+                                      options_.has_peers_elsewhere,
+                                      options_.logger});
   }
   signals_ = SignalReader(SupervisedSignals());
   NoteStart(signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd"));
@@ -123,15 +124,6 @@ int Supervisor::Run() {
   }
   output_.Finish(kEndTimeout);
   return failure_.has_value() ? failure_->exit_code : kExitSuccess;
-}
-
-void Supervisor::MakeWatchdog() {
-  WatchdogOptions options;
-  options.limit = *options_.hung_after;
-  options.names = NamesOf(options_.processes);
-  options.has_peers_elsewhere = options_.has_peers_elsewhere;
-  options.logger = options_.logger;
-  watchdog_.emplace(std::move(options));
 }
 
 // Returns when the modules are imported, or when somebody asks this process to end.
@@ -189,7 +181,10 @@ bool Supervisor::IsRelaunched() {
   output_.Finish(kEndTimeout);
   std::string words = WordsOfProgram(options_.termination_message_file);
   words = words.empty() ? EncodeTerminationMessage(WordsOfPod()) : words;
-  const HeldEnd held = {end.exit_code, end.signal, 0, words, NanosecondsOf(end.ended_at)};
+  HeldEnd held = {end.exit_code, end.signal, 0, words, std::nullopt};
+  if (end.ended_at.has_value()) {
+    held.monotonic_ns = end.ended_at->time_since_epoch().count();
+  }
   const bool is_held = is_clear && options_.hold->AwaitRelaunch(held, WatchForStop().get());
   if (!is_held) {
     failure_ = failure_.has_value() ? failure_ : HaltedInVain();
@@ -382,15 +377,18 @@ void Supervisor::Settle(const EndedChild& ended) {
 }
 
 // One that the watchdog has ended counts as killed, whatever it made of the signals before.
-SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ended) const {
+SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ended) {
   const int index = static_cast<int>(local_rank);
-  const bool was_hung = watchdog_.has_value() && watchdog_->ReasonFor(index).has_value();
-  return {SupervisorEvent::Kind::kEnded,
-          index,
-          ended.pid,
-          was_hung ? kExitSignalBase + SIGKILL : ended.exit_code,
-          was_hung ? SIGKILL : ended.signal,
-          ended.at};
+  SupervisorEvent event{
+      SupervisorEvent::Kind::kEnded, index, ended.pid, ended.exit_code, ended.signal, ended.at};
+  if (watchdog_.has_value() && watchdog_->ReasonFor(index).has_value()) {
+    event.exit_code = kExitSignalBase + SIGKILL;
+    event.signal = SIGKILL;
+  } else if (ended.exit_code == kTorchrunExit) {
+    output_.TakeErrors(local_rank);
+    BlameRank(output_.words(local_rank).FailedRank(options_.torchrun_error_file), &event);
+  }
+  return event;
 }
 
 // The first failure is the pod's. Its reason is what the program said last, where it ended itself:
@@ -398,7 +396,9 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
 void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
-  const KilledProcess killed{NameOf(options_.processes, local_rank), ended.pid, what, ended.at};
+  const std::optional<int> rank =
+      ended.launched ? ended.launched->rank : options_.processes[local_rank].rank;
+  const KilledProcess killed{NameOf(options_.processes, ended), ended.pid, what, ended.at};
   // We ask the others to end, and whoever was killed with the first has not heard of it.
   const bool is_of_ours = was_asked_to_end_ || is_halting_ || is_killed_ ||
                           ended.exit_code == kExitSignalBase + SIGTERM;
@@ -414,20 +414,17 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   output_.TakeErrors(local_rank);
   const bool was_killed =
       ClassifyExit(ended.exit_code, ended.signal, "").cause == ExitCause::kKilled;
-  std::string words = was_killed ? "" : output_.words(local_rank).Find();
-  words = words.empty() ? what : words;
   const bool is_hung = watchdog_.has_value() && watchdog_->ReasonFor(ended.local_rank).has_value();
-  const std::optional<int> rank = options_.processes[local_rank].rank;
+  // A rank of torchrun's with another code than an exception has ended by that; what its log ends
+  // with is its peers'.
+  const bool has_no_words = was_killed || (ended.launched && ended.exit_code != kTorchrunExit);
+  std::string words = is_hung        ? *watchdog_->ReasonFor(ended.local_rank)
+                      : has_no_words ? what
+                                     : output_.words(local_rank).Find();
+  words = words.empty() ? what : words;
   const bool needs_name = !rank.has_value() && options_.processes.size() > 1;
-  int exit_code = ended.exit_code;
-  int signal = ended.signal;
-  if (is_hung) {
-    words = *watchdog_->ReasonFor(ended.local_rank);
-    exit_code = kExitHung;
-    signal = 0;
-  }
-  failure_ = PodFailure{exit_code,
-                        signal,
+  failure_ = PodFailure{is_hung ? kExitHung : ended.exit_code,
+                        is_hung ? 0 : ended.signal,
                         needs_name ? killed.name + ": " + words : words,
                         rank,
                         output_.words(local_rank).Tail(),

@@ -15,6 +15,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
 #include "trainer-runtime/supervisor/program_hold.h"
+#include "trainer-runtime/supervisor/torchrun_summary.h"
 
 namespace lockstep::runtime {
 
@@ -33,6 +34,8 @@ struct SupervisorEvent {
   int exit_code = 0;  // 128 + signal when a signal ended it
   int signal = 0;     // 0 when it ended itself
   TimePoint at{};     // of kEnded: when that was seen
+  // Whose end exit_code and signal are: a rank that torchrun, which the process was, had started.
+  std::optional<RankEnd> launched{};
 };
 
 // One process to run.
@@ -65,6 +68,7 @@ struct SuperviseOptions {
   // A process that for so long does nothing is ended (HangWatch says what that is, Watchdog how).
   // Null: nobody is watched.
   std::optional<Duration> hung_after;
+  std::string torchrun_error_file;   // ParseErrorFile's; empty: none
   bool has_peers_elsewhere = false;  // the processes are ranks, and other pods have some, too
   // All called on this thread; each may be empty.
   std::function<void(const SupervisorEvent&)> on_event;
@@ -92,6 +96,8 @@ struct SuperviseOptions {
 // 128 + signal; 81 where it was ended because it hung), 127 when the program does not exist, 126
 // when it cannot be executed, 75 when the machine has no process left.
 //
+// - torchrun exits with 1 whatever became of its ranks: where the process tells, by torchrun's
+//   summary or error file, how a rank of its own ended, that is how the process has failed.
 // - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
 // no
 //   prefix and is alone, byte by byte.

@@ -197,6 +197,48 @@ TEST_F(SupervisorTest, WordsOfAProcessThatWasKilledAreNoReason) {
 
 // Nobody can tell who was killed first, and none is the others' echo. The supervisor is stopped
 // meanwhile, so that it sees both at once.
+// torchrun itself exits with 1 whatever became of its ranks.
+TEST_F(SupervisorTest, SummaryOfTorchrunTellsHowItsRankEnded) {
+  struct Row {
+    std::string exit_code;
+    int code;
+    Outcome outcome;
+    std::string reason;
+  };
+
+  const std::vector<Row> rows = {
+      {"-9 (pid: 42)", 137, Outcome::kRetryable, "killed by SIGKILL"},
+      {"-11 (pid: 42)", 139, Outcome::kRetryable, "crashed with SIGSEGV"},
+      {"3 (pid: 42)", 3, Outcome::kPermanent, "exit code 3"},
+      {"1 (pid: 42)", 1, Outcome::kPermanent, "ValueError: bad label"},
+  };
+  options_.processes[0].rank.reset();
+  for (const Row& row : rows) {
+    std::filesystem::remove(options_.termination_message_file);
+    UseScript(
+        "{ echo 'Traceback (most recent call last):'; echo '  File a.py';"
+        "echo 'ValueError: bad label'; echo 'Failures:'; echo '  <NO_OTHER_FAILURES>';"
+        "echo 'Root Cause (first observed failure):'; echo '  rank      : 5 (local_rank: 1)';"
+        "echo '  exitcode  : " +
+        row.exit_code + "'; echo '====='; } >&2; exit 1");
+
+    EXPECT_EQ(Run(), row.code);
+    EXPECT_EQ(Message().outcome, row.outcome) << row.exit_code;
+    EXPECT_EQ(Message().reason, row.reason);
+    EXPECT_EQ(Message().culprit_rank, 5);
+  }
+}
+
+TEST_F(SupervisorTest, ErrorFileOfTorchrunCountsWhereItSaysNothing) {
+  options_.torchrun_error_file = directory_ + "/error.json";
+  UseScript("echo '{\"message\": {\"message\": \"x\", \"errorCode\": -9}}' > " +
+            options_.torchrun_error_file + "; exit 1");
+
+  EXPECT_EQ(Run(), 137);
+  EXPECT_EQ(Message().outcome, Outcome::kRetryable);
+  EXPECT_FALSE(std::filesystem::exists(options_.torchrun_error_file));
+}
+
 TEST_F(SupervisorTest, ProcessesThatWereKilledTogetherAreAllNamed) {
   UseProcesses(3);
   UseScript("echo $$ >$DIR/$RANK.pid; echo ready $RANK; exec sleep 1000");

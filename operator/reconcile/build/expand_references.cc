@@ -4,8 +4,8 @@
 
 namespace lockstep::control {
 
-std::string ExpandReferences(std::string_view text,
-                             const std::map<std::string, std::string>& variables) {
+Result<std::string> ExpandReferences(std::string_view text,
+                                     const std::map<std::string, std::string>& variables) {
   std::string expanded;
   while (!text.empty()) {
     const std::size_t dollar = text.find('$');
@@ -24,8 +24,17 @@ std::string ExpandReferences(std::string_view text,
     const auto found = variables.find(name);
     expanded += found == variables.end() ? "$(" + name + ")" : found->second;
     text.remove_prefix(close + 1);
+    if (expanded.size() > kExpandedBytesMax) {
+      break;
+    }
   }
-  return expanded + std::string(text);
+  expanded += text;
+  if (expanded.size() > kExpandedBytesMax) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "more than " + std::to_string(kExpandedBytesMax) +
+                     " bytes once each $(NAME) is replaced, expected at most so many");
+  }
+  return expanded;
 }
 
 }  // namespace lockstep::control

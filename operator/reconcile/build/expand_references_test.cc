@@ -38,8 +38,20 @@ TEST(ExpandReferences, AsAKubeletDoesIt) {
       {"$((VAR_A))", "$((VAR_A))"},
   };
   for (const Case& one : kCases) {
-    EXPECT_EQ(ExpandReferences(one.text, variables), one.expanded) << one.text;
+    EXPECT_EQ(ExpandReferences(one.text, variables).value(), one.expanded) << one.text;
   }
+}
+
+// Variables that each name the one before twice.
+TEST(ExpandReferences, EndsAtItsBound) {
+  std::map<std::string, std::string> variables = {{"V", std::string(kExpandedBytesMax / 2, 'x')}};
+  EXPECT_EQ(ExpandReferences("$(V)$(V)", variables).value().size(), kExpandedBytesMax);
+
+  const Result<std::string> more = ExpandReferences("$(V)$(V)$(V)", variables);
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().code(), ErrorCode::kResourceExhausted);
+  EXPECT_EQ(more.error().message(),
+            "more than 65536 bytes once each $(NAME) is replaced, expected at most so many");
 }
 
 }  // namespace

@@ -59,6 +59,8 @@ void FillInSettings(const TrainingJob& job,
   environment->rendezvous_timeout =
       std::chrono::ceil<std::chrono::seconds>(job.spec.recovery.rendezvous_timeout);
   environment->silent_after = job.spec.recovery.silent_after;
+  environment->launcher = role.launcher;
+  environment->gpu_visibility = role.gpu_visibility;
   if (environment->rank.has_value()) {  // others may have nothing to do for as long as they like
     environment->hung_after = job.spec.recovery.hung_after;
   }
@@ -143,8 +145,9 @@ void FillInContract(const RoleSpec& role, EnvironmentMap variables, EnvironmentM
 }
 
 // The template's words, with $(NAME) as a kubelet would replace it. A value may refer to variables
-// before it, of which the contract's come first; the command to all.
-void ExpandTemplate(const RoleSpec& role, kube::ContainerSpec* container) {
+// before it, of which the contract's come first; the command to all. Errors: as ExpandReferences,
+// with the variable's or the word's place.
+Status ExpandTemplate(const RoleSpec& role, kube::ContainerSpec* container) {
   EnvironmentMap known = container->env;
   for (const auto& [name, value] : role.pod.env) {
     known.erase(name);
@@ -162,15 +165,24 @@ void ExpandTemplate(const RoleSpec& role, kube::ContainerSpec* container) {
       continue;  // an optional one that is not there
     }
     if (FindField(variable, "valueFrom") == nullptr) {
-      found->second = ExpandReferences(found->second, known);
+      Result<std::string> expanded = ExpandReferences(found->second, known);
+      if (!expanded.ok()) {
+        return std::move(expanded).error().WithField("variable " + name);
+      }
+      found->second = std::move(expanded).value();
     }
     known[name] = found->second;
   }
   const std::size_t word_count = role.pod.command.size() + role.pod.args.size();
   const std::size_t first = container->command.size() - word_count;
   for (std::size_t i = first; i < container->command.size(); ++i) {
-    container->command[i] = ExpandReferences(container->command[i], known);
+    Result<std::string> expanded = ExpandReferences(container->command[i], known);
+    if (!expanded.ok()) {
+      return std::move(expanded).error().WithField("command[" + std::to_string(i - first) + "]");
+    }
+    container->command[i] = std::move(expanded).value();
   }
+  return OkStatus();
 }
 
 std::vector<std::string> CommandOf(const TrainingJob& job,
@@ -350,7 +362,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
   FillInFields(*role, &pod);
   FillInContract(*role, std::move(variables), &pod.spec.container.env);
   if (settings.expands_references && !job.spec.training.has_value()) {
-    ExpandTemplate(*role, &pod.spec.container);
+    LOCKSTEP_RETURN_IF_ERROR(ExpandTemplate(*role, &pod.spec.container));
   }
   return pod;
 }

@@ -241,6 +241,21 @@ TEST(BuildPod, OnlyRanksAreWatchedForHangs) {
   EXPECT_EQ(limit({Role::kEvaluator, 0}), std::nullopt);
 }
 
+TEST(BuildPod, RuntimeIsToldWhoStartsProcessesAndWhatTheySee) {
+  TrainingJob job = MakeCommandJob(2);
+  const auto told = [&job] {
+    const kube::Pod pod = BuildPod(job, Worker1(), {}).value();
+    return ParseEnvironment(pod.spec.container.env).value();
+  };
+  EXPECT_EQ(told().launcher, std::nullopt);
+  EXPECT_EQ(told().gpu_visibility, std::nullopt);
+  job.spec.roles[0].launcher = ProcessLauncher::kTorchrun;
+  job.spec.roles[0].gpu_visibility = GpuVisibility::kOne;
+
+  EXPECT_EQ(told().launcher, ProcessLauncher::kTorchrun);
+  EXPECT_EQ(told().gpu_visibility, GpuVisibility::kOne);
+}
+
 TEST(BuildPod, CommandsHaveAPlaceForCheckpointsWhereItOutlivesThePod) {
   TrainingJob job = MakeCommandJob(2);
   const auto directory = [&job](const PodSettings& settings) {

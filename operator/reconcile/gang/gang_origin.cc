@@ -16,6 +16,12 @@ Json DescribeRole(const RoleSpec& role) {
   if (!role.warm.empty()) {  // left out, gangs of earlier versions stay as they are
     described["warm"] = role.warm;
   }
+  if (role.launcher.has_value()) {  // likewise
+    described["launcher"] = NameOf(kProcessLauncherNames, *role.launcher);
+  }
+  if (role.gpu_visibility.has_value()) {  // likewise
+    described["gpuVisibility"] = NameOf(kGpuVisibilityNames, *role.gpu_visibility);
+  }
   return described;
 }
 

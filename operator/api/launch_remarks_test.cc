@@ -1,0 +1,40 @@
+#include "operator/api/launch_remarks.h"
+
+#include <gtest/gtest.h>
+
+namespace lockstep::control {
+namespace {
+
+// What is told of workers with such a command; empty: nothing.
+std::string ToldOf(const std::vector<std::string>& command, int64_t replicas = 3) {
+  TrainingJob job;
+  job.spec.roles.emplace_back();
+  job.spec.roles[0].replicas = replicas;
+  job.spec.roles[0].pod.command = command;
+  const std::vector<LaunchRemark> remarks = RemarksOn(job);
+  return remarks.empty() ? "" : remarks[0].field + ": " + remarks[0].message;
+}
+
+TEST(LaunchRemarks, TorchrunThatIsKeptInOnePodIsToldOf) {
+  EXPECT_EQ(ToldOf({"torchrun", "--standalone", "train.py"}),
+            "spec.roles[0].template.spec.containers[0].command: torchrun with --standalone does "
+            "not join the 3 pods of the job; remove it, and Lockstep tells torchrun of them");
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"torchrun", "--nnodes=1", "train.py"},
+           {"torchrun", "--nnodes", "1", "train.py"},
+           {"torchrun", "--nnodes=1:1", "train.py"},
+           {"sh", "-c", "cd /work\ntorchrun \\\n  --nnodes=1 train.py"}}) {
+    EXPECT_NE(ToldOf(command).find("torchrun with --nnodes=1"), std::string::npos)
+        << command.back();
+  }
+}
+
+TEST(LaunchRemarks, OthersAreNot) {
+  EXPECT_EQ(ToldOf({"torchrun", "--nnodes=3", "train.py"}), "");
+  EXPECT_EQ(ToldOf({"torchrun", "train.py"}), "");
+  EXPECT_EQ(ToldOf({"python3", "train.py", "--standalone"}), "");
+  EXPECT_EQ(ToldOf({"torchrun", "--standalone", "train.py"}, 1), "");
+}
+
+}  // namespace
+}  // namespace lockstep::control

@@ -1,0 +1,131 @@
+"""Commands that start their ranks by torchrun: directly, in a script, and in a file that the
+manifest does not show. Three pods, each with two ranks."""
+
+import pathlib
+import shlex
+import signal
+import subprocess
+import unittest
+
+from runtime_pods import RuntimePodsTest
+
+PROGRAM = pathlib.Path(__file__).with_name("torchrun_program.py")
+PYTHON = "/usr/bin/python3"  # the interpreter that Debian's python3-torch belongs to
+PODS = 3
+RANKS = 6
+
+# Debian's torch 1.13 does not start as torchrun under Python 3.11, whose flags leave out their
+# zero.
+TORCHRUN = f"""#!{PYTHON}
+import sys
+from torch.distributed.elastic.multiprocessing import api
+of_text = api.Std.from_str
+api.Std.from_str = classmethod(lambda cls, text: of_text(text) or cls.NONE)
+from torch.distributed.run import main
+sys.exit(main())
+"""
+
+
+def has_torch():
+    probe = subprocess.run([PYTHON, "-c", "import torch.distributed.run"], capture_output=True)
+    return probe.returncode == 0
+
+
+@unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
+class Torchrun(RuntimePodsTest):
+    def setUp(self):
+        super().setUp()
+        self.torchrun = self.scratch / "torchrun"
+        self.torchrun.write_text(TORCHRUN)
+        self.torchrun.chmod(0o755)
+
+    def words(self, deed="none:none", options=()):
+        return [str(self.torchrun), *options, str(PROGRAM), str(self.scratch), deed]
+
+    def script(self, words):
+        """A program of the image, of which the manifest says nothing but its name."""
+        path = self.scratch / "train.sh"
+        path.write_text(f"#!/bin/sh\nset -e\necho preparing\n{shlex.join(words)}\necho done\n")
+        path.chmod(0o755)
+        return [str(path)]
+
+    def start(self, command, launcher=None):
+        variables = {"LOCKSTEP_LAUNCHER": launcher} if launcher else {}
+        return self.start_pods(command, pods=PODS, processes=2, variables=variables)
+
+    def run_command(self, command, launcher=None):
+        return self.finish_pods(self.start(command, launcher))
+
+    def stop(self, started):
+        for process in started:
+            process.send_signal(signal.SIGTERM)
+        return self.finish_pods(started)
+
+    def assert_trained(self, pods):
+        """Each rank was started once, with its own numbers, and has summed over all."""
+        for number, pod in enumerate(pods):
+            self.assertEqual(pod.exit_code, 0, pod.output)
+            self.assertEqual(pod.output.count(f"summed over {RANKS} ranks"), 2, pod.output)
+            for local in range(2):
+                self.assertEqual(
+                    pod.output.count(f"began as {2 * number + local} of {RANKS}, local {local},"),
+                    1, pod.output)
+
+    def test_ranks_of_all_pods_meet(self):
+        self.assert_trained(self.run_command(self.words()))
+
+    def test_script_that_names_torchrun_is_started_once(self):
+        self.assert_trained(self.run_command(["sh", "-c", "exec " + shlex.join(self.words())]))
+
+    def test_script_in_the_image_is_started_once_on_request(self):
+        self.assert_trained(self.run_command(self.script(self.words()), "Torchrun"))
+
+    def test_killed_rank_can_be_tried_again(self):
+        pod = self.run_command(self.words("3:kill"))[1]
+        self.assertEqual(pod.exit_code, 137, pod.output)
+        self.assertEqual(pod.words["outcome"], "retryable")
+        self.assertEqual(pod.words["reason"], "killed by SIGKILL")
+        self.assertEqual(pod.words["culpritRank"], 3)
+
+    def test_exit_code_of_a_rank_in_a_script_is_the_pods(self):
+        pod = self.run_command(self.script(self.words("3:3")), "Torchrun")[1]
+        self.assertEqual(pod.exit_code, 3, pod.output)
+        self.assertEqual(pod.words["outcome"], "permanent")
+        self.assertEqual(pod.words["reason"], "exit code 3")
+        self.assertEqual(pod.words["culpritRank"], 3)
+
+    def test_terminated_rank_can_be_tried_again(self):
+        pod = self.run_command(self.words("3:term"))[1]
+        self.assertEqual(pod.exit_code, 143, pod.output)
+        self.assertEqual(pod.words["outcome"], "retryable")
+        self.assertEqual(pod.words["culpritRank"], 3)
+
+    def test_stop_drains_the_ranks(self):
+        started = self.start(self.words("5:pause"))
+        self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(PODS)))
+        for pod in self.stop(started):
+            self.assertEqual(pod.words["outcome"], "preempted", pod.output)
+
+    def test_script_that_was_started_several_times_is_ended_with_the_cure(self):
+        for pod in self.run_command(self.script(self.words())):
+            self.assertEqual(pod.exit_code, 64, pod.output)
+            self.assertEqual(pod.words["outcome"], "permanent")
+            self.assertIn("started 2 times; set launcher: Torchrun", pod.words["reason"])
+
+    def test_world_of_its_own_is_told_while_it_runs(self):
+        words = self.words("1:pause", options=["--nnodes=1", "--rdzv_backend=c10d",
+                                               "--rdzv_endpoint=localhost:0"])
+        started = self.start(self.script(words), "Torchrun")
+        self.wait_for(lambda: "trains 2 ranks by themselves, not the 6 ranks of the job"
+                      in self.log(0))
+        self.stop(started)
+
+    def test_standalone_is_told_while_it_runs(self):
+        started = self.start(self.script(self.words("1:pause", options=["--standalone"])),
+                             "Torchrun")
+        self.wait_for(lambda: "--standalone does not join the 6 ranks of the job" in self.log(0))
+        self.stop(started)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
