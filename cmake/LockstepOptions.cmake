@@ -8,6 +8,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Comma-separated -fsanitize= list; empty for none")
+set(LOCKSTEP_LINKER "" CACHE STRING "Linker for -fuse-ld=, where it is installed; empty for ld")
 option(LOCKSTEP_FUZZ "Build the libFuzzer programs of tests/fuzz; needs clang" OFF)
 option(LOCKSTEP_WITH_TORCH "Build the LibTorch engine plug-in" ON)
 
@@ -28,6 +29,16 @@ if(LOCKSTEP_CCACHE)
       CCACHE_DEPEND=1
       CCACHE_INODECACHE=1
       "${LOCKSTEP_CCACHE}")
+endif()
+
+# docs/decisions/0034-units.md has what it saves.
+if(LOCKSTEP_LINKER)
+  find_program(LOCKSTEP_LINKER_PROGRAM "${LOCKSTEP_LINKER}")
+  if(LOCKSTEP_LINKER_PROGRAM)
+    add_link_options("$<$<LINK_LANGUAGE:C,CXX>:-fuse-ld=${LOCKSTEP_LINKER}>")
+  else()
+    message(STATUS "No ${LOCKSTEP_LINKER} here: the system's linker takes its place")
+  endif()
 endif()
 
 # Applied by lockstep_target() to our own code only; third-party headers are SYSTEM.

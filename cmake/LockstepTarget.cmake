@@ -81,10 +81,11 @@ add_custom_target(lockstep_pure)
 
 # lockstep_test(NAME [PURE] SOURCES a_test.cc [LINK ...] [TIMEOUT seconds] [COST seconds]
 #               [LABELS ...] [PRECOMPILED_AS target])
-# makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PURE: no sockets,
-# threads or files, so the gate runs it with sanitizers, too. COST: what it takes here, where that is
-# more than a few seconds; the longest begin. PRECOMPILED_AS: with the header of that library, and its
-# options, instead of what is precompiled for all tests.
+# makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PURE: the room
+# decides or reads bytes from outside, so the gate runs its tests with sanitizers, too. COST: the
+# seconds it takes on two cores, where they are more than a few; the longest tests begin.
+# PRECOMPILED_AS: with the header of that library, and its options, instead of what is precompiled
+# for all tests.
 function(lockstep_test name)
   cmake_parse_arguments(ARG "PURE" "TIMEOUT;COST;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)

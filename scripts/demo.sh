@@ -15,11 +15,13 @@ case "${1:-}" in
   *) die "unknown option '$1'; scripts/demo.sh takes none" ;;
 esac
 
+begin_stages
 say "installing what is missing"
 scripts/install.sh build
-build_preset dev lockstep lockstep-runtime lockstep_engine
+build_preset demo lockstep lockstep-runtime lockstep_engine
 
 say "training examples/mnist.yaml; worker 1 will be killed at step 200"
-build/dev/bin/lockstep run examples/mnist.yaml --chaos kill=worker-1@step=200 \
-  --summary build/dev/demo-summary.json
-say "done; the summary is in build/dev/demo-summary.json"
+build/demo/bin/lockstep run examples/mnist.yaml --chaos kill=worker-1@step=200 \
+  --summary build/demo/demo-summary.json
+say "done; the summary is in build/demo/demo-summary.json"
+say "your turn: build/demo/bin/lockstep run --help, or README.md"

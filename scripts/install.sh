@@ -18,8 +18,9 @@ readonly BUILD_PACKAGES=(
   libgmock-dev libgtest-dev python3
   libtorch-dev libopenblas0-pthread
 )
-# What the tests run: symbol checks, an unmodified torch program as a job, and the Python package.
-readonly TEST_PACKAGES=(binutils clang-format-14 procps python3-numpy python3-torch)
+# What the tests are linked with and run: symbol checks, an unmodified torch program as a job, and
+# the Python package.
+readonly TEST_PACKAGES=(binutils clang-format-14 mold procps python3-numpy python3-torch)
 # What the test clusters run besides: program and the package that has it. A program that is there
 # already stays as it is; a containerd of another origin must not be replaced.
 readonly CLUSTER_PROGRAMS=(

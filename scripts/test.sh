@@ -14,16 +14,17 @@
 #                                   current torch (installs 6 GB)
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
-#   scripts/test.sh --soak          also 200 random runs under chaos, and 100 workers killed that sum
-#                                   by NCCL's double
+#   scripts/test.sh --soak          also 200 random runs under chaos, 100 workers killed that sum by
+#                                   NCCL's double, and 40 parameter servers and their workers
 #   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
 #                                   must find
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
 #
-# On two cores, with everything installed and compiled before: --quick takes @QUICK@ minutes, the gate
-# @WARM@, on a new machine @COLD@. --cluster adds 10 minutes, --soak 15, --planted 30.
+# On two cores, with everything installed and compiled before, --quick takes @QUICK@ minutes and the
+# gate @WARM@; on a new machine the gate takes @COLD@. --cluster adds 10 minutes, --soak 15,
+# --planted 30.
 # scripts/times.py prints where the time of the last run went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -84,10 +85,18 @@ else
   build_preset dev
 fi
 
-# Tests may write here only, and must leave it empty.
-scratch=$PWD/build/test-scratch
-rm -rf "$scratch"
-mkdir -p "$scratch"
+# Tests may write here only, and must leave it empty. In memory where there is plenty: checkpoints
+# wait for their disk, which is most of what their tests would take.
+scratch_gib=12
+if [[ $(df --output=avail --block-size=1G /dev/shm | tail -1) -ge $scratch_gib ]] &&
+  [[ $(awk '/MemAvailable/ {print int($2 / 1048576)}' /proc/meminfo) -ge $scratch_gib ]]; then
+  scratch=$(mktemp -d /dev/shm/lockstep-tests.XXXXXX)
+  trap 'rm -rf "$scratch"' EXIT
+else
+  scratch=$PWD/build/test-scratch
+  rm -rf "$scratch"
+  mkdir -p "$scratch"
+fi
 export TMPDIR=$scratch
 
 shared_memory_before=$(ls -A /dev/shm)
@@ -209,6 +218,9 @@ if $with_soak; then
   check_leftovers
   say "100 workers killed at random moments, over NCCL's double"
   LOCKSTEP_NCCL_KILLS=100 python3 -B tests/local/nccl_test.py NcclKills
+  check_leftovers
+  say "20 ps and 20 of their workers killed in one job each"
+  LOCKSTEP_PS_KILLS=20 python3 -B tests/local/parameter_server_test.py -k many_times
   check_leftovers
 fi
 

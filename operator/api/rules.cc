@@ -15,6 +15,7 @@
 #include "common/json/json.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_topology.h"
+#include "operator/api/launch_rules.h"
 #include "operator/api/pod_template.h"
 #include "operator/api/recovery_rules.h"
 #include "operator/api/scheduling_rules.h"
@@ -218,8 +219,11 @@ class RuleChecker {
            "on spec.training.dataset.testSamples");
     }
     CheckWarm(role, path);
-    CheckGpuVisibility(role, path);
-    CheckLauncher(role, path);
+    if (!HasError("spec.training")) {
+      for (Error& error : LaunchErrors(role, spec_.training.has_value(), path)) {
+        errors_->push_back(std::move(error));
+      }
+    }
     if (HasError("spec.training") || spec_.training || !IsTrusted(path + ".template")) {
       return;
     }
@@ -251,39 +255,6 @@ class RuleChecker {
       if (const Result<PythonCommand> parsed = ParsePythonCommand(command); !parsed.ok()) {
         Fail(field, "found, but the command is another: " + parsed.error().message());
       }
-    }
-  }
-
-  // The runtime shows a command's processes their GPUs.
-  void CheckGpuVisibility(const RoleSpec& role, const std::string& path) {
-    if (!role.gpu_visibility.has_value() || HasError("spec.training")) {
-      return;
-    }
-    if (spec_.training) {
-      Fail(path + ".gpuVisibility",
-           "found beside spec.training, expected it for commands only; see training.devices");
-    } else if (!role.supervise && role.gpu_visibility == GpuVisibility::kOne) {
-      Fail(path + ".gpuVisibility",
-           "One found beside supervise: false, expected supervise: true: the runtime shows each "
-           "process its GPU");
-    } else if (role.launcher == ProcessLauncher::kTorchrun &&
-               role.gpu_visibility == GpuVisibility::kOne) {
-      Fail(path + ".gpuVisibility",
-           "One found beside launcher: Torchrun, expected All: the processes of a torchrun share "
-           "what it sees");
-    }
-  }
-
-  void CheckLauncher(const RoleSpec& role, const std::string& path) {
-    if (!role.launcher.has_value() || HasError("spec.training")) {
-      return;
-    }
-    if (spec_.training) {
-      Fail(path + ".launcher", "found beside spec.training, expected it for commands only");
-    } else if (!role.supervise) {
-      Fail(path + ".launcher",
-           "found beside supervise: false, expected supervise: true: without the runtime the "
-           "command is started once, as written");
     }
   }
 

@@ -9,8 +9,8 @@
 namespace lockstep::control {
 namespace {
 
-// What a pod inherits from whoever calls `lockstep`, below its own environment. Sanitizer options
-// are here so that a sanitized build can be run as a whole, and the trainer's engine so that another
+// What a pod inherits from the caller of `lockstep`, below its own environment. Sanitizer options
+// are here so that a sanitized build can be run as a whole; the trainer's engine, so that another
 // one can be tried.
 constexpr std::string_view kInherited[] = {"PATH",
                                            "HOME",

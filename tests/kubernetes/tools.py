@@ -10,8 +10,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(
     os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")
 ).resolve()
-# All these programs are in Go and live for seconds or minutes. Collecting garbage is @SHARE@ of what they
-# compute, and memory is there.
+# These programs are in Go and live for seconds or minutes: they need less of the cores when they
+# collect garbage seldom, and memory is there.
 os.environ.setdefault("GOGC", "400")
 
 
