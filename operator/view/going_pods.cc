@@ -31,7 +31,7 @@ bool IsToBeDeleted(const kube::Pod& pod, const StoredJob& stored) {
     return !stored.is_deleting && MustStalledPodsGo(status);
   }
   if (HasEnded(status)) {
-    return IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod);
+    return IsCleaned(CleanPodPolicyOf(stored.job.spec, status), pod);
   }
   return status.placement.empty() || (!stored.is_deleting && SuccessorOf(status, pod) != nullptr);
 }
