@@ -54,6 +54,12 @@ bool IsTrue(const TrainingJobStatus& status, ConditionType type) {
   return condition != nullptr && condition->is_true;
 }
 
+bool HasEndedByLimit(const TrainingJobStatus& status) {
+  const Condition* const failed = FindCondition(status, ConditionType::kFailed);
+  return failed != nullptr && failed->is_true &&
+         (failed->reason == kReasonDeadlineExceeded || failed->reason == kReasonSchedulingTimeout);
+}
+
 bool HasEnded(const TrainingJobStatus& status) {
   return IsTrue(status, ConditionType::kSucceeded) || IsTrue(status, ConditionType::kFailed);
 }

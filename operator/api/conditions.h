@@ -28,6 +28,13 @@ inline constexpr std::string_view kReasonJobDeleted = "JobDeleted";
 inline constexpr std::string_view kReasonPreempted = "Preempted";
 inline constexpr std::string_view kReasonSuspended = "JobSuspended";
 
+// Reasons of Failed for jobs that a limit of time has ended.
+inline constexpr std::string_view kReasonDeadlineExceeded = "DeadlineExceeded";
+inline constexpr std::string_view kReasonSchedulingTimeout = "SchedulingTimeout";
+
+// Whether the job has failed because of a limit of time, its own or its queue's.
+bool HasEndedByLimit(const TrainingJobStatus& status);
+
 // What to set: see SetCondition.
 struct ConditionChange {
   ConditionType type = ConditionType::kCreated;

@@ -357,7 +357,8 @@ TrainingJob JobWithFullStatus() {
       "none"};
   status.relaunch = {1, WallTime{}, WallTime{}, true};
   status.preemptions = 1;
-  status.origin = {1, "0123", "image", "vision", "urgent", GrantedPriority{1, false}};
+  status.origin = {
+      1, "0123", "image", "vision", "urgent", GrantedPriority{1, false}, std::chrono::seconds(60)};
   status.pod_group = "group";
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};

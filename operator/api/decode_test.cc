@@ -307,6 +307,12 @@ TEST(Default, ProcessesFollowGpusForCommandsAndStayOneForTheBuiltInTrainer) {
   EXPECT_EQ(job.spec.roles[1].processes, 1);
   EXPECT_EQ(job.spec.roles[2].processes, 1);
 
+  job.spec.roles[0].name = Role::kEvaluator;  // it has no rank, and sees all of them
+  job.spec.roles[0].processes = 0;
+  Default(&job);
+  EXPECT_EQ(job.spec.roles[0].processes, 1);
+
+  job.spec.roles[0].name = Role::kWorker;
   job.spec.training = TrainingSpec();
   job.spec.roles[0].processes = 0;
   Default(&job);

@@ -4,6 +4,8 @@
 #include <array>
 #include <string_view>
 
+#include "operator/api/fields.h"
+
 namespace lockstep::control {
 namespace {
 
@@ -118,14 +120,26 @@ void Pass(ObjectReader& reader, const std::array<PassedField, N>& fields) {
   }
 }
 
+// Each may be a port of the node, which is kept for the pod. Choice: above any honest program. A
+// job has four roles at most, and 256 ports then.
+constexpr std::size_t kPortsMax = 64;
+
+void CheckPortCount(ObjectReader& container) {
+  const Json* const ports = container.Find("ports");
+  if (ports != nullptr && ports->is_array() && ports->size() > kPortsMax) {
+    container.Fail("ports", TooMany(ports->size(), "entries", kPortsMax));
+  }
+}
+
 }  // namespace
 
 void PassContainerFields(ObjectReader& container) {
   Pass(container, kContainerFields);
+  CheckPortCount(container);
 }
 
 void PassInitContainerFields(ObjectReader& container) {
-  Pass(container, kContainerFields);
+  PassContainerFields(container);
   Pass(container, kInitContainerFields);
 }
 

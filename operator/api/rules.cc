@@ -294,6 +294,14 @@ class RuleChecker {
                "training.replicas, or more replicas of the role");
       return;
     }
+    if (!IsRank(role.name) && role.processes > 1) {
+      Fail(
+          path + ".processes",
+          ToText(role.processes) +
+              " found, expected 1: only chief and workers have ranks; one process sees all GPUs of "
+              "its pod");
+      return;
+    }
     const bool is_one_process =
         spec_.strategy == Strategy::kMirrored || spec_.strategy == Strategy::kCentralStorage;
     if (spec_.training && is_one_process && role.processes > 1 && IsTrusted("spec.strategy")) {

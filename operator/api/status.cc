@@ -61,6 +61,9 @@ GangOrigin DecodeOrigin(ObjectReader& reader) {
   if (const std::optional<int64_t> priority = reader.Int("priority")) {
     origin.priority = {*priority, reader.Bool("preemptible").value_or(true)};
   }
+  if (const std::optional<int64_t> deadline = reader.Int("activeDeadlineSeconds", 0)) {
+    origin.active_deadline = std::chrono::seconds(*deadline);
+  }
   return origin;
 }
 
@@ -222,6 +225,9 @@ Json EncodeOrigin(const GangOrigin& origin) {
     if (!origin.priority->is_preemptible) {
       value["preemptible"] = false;
     }
+  }
+  if (origin.active_deadline.has_value()) {
+    value["activeDeadlineSeconds"] = origin.active_deadline->count();
   }
   return value;
 }

@@ -357,6 +357,9 @@ struct GangOrigin {
   std::string priority_class{};  // with the queue; empty: it names none
   // What the class said then; null: of a gang from before this was kept.
   std::optional<GrantedPriority> priority{};
+  // runPolicy.activeDeadlineSeconds as it was read last: it holds when the manifest cannot be read
+  // any more.
+  std::optional<std::chrono::seconds> active_deadline{};
 
   friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
 };

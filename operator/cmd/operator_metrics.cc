@@ -236,6 +236,8 @@ struct OperatorMetrics::Families {
       AddHistograms(&registry, "lockstep_round_seconds", "Length of a round of scheduling.")
           .Add({}, RoundBuckets());
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
+  Gauges& unreadable =
+      AddGauges(&registry, "lockstep_unreadable_objects", "Objects that the operator cannot read.");
   prometheus::Counter& status_refused =
       AddCounters(&registry,
                   "lockstep_status_refused_total",
@@ -294,6 +296,7 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   for (const std::string_view kind : kKinds) {
     families_->cache.Add({{"kind", std::string(kind)}});
   }
+  SetUnreadable(0, 0);
   families_->workers.Set(1);
 }
 
@@ -347,6 +350,11 @@ void OperatorMetrics::SetCache(const CacheCounts& counts) {
   for (std::size_t i = 0; i < kKinds.size(); ++i) {
     families_->cache.Add({{"kind", std::string(kKinds[i])}}).Set(static_cast<double>(values[i]));
   }
+}
+
+void OperatorMetrics::SetUnreadable(std::size_t jobs, std::size_t queues) {
+  families_->unreadable.Add({{"kind", "trainingjobs"}}).Set(static_cast<double>(jobs));
+  families_->unreadable.Add({{"kind", "trainingqueues"}}).Set(static_cast<double>(queues));
 }
 
 void OperatorMetrics::SetLeading(bool is_leading) {

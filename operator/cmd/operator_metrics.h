@@ -45,6 +45,7 @@ class OperatorMetrics final : public CallObserver {
   void TurnDone(const TurnReport& turn);
   void SetQueue(std::size_t depth, int64_t adds, int64_t retries);
   void SetCache(const CacheCounts& counts);
+  void SetUnreadable(std::size_t jobs, std::size_t queues);
   void SetLeading(bool is_leading);
   void SetEventsDropped(int64_t count);
 

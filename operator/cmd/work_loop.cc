@@ -238,6 +238,7 @@ void WorkLoop::Measure() {
   const ClusterView::Counts counts = view.counts();
   options_.metrics->SetCache(
       {counts.jobs, counts.pods, counts.foreign_pods, counts.nodes, counts.services});
+  options_.metrics->SetUnreadable(counts.unreadable_jobs, counts.unreadable_queues);
   const auto& queue = options_.loop->controller().queue();
   options_.metrics->SetQueue(queue.depth(), queue.counts().adds, queue.counts().retries);
   std::vector<std::string_view> states;

@@ -149,6 +149,11 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   turn->decision = observed.job_problem.empty() ? Decide(turn->job, observed, calendar_.At(now))
                                                 : StallJob(turn->job, observed, calendar_.At(now));
   const Decision& decision = turn->decision;
+  if (!observed.job_problem.empty() && !decision.events.empty()) {
+    logger_->Warn(
+        "job is unreadable",
+        {{"job", key.name}, {"namespace", key.namespace_name}, {"problem", observed.job_problem}});
+  }
   if (decision.next_wakeup.has_value()) {
     turn->wakeup = now + (*decision.next_wakeup - calendar_.At(now));
   }

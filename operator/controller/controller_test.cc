@@ -184,7 +184,7 @@ TEST_F(ControllerTest, NewJobWithFieldsOfANewerVersionWaitsForThatVersion) {
   cluster_.world.observed.job_problem = "spec.color: unknown field, expected one of size";
   cluster_.world.observed.is_job_newer = true;
   controller_.Notify(kKey, now_);
-  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish NotUnderstood\n");
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish Unreadable\n");
   EXPECT_FALSE(HasEnded(cluster_.world.job.status));
   EXPECT_EQ(StateWord(cluster_.world.job.status), "Stalled");
   EXPECT_NE(MessageOf(cluster_.world.job.status, ConditionType::kStalled).find("spec.color"),
@@ -205,7 +205,7 @@ TEST_F(ControllerTest, JobThatCannotBeReadIsLeftAsItIsAndSaysSo) {
   EXPECT_EQ(Drain(),
             "read mnist\n"
             "write\n"
-            "publish NotUnderstood\n");
+            "publish Unreadable\n");
   EXPECT_FALSE(HasEnded(cluster_.world.job.status));
   EXPECT_EQ(StateWord(cluster_.world.job.status), "Stalled");
 

@@ -1,7 +1,10 @@
 #include "operator/kube/decode.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
+#include "common/json/json.h"
 #include "operator/kube/json_scan.h"
 #include "operator/kube/object_meta.h"
 #include "operator/kube/resources.h"
@@ -10,6 +13,10 @@ namespace lockstep::control::kube {
 namespace {
 
 using scan::Value;
+
+// Of the metadata, what no user chooses, or what the API server has checked.
+constexpr std::array<std::string_view, 6> kOwnTexts = {
+    "name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp"};
 
 std::vector<Taint> ReadTaints(Value value) {
   std::vector<Taint> taints;
@@ -130,6 +137,40 @@ Result<Item<RawObject>> DecodeRaw(std::string_view json) {
   object.json += cut_size == 0 ? "" : "[]";
   object.json += json.substr(cut_begin + cut_size);
   return MakeItem(scanned, std::move(meta), std::move(object));
+}
+
+Result<std::string> WithoutUsersFields(std::string_view json) {
+  Json kept = Json::object();
+  std::string status;
+  const auto keep_text = [](std::string_view key, Value value, Json* fields) {
+    (*fields)[std::string(key)] = std::string(scan::Text(value));
+  };
+  LOCKSTEP_RETURN_IF_ERROR(scan::ScanObject(json, [&](std::string_view key, Value value) {
+    if (key == "apiVersion" || key == "kind") {
+      keep_text(key, value, &kept);
+    } else if (key == "status") {
+      status = std::string(scan::RawObject(value));
+    } else if (key == "metadata") {
+      Json& metadata = kept["metadata"] = Json::object();
+      scan::ForEachField(value, [&](std::string_view field, Value one) {
+        if (field == "generation") {
+          metadata["generation"] = scan::Integer(one);
+        } else if (field == "finalizers") {
+          Json& finalizers = metadata["finalizers"] = Json::array();
+          scan::ForEachElement(
+              one, [&](Value text) { finalizers.push_back(std::string(scan::Text(text))); });
+        } else if (std::find(kOwnTexts.begin(), kOwnTexts.end(), field) != kOwnTexts.end()) {
+          keep_text(field, one, &metadata);
+        }
+      });
+    }
+  }));
+  std::string text = DumpJson(kept);
+  if (!status.empty()) {
+    text.pop_back();  // the brace
+    text += ",\"status\":" + status + "}";
+  }
+  return text;
 }
 
 }  // namespace lockstep::control::kube

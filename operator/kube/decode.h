@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "common/base/result.h"
@@ -31,5 +32,10 @@ struct RawObject {
 };
 
 Result<Item<RawObject>> DecodeRaw(std::string_view json);
+
+// What of an object its users do not choose, as JSON: apiVersion, kind, of the metadata names, uid,
+// generation, times and finalizers, and the status. Of one that is too deep or too wide to be read,
+// which that much is not.
+Result<std::string> WithoutUsersFields(std::string_view json);
 
 }  // namespace lockstep::control::kube

@@ -180,6 +180,25 @@ TEST(DecideEnd, ActiveDeadlineFailsTheJobByItself) {
   EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
 }
 
+// P14 of the third review: the job had failed, and its pods kept their GPUs.
+TEST(DecideEnd, LimitsOfTimeEndWhatRunsWhateverCleanPodPolicySays) {
+  for (const bool is_queues : {false, true}) {
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.run_policy.clean_pod_policy = CleanPodPolicy::kNone;
+    TestWorld world(job);
+    if (is_queues) {
+      world.observed.run_time_limit = RunTimeLimit{"vision", seconds(100)};
+    } else {
+      world.job.spec.run_policy.active_deadline = seconds(100);
+    }
+    world.Launch();
+    world.Advance(seconds(100));
+
+    EXPECT_TRUE(HasEndedByLimit(world.Step().status));
+    EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
+  }
+}
+
 TEST(DecideEnd, TheShorterOfTheJobsAndItsQueuesLimitFailsItAndIsNamed) {
   struct Case {
     int64_t own;       // 0: none

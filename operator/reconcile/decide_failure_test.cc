@@ -216,6 +216,20 @@ TEST(DecideReplace, ReplacementThatDoesNotComeInTimeStartsTheGangAnew) {
             "incident 1 of 6");
 }
 
+// P10 of the third review.
+TEST(DecideReplace, PodThatIsOutOfMemoryNamesItsLimit) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].pod.limits.memory_bytes = int64_t{16} << 30;
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-1", 137, "OOMKilled");
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(decision.status.last_failure->message,
+            "pod mnist-worker-1 (rank 1) out of memory (exit code 137), memory limit 16Gi");
+}
+
 TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.run_policy.backoff_limit = 2;

@@ -1,14 +1,21 @@
 #include "operator/reconcile/stall.h"
 
+#include <optional>
 #include <string>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/evict_gang.h"
+#include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_change.h"
+#include "operator/reconcile/act/run_time.h"
+#include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/policy/deadline.h"
 
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kReason = "NotUnderstood";
+constexpr const char* kReason = "Unreadable";
 
 // Whether nothing was ever made for the job: Created is the first that is said of one that is read.
 bool IsUntouched(const TrainingJobStatus& status) {
@@ -16,7 +23,80 @@ bool IsUntouched(const TrainingJobStatus& status) {
          FindCondition(status, ConditionType::kCreated) == nullptr;
 }
 
+// Its own pods are asked to end, as their templates say.
+void DeletePods(const TrainingJob& job,
+                const Observed& observed,
+                const std::string& reason,
+                Decision* decision) {
+  for (const kube::Pod& pod : observed.pods) {
+    if (pod.owner_uid == job.metadata.uid && !pod.is_deleting && !HasEnded(pod)) {
+      decision->effects.push_back(DeletePod{pod.name, pod.uid, pod.spec.termination_grace, reason});
+    }
+  }
+}
+
+// The gang goes for another, as one whose manifest is read would.
+void Evict(const EvictionOrder& order, WallTime now, Decision* decision) {
+  TrainingJobStatus* const status = &decision->status;
+  const std::string queue = status->origin.queue;
+  GiveUpPlaces(status);
+  ++status->preemptions;
+  status->preempted_at = now;
+  const ConditionChange change = {
+      ConditionType::kScheduled, false, std::string(kReasonPreempted), DescribeOrder(order)};
+  for (const ConditionType activity : {ConditionType::kRunning, ConditionType::kRestarting}) {
+    if (IsTrue(*status, activity)) {
+      SetCondition(status, {activity, false, change.reason, change.message}, now);
+    }
+  }
+  SetCondition(status, change, now);
+  decision->events.push_back({EventType::kWarning, change.reason, change.message});
+  decision->metrics.push_back(
+      {Metric::kPreemptions, order.is_reclaim ? "borrowed" : "priority", 1, queue, ""});
+}
+
+void EndByLimit(const TrainingJob& job,
+                const Observed& observed,
+                WallTime now,
+                Decision* decision) {
+  const std::string message = DescribeRunTimeLimit(job, observed.run_time_limit);
+  SetCondition(&decision->status,
+               {ConditionType::kFailed, true, std::string(kReasonDeadlineExceeded), message},
+               now);
+  decision->status.completion_time = now;
+  decision->events.push_back({EventType::kWarning, std::string(kReasonDeadlineExceeded), message});
+  decision->metrics.push_back({Metric::kJobsFinished, "failed", 1, "", ""});
+}
+
+// What others were promised of a gang with places holds whatever becomes of its manifest: until
+// when it runs, and for whom it goes.
+void KeepPromises(const TrainingJob& job,
+                  const Observed& observed,
+                  WallTime now,
+                  Decision* decision) {
+  if (!HasEnded(job.status) && !job.status.placement.empty()) {
+    const std::optional<WallTime> deadline = ActiveDeadline(job, observed.run_time_limit);
+    if (deadline.has_value() && *deadline <= now) {
+      EndByLimit(job, observed, now, decision);
+    } else if (observed.eviction.has_value()) {
+      Evict(*observed.eviction, now, decision);
+    } else {
+      decision->next_wakeup = deadline;
+    }
+  }
+  if (MustStalledPodsGo(decision->status)) {
+    DeletePods(job, observed, "the manifest is unreadable, and the gang's time is over", decision);
+  }
+}
+
 }  // namespace
+
+bool MustStalledPodsGo(const TrainingJobStatus& status) {
+  const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled);
+  return HasEndedByLimit(status) ||
+         (!HasEnded(status) && status.placement.empty() && scheduled != nullptr &&
+          !scheduled->is_true && scheduled->reason == kReasonPreempted);
+}
 
 Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now) {
   const std::string& problem = observed.job_problem;
@@ -45,15 +125,17 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
   if (SetCondition(&decision.status, {ConditionType::kStalled, true, kReason, message}, now)) {
     decision.events.push_back({EventType::kWarning, kReason, message});
   }
+  if (is_readable && !observed.is_job_deleting && IsOurs(job)) {
+    KeepPromises(job, observed, now, &decision);
+  }
   return decision;
 }
 
 bool EndStall(TrainingJobStatus* status, WallTime now) {
   return IsTrue(*status, ConditionType::kStalled) &&
-         SetCondition(
-             status,
-             {ConditionType::kStalled, false, "Understood", "manifest and status are read"},
-             now);
+         SetCondition(status,
+                      {ConditionType::kStalled, false, "Readable", "manifest and status are read"},
+                      now);
 }
 
 }  // namespace lockstep::control

@@ -51,5 +51,37 @@ TEST_F(StallTest, JobThatWasTakenUpIsLeftAsItIsWhateverIsWrong) {
   EXPECT_TRUE(decision.effects.empty());
 }
 
+// A user who breaks the manifest frees nothing and gains no time.
+TEST_F(StallTest, GangWhoseManifestCannotBeReadEndsAtItsLimit) {
+  world_.job.spec.run_policy.active_deadline = std::chrono::seconds(60);
+  world_.Launch();
+  EXPECT_EQ(world_.job.status.origin.active_deadline, std::chrono::seconds(60));
+  Decision decision = Stall("spec.color: unknown field", false);
+  EXPECT_EQ(StateWord(decision.status), "Stalled");
+  EXPECT_EQ(FindCondition(decision.status, ConditionType::kStalled)->reason, "Unreadable");
+  ASSERT_TRUE(decision.next_wakeup.has_value());
+  EXPECT_TRUE(decision.effects.empty());
+
+  world_.now = *decision.next_wakeup;
+  decision = Stall("spec.color: unknown field", false);
+  EXPECT_TRUE(HasEndedByLimit(decision.status));
+  EXPECT_EQ(decision.effects.size(), 2U) << "both pods are asked to end";
+  decision = Stall("spec.color: unknown field", false);
+  EXPECT_EQ(decision.effects.size(), 2U) << "and again, should that have failed";
+}
+
+TEST_F(StallTest, GangWhoseManifestCannotBeReadGoesForOthersAsBefore) {
+  world_.Launch();
+  const Attempt attempt = world_.job.status.attempt;
+  world_.observed.eviction = EvictionOrder{"team/urgent", 5, "default", false};
+  const Decision decision = Stall("spec.color: unknown field", false);
+  EXPECT_TRUE(decision.status.placement.empty());
+  EXPECT_EQ(decision.status.preemptions, 1);
+  EXPECT_NE(decision.status.attempt, attempt);
+  EXPECT_EQ(decision.effects.size(), 2U);
+  EXPECT_NE(MessageOf(decision.status, ConditionType::kScheduled).find("team/urgent"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep::control

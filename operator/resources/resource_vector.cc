@@ -2,51 +2,54 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
+#include <charconv>
+#include <optional>
+
+#include "common/base/saturating.h"
 
 namespace lockstep::control {
 namespace {
 
-int64_t AddSaturated(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  if (!__builtin_add_overflow(a, b, &sum)) {
-    return sum;
-  }
-  return a > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
-}
-
-int64_t MultiplySaturated(int64_t a, int64_t b) {
-  int64_t product = 0;
-  if (!__builtin_mul_overflow(a, b, &product)) {
-    return product;
-  }
-  return (a > 0) == (b > 0) ? std::numeric_limits<int64_t>::max()
-                            : std::numeric_limits<int64_t>::min();
-}
-
 int64_t LeftOf(int64_t all, int64_t used) {
-  return std::max<int64_t>(0, AddSaturated(all, MultiplySaturated(used, -1)));
+  return std::max<int64_t>(0, SubtractSaturated(all, used));
 }
 
 int64_t FitsTimes(int64_t free, int64_t request, int64_t count_max) {
   return request <= 0 ? count_max : std::min(count_max, std::max<int64_t>(0, free) / request);
 }
 
-// Both lists are sorted by name: one walk over the two.
-template <typename Combine>
-std::vector<NamedAmount> Merged(const std::vector<NamedAmount>& a,
-                                const std::vector<NamedAmount>& b,
-                                const Combine& combine) {
-  std::vector<NamedAmount> merged;
+const std::string& KeyOf(const NamedAmount& one) {
+  return one.name;
+}
+
+int64_t KeyOf(const PortCount& one) {
+  return one.port;
+}
+
+int64_t ValueOf(const NamedAmount& one) {
+  return one.amount;
+}
+
+int64_t ValueOf(const PortCount& one) {
+  return one.count;
+}
+
+// Both lists are sorted by key: one walk over the two.
+template <typename Entry, typename Combine>
+std::vector<Entry> Merged(const std::vector<Entry>& a,
+                          const std::vector<Entry>& b,
+                          const Combine& combine) {
+  std::vector<Entry> merged;
   auto left = a.begin();
   auto right = b.begin();
   while (left != a.end() || right != b.end()) {
-    const bool takes_left = right == b.end() || (left != a.end() && left->name <= right->name);
-    const bool takes_right = left == a.end() || (right != b.end() && right->name <= left->name);
-    const std::string& name = takes_left ? left->name : right->name;
-    const int64_t amount = combine(takes_left ? left->amount : 0, takes_right ? right->amount : 0);
-    if (amount != 0) {
-      merged.push_back({name, amount});
+    const bool takes_left = right == b.end() || (left != a.end() && KeyOf(*left) <= KeyOf(*right));
+    const bool takes_right = left == a.end() || (right != b.end() && KeyOf(*right) <= KeyOf(*left));
+    const Entry& one = takes_left ? *left : *right;
+    const int64_t value =
+        combine(takes_left ? ValueOf(*left) : 0, takes_right ? ValueOf(*right) : 0);
+    if (value != 0) {
+      merged.push_back({KeyOf(one), value});
     }
     left += takes_left ? 1 : 0;
     right += takes_right ? 1 : 0;
@@ -54,16 +57,84 @@ std::vector<NamedAmount> Merged(const std::vector<NamedAmount>& a,
   return merged;
 }
 
+// But for ports.
 template <typename Combine>
-ResourceVector Combined(const ResourceVector& a, const ResourceVector& b, const Combine& combine) {
+ResourceVector CombinedAmounts(const ResourceVector& a,
+                               const ResourceVector& b,
+                               const Combine& combine) {
   ResourceVector combined{combine(a.cpu_milli, b.cpu_milli),
                           combine(a.memory_bytes, b.memory_bytes),
                           combine(a.gpu_count, b.gpu_count),
+                          {},
                           {}};
   if (!a.others.empty() || !b.others.empty()) {
     combined.others = Merged(a.others, b.others, combine);
   }
   return combined;
+}
+
+template <typename Combine>
+std::vector<PortCount> CombinedPorts(const ResourceVector& a,
+                                     const ResourceVector& b,
+                                     const Combine& combine) {
+  return a.host_ports.empty() && b.host_ports.empty() ? std::vector<PortCount>()
+                                                      : Merged(a.host_ports, b.host_ports, combine);
+}
+
+template <typename Combine>
+ResourceVector Combined(const ResourceVector& a, const ResourceVector& b, const Combine& combine) {
+  ResourceVector combined = CombinedAmounts(a, b, combine);
+  combined.host_ports = CombinedPorts(a, b, combine);
+  return combined;
+}
+
+// Empty: the name is of no port.
+std::optional<int64_t> PortOf(std::string_view name) {
+  if (!name.starts_with(kHostPortPrefix)) {
+    return std::nullopt;
+  }
+  name.remove_prefix(kHostPortPrefix.size());
+  int64_t port = 0;
+  const auto [end, failure] = std::from_chars(name.data(), name.data() + name.size(), port);
+  return failure == std::errc() && end == name.data() + name.size() ? std::optional(port)
+                                                                    : std::nullopt;
+}
+
+std::vector<PortCount>::const_iterator PlaceOf(const std::vector<PortCount>& ports, int64_t port) {
+  return std::lower_bound(
+      ports.begin(), ports.end(), port, [](const PortCount& one, int64_t wanted) {
+        return one.port < wanted;
+      });
+}
+
+int64_t CountOf(const std::vector<PortCount>& ports, int64_t port) {
+  const auto at = PlaceOf(ports, port);
+  return at == ports.end() || at->port != port ? 0 : at->count;
+}
+
+void SetCount(int64_t port, int64_t count, std::vector<PortCount>* ports) {
+  const auto at = PlaceOf(*ports, port);
+  const auto index = at - ports->cbegin();
+  const bool is_there = at != ports->end() && at->port == port;
+  if (is_there && count == 0) {
+    ports->erase(at);
+  } else if (is_there) {
+    (*ports)[static_cast<std::size_t>(index)].count = count;
+  } else if (count != 0) {
+    ports->insert(at, {port, count});
+  }
+}
+
+// One pod more at most: each takes the same ports.
+int64_t FitsPorts(const ResourceVector& free, const ResourceVector& request, int64_t count_max) {
+  if (request.host_ports.empty()) {
+    return count_max;
+  }
+  const bool fits = std::all_of(
+      request.host_ports.begin(), request.host_ports.end(), [&](const PortCount& asked) {
+        return asked.count <= 0 || (asked.count == 1 && CountOf(free.host_ports, asked.port) <= 0);
+      });
+  return fits ? std::min<int64_t>(count_max, 1) : 0;
 }
 
 }  // namespace
@@ -78,6 +149,9 @@ int64_t ResourceVector::AmountOf(std::string_view name) const {
   if (name == kGpuResource) {
     return gpu_count;
   }
+  if (const auto port = PortOf(name)) {
+    return CountOf(host_ports, *port);
+  }
   const auto found = std::find_if(
       others.begin(), others.end(), [&](const NamedAmount& other) { return other.name == name; });
   return found == others.end() ? 0 : found->amount;
@@ -90,6 +164,8 @@ void ResourceVector::Set(std::string_view name, int64_t amount) {
     memory_bytes = amount;
   } else if (name == kGpuResource) {
     gpu_count = amount;
+  } else if (const auto port = PortOf(name)) {
+    SetCount(*port, amount, &host_ports);
   } else {
     const auto at = std::lower_bound(
         others.begin(), others.end(), name, [](const NamedAmount& other, std::string_view wanted) {
@@ -122,6 +198,14 @@ std::vector<NamedAmount> ResourceVector::All() const {
   std::copy_if(others.begin(), others.end(), std::back_inserter(all), [](const NamedAmount& other) {
     return !IsDevice(other.name);
   });
+  return all;
+}
+
+std::vector<NamedAmount> ResourceVector::AllWithPorts() const {
+  std::vector<NamedAmount> all = All();
+  for (const PortCount& one : host_ports) {
+    all.push_back({HostPortResource(one.port), one.count});
+  }
   return all;
 }
 
@@ -175,8 +259,30 @@ ResourceVector Capped(const ResourceVector& amounts, int64_t amount_max) {
       amounts, {}, [&](int64_t amount, int64_t /*none*/) { return std::min(amount, amount_max); });
 }
 
+ResourceVector WithoutPorts(ResourceVector amounts) {
+  amounts.host_ports.clear();
+  return amounts;
+}
+
 ResourceVector Left(const ResourceVector& all, const ResourceVector& used) {
-  return Combined(all, used, LeftOf);
+  ResourceVector left = CombinedAmounts(all, used, LeftOf);
+  left.host_ports = CombinedPorts(all, used, AddSaturated);
+  return left;
+}
+
+ResourceVector Without(const ResourceVector& all, const ResourceVector& used) {
+  return GivenBack(all, Times(used, -1));
+}
+
+ResourceVector GivenBack(const ResourceVector& free, const ResourceVector& used) {
+  ResourceVector more = CombinedAmounts(free, used, AddSaturated);
+  more.host_ports = CombinedPorts(free, used, SubtractSaturated);
+  return more;
+}
+
+int64_t FreeAmountOf(const ResourceVector& free, std::string_view name) {
+  const auto port = PortOf(name);
+  return port ? int64_t{CountOf(free.host_ports, *port) <= 0} : free.AmountOf(name);
 }
 
 int64_t CountThatFits(const ResourceVector& free,
@@ -188,7 +294,7 @@ int64_t CountThatFits(const ResourceVector& free,
   for (const NamedAmount& other : request.others) {
     count = FitsTimes(free.AmountOf(other.name), other.amount, count);
   }
-  return count;
+  return count <= 0 ? count : FitsPorts(free, request, count);
 }
 
 }  // namespace lockstep::control

@@ -91,5 +91,24 @@ TEST(ResourceVector, CountsByWhateverIsTightest) {
   EXPECT_EQ(CountThatFits(free, {}, 100), 100);
 }
 
+TEST(ResourceVector, PortsAreTakenAndNeverOffered) {
+  ResourceVector asked{1000, 0, 0, {}};
+  asked.Set(HostPortResource(80), 1);
+  asked.Set(HostPortResource(443), 1);
+  EXPECT_EQ(asked.AmountOf("hostPort:443"), 1);
+  EXPECT_EQ(asked.All(), (std::vector<NamedAmount>{{"cpu", 1000}})) << "a port is no amount";
+  const ResourceVector node{8000, 0, 0, {}};
+  EXPECT_EQ(CountThatFits(node, asked, 8), 1);
+  const ResourceVector left = Left(node, asked);
+  EXPECT_EQ(left.cpu_milli, 7000);
+  EXPECT_EQ(CountThatFits(left, asked, 8), 0);
+  EXPECT_EQ(FreeAmountOf(left, "hostPort:80"), 0);
+  EXPECT_EQ(FreeAmountOf(left, "hostPort:81"), 1);
+  EXPECT_EQ(GivenBack(left, asked), node);
+  EXPECT_EQ(CountThatFits(node, Times(asked, 2), 1), 0) << "two pods with one port, on one node";
+  asked.Set(HostPortResource(80), 0);
+  EXPECT_EQ(asked.host_ports, (std::vector<PortCount>{{443, 1}}));
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -17,11 +17,18 @@ void EachField(const NamedAmount*, const Visit& visit) {
 }
 
 template <typename Visit>
+void EachField(const PortCount*, const Visit& visit) {
+  visit("port", &PortCount::port);
+  visit("count", &PortCount::count);
+}
+
+template <typename Visit>
 void EachField(const ResourceVector*, const Visit& visit) {
   visit("cpuMilli", &ResourceVector::cpu_milli);
   visit("memoryBytes", &ResourceVector::memory_bytes);
   visit("gpus", &ResourceVector::gpu_count);
   visit("others", &ResourceVector::others);
+  visit("hostPorts", &ResourceVector::host_ports);
 }
 
 template <typename Visit>

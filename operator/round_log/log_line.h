@@ -39,7 +39,7 @@ struct LogEnd {
 using LogLine = std::variant<LogBegin, StateEvent, LogRound, LogEnd>;
 
 // Another one for every change of what a line means.
-inline constexpr int64_t kRoundLogVersion = 2;
+inline constexpr int64_t kRoundLogVersion = 3;
 
 // The longest line that is written or read. Choice: a gang of 100,000 pods.
 inline constexpr std::size_t kLogLineBytesMax = std::size_t{32} << 20U;

@@ -267,8 +267,8 @@ TEST(RoundLog, WhatEarlierRunsTellIsDecidedAgain) {
 TEST(RoundLog, LineThatIsTooLongOrOfAnotherVersionIsRefused) {
   EXPECT_EQ(Replay(std::string(kLogLineBytesMax + 1, 'x')),
             "rounds.log:1: longer than 33554432 bytes");
-  EXPECT_EQ(Replay(LineChain().Write(LogBegin{1, {}, false}) + "\n"),
-            "rounds.log:1: version 1 found, expected 2");
+  EXPECT_EQ(Replay(LineChain().Write(LogBegin{2, {}, false}) + "\n"),
+            "rounds.log:1: version 2 found, expected 3");
   EXPECT_EQ(Replay("hello\n"), "rounds.log:1: no sum of 16 digits found before the line");
 }
 

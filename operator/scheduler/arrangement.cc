@@ -10,8 +10,8 @@ namespace {
 
 // Whether `a` is harder to find room for: more GPUs, then more of other devices, memory, cores.
 bool IsScarcer(const ResourceVector& a, const ResourceVector& b) {
-  return std::tie(a.gpu_count, a.others, a.memory_bytes, a.cpu_milli) >
-         std::tie(b.gpu_count, b.others, b.memory_bytes, b.cpu_milli);
+  return std::tie(a.gpu_count, a.others, a.host_ports, a.memory_bytes, a.cpu_milli) >
+         std::tie(b.gpu_count, b.others, b.host_ports, b.memory_bytes, b.cpu_milli);
 }
 
 int64_t PlacedCount(const Fill& fill) {
@@ -184,11 +184,14 @@ std::optional<std::vector<Fill>> PackInOrder(const std::vector<PodClass>& classe
 
 }  // namespace
 
-std::vector<PodClass> MergedClasses(const Gang& gang) {
+std::vector<PodClass> MergedClasses(const Gang& gang, bool is_one_machine) {
   std::vector<PodClass> classes;
-  for (const PodClass& pod_class : gang.classes) {
+  for (PodClass pod_class : gang.classes) {
     if (pod_class.pods.empty()) {
       continue;
+    }
+    if (is_one_machine) {
+      pod_class.request.host_ports.clear();
     }
     const auto same = std::find_if(classes.begin(), classes.end(), [&](const PodClass& other) {
       return AskAlike(other, pod_class);

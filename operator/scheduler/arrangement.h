@@ -12,7 +12,7 @@ namespace lockstep::control {
 // The gang's classes as they are searched for: those that ask for the same are one, so that there
 // is less to try; empty ones are left out; large requests come first, because small ones fit around
 // them.
-std::vector<PodClass> MergedClasses(const Gang& gang);
+std::vector<PodClass> MergedClasses(const Gang& gang, bool is_one_machine);
 
 struct ArrangeResult {
   std::optional<std::vector<Fill>> fills;  // one for each class, over the same rooms

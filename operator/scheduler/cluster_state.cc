@@ -169,7 +169,7 @@ GangRecord& ClusterState::Insert(const GangRequest& request) {
   GangRecord& gang = gangs_[request.name];
   gang.request = request;
   gang.serial = ++serials_;
-  gang.classes = MergedClasses(request.gang);
+  gang.classes = MergedClasses(request.gang, nodes_.is_one_machine());
   gang.space = request.name.substr(0, request.name.find('/'));
   gang.queue = queues_.Find(request.queue);
   for (const PodClass& pod_class : gang.classes) {
@@ -290,6 +290,11 @@ void ClusterState::SetRunning(const GangRequest& request,
     nodes_.IndexOf(placed.node);  // it may be seen later than its pods
   }
   EnterRunning(&gang, HoldsOf(gang, pods), run);
+  for (const PlacedPod& placed : pods) {
+    if (const auto node = nodes_.Find(placed.node)) {
+      nodes_.ForgetIfGone(*node);  // where pods are that it does not ask for
+    }
+  }
 }
 
 void ClusterState::SetHolding(const GangRequest& request,
@@ -383,12 +388,18 @@ void ClusterState::Forget(const std::string& gang) {
     nodes_.Release(hold.node, HoldingOf(record.state), hold.usage);
   }
   DropShapes(&record);
+  for (const NodeHold& hold : record.holds) {
+    nodes_.ForgetIfGone(hold.node);
+  }
   gangs_.erase(found);
 }
 
 void ClusterState::Apply(const Operation& operation, WallTime now) {
   Record([&] { return OperationDone{operation, now}; });
-  Do(operation, now);
+  const Undo before = Do(operation, now);
+  for (const NodeHold& hold : before.holds) {
+    nodes_.ForgetIfGone(hold.node);
+  }
   ++news_;
   GangRecord& gang = At(operation.gang);
   if (operation.kind == OperationKind::kStart) {

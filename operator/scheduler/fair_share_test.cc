@@ -4,6 +4,7 @@
 
 #include "common/base/prng.h"
 #include "operator/scheduler/testing/fake_gangs.h"
+#include "operator/scheduler/turn_order.h"
 
 // What queues and namespaces get of a cluster that is asked for more than it has.
 
@@ -44,6 +45,52 @@ TEST(FairShare, QueuesGetWhatTheirWeightSaysWithinOneGang) {
     EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "a")), 240, kSizeMax) << "seed " << seed;
     EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "b")), 120, kSizeMax) << "seed " << seed;
     EXPECT_NEAR(static_cast<double>(HeldBy(cluster, "c")), 40, kSizeMax) << "seed " << seed;
+  }
+}
+
+// O4 of the third review: of 20 starts its queue got one.
+TEST(FairShare, GangThatCanNeverStartDoesNotWeighForItsQueue) {
+  const std::map<std::string, int64_t> nominal = {{"nvidia.com/gpu", 10}};
+  const GangRequest too_large_for_the_quota = InQueue(GpuGang("hopeless", 1, 100, 0), "a");
+  const GangRequest too_large_for_a_node = InQueue(GpuGang("hopeless", 1, 15, 0), "a");
+  GangRequest of_another_namespace = InQueue(GpuGang("hopeless", 10, 2, 0), "a");
+  of_another_namespace.name = "others/hopeless";
+  const std::string space =
+      too_large_for_a_node.name.substr(0, too_large_for_a_node.name.find('/'));
+  for (const GangRequest& hopeless :
+       {too_large_for_the_quota, too_large_for_a_node, of_another_namespace}) {
+    FakeCluster cluster;
+    ASSERT_TRUE(cluster.state
+                    .SetQueues({{.name = "a", .nominal = nominal, .namespaces = {space}},
+                                {.name = "b", .nominal = nominal}})
+                    .ok());
+    cluster.state.SetNode(GpuNode("n1", 10));
+    cluster.state.SetNode(GpuNode("n2", 10));
+    cluster.state.Submit(hopeless);
+    for (int i = 0; i < 20; ++i) {
+      cluster.state.Submit(InQueue(GpuGang("a" + std::to_string(i), 1, 1, i + 1), "a"));
+      cluster.state.Submit(InQueue(GpuGang("b" + std::to_string(i), 1, 1, i + 1), "b"));
+    }
+    cluster.Step();
+    EXPECT_EQ(HeldBy(cluster, "a"), 10) << hopeless.name;
+    EXPECT_EQ(HeldBy(cluster, "b"), 10) << hopeless.name;
+    EXPECT_TRUE(cluster.state.Find(hopeless.name)->told.has_value()) << "it is told why";
+  }
+}
+
+// Where nodes come for whoever asks, no gang fits before: all would come at once.
+TEST(FairShare, GangThatAsksForNodesWaitsForItsTurn) {
+  for (const AskStage stage : {AskStage::kNever, AskStage::kNext, AskStage::kOpen}) {
+    FakeCluster cluster;
+    ASSERT_TRUE(cluster.state.SetQueues({{.name = "a"}, {.name = "b"}}).ok());
+    cluster.state.SetNode(GpuNode("n1", 10));
+    GangRequest asks = InQueue(GpuGang("asks", 1, 15, 0), "a");
+    asks.asking.stage = stage;
+    cluster.state.Submit(asks);
+    cluster.state.Submit(InQueue(GpuGang("fits", 1, 1, 1), "b"));
+    TurnOrder order(cluster.state);
+    const GangRecord* const first = order.Next();
+    EXPECT_EQ(first->request.name, stage == AskStage::kNever ? asks.name : "default/fits");
   }
 }
 

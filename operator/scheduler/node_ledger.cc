@@ -34,14 +34,30 @@ NodeLedger::NodeLedger(std::vector<std::string> levels, bool is_one_machine)
     : is_one_machine_(is_one_machine), domains_(std::move(levels)), groups_by_domain_(1) {}
 
 NodeIndex NodeLedger::IndexOf(const std::string& name) {
-  const auto [entry, is_new] =
-      index_by_name_.try_emplace(name, static_cast<NodeIndex>(nodes_.size()));
-  if (is_new) {
-    nodes_.emplace_back();
-    nodes_.back().facts.name = name;
-    shapes_.SetFacts(entry->second, nodes_.back().facts);
+  const auto [entry, is_new] = index_by_name_.try_emplace(
+      name, vacant_.empty() ? static_cast<NodeIndex>(nodes_.size()) : vacant_.back());
+  if (!is_new) {
+    return entry->second;
   }
+  if (vacant_.empty()) {
+    nodes_.emplace_back();
+  } else {
+    vacant_.pop_back();
+  }
+  nodes_[entry->second].facts.name = name;
+  shapes_.SetFacts(entry->second, nodes_[entry->second].facts);
   return entry->second;
+}
+
+void NodeLedger::ForgetIfGone(NodeIndex node) {
+  LedgerNode& entry = nodes_[node];
+  const NodeUsage nothing;
+  if (entry.is_known || entry.staying != nothing || entry.leaving != nothing ||
+      entry.claimed != nothing || index_by_name_.erase(entry.facts.name) == 0) {
+    return;
+  }
+  entry = LedgerNode{};
+  vacant_.push_back(node);
 }
 
 std::optional<NodeIndex> NodeLedger::Find(const std::string& name) const {
@@ -60,9 +76,6 @@ void NodeLedger::SetNode(const SnapshotNode& node) {
   entry.facts.used = {};
   entry.facts.pod_count = 0;
   entry.strangers = {node.used, node.pod_count};
-  for (const std::string& port : ports_) {
-    entry.facts.allocatable.Set(port, is_one_machine_ ? kPodsUnlimited : 1);
-  }
   entry.is_known = true;
   shapes_.SetFacts(index, entry.facts);
   PutIn(index);
@@ -81,6 +94,7 @@ void NodeLedger::RemoveNode(const std::string& name) {
   entry.facts.name = name;
   entry.strangers = {};
   shapes_.SetFacts(found->second, entry.facts);
+  ForgetIfGone(found->second);
 }
 
 void NodeLedger::SetStrangers(const std::string& node, const NodeUsage& usage) {
@@ -118,7 +132,6 @@ void NodeLedger::Release(NodeIndex node, Holding how, const NodeUsage& usage) {
 }
 
 ShapeIndex NodeLedger::AddShape(const PodClass& pod_class) {
-  OfferPorts(pod_class);
   const ShapeCounts::Added added = shapes_.Add(pod_class);
   for (NodeIndex node = 0; added.is_new && node < nodes_.size(); ++node) {
     const LedgerNode& entry = nodes_[node];
@@ -126,25 +139,6 @@ ShapeIndex NodeLedger::AddShape(const PodClass& pod_class) {
         added.shape, {node, entry.domain, &entry.facts, {}, entry.now, {}, entry.empty}, domains_);
   }
   return added.shape;
-}
-
-// A port is nothing that a node says it has: every node has it from when somebody asks for it.
-void NodeLedger::OfferPorts(const PodClass& pod_class) {
-  for (const NamedAmount& asked : pod_class.request.others) {
-    if (!asked.name.starts_with(kHostPortPrefix) ||
-        std::find(ports_.begin(), ports_.end(), asked.name) != ports_.end()) {
-      continue;
-    }
-    ports_.push_back(asked.name);
-    for (NodeIndex node = 0; node < nodes_.size(); ++node) {
-      if (nodes_[node].is_known) {
-        TakeOut(node);
-        nodes_[node].facts.allocatable.Set(asked.name, is_one_machine_ ? kPodsUnlimited : 1);
-        nodes_[node].is_known = true;
-        PutIn(node);
-      }
-    }
-  }
 }
 
 NodeFree NodeLedger::FreeBeside(const LedgerNode& node, const NodeUsage& used) const {
@@ -182,7 +176,7 @@ void NodeLedger::TakeOut(NodeIndex node) {
   if (--kind->second.second == 0) {
     kinds_.erase(kind);
   }
-  free_in_all_ = Sum(free_in_all_, Times(entry.now.free, -1));
+  free_in_all_ = Sum(free_in_all_, Times(WithoutPorts(entry.now.free), -1));
   offered_in_all_ = Sum(offered_in_all_, Times(entry.facts.allocatable, -1));
   shapes_.Change({node, entry.domain, &entry.facts, entry.now, {}, entry.empty, {}}, domains_);
   domains_.Leave(entry.domain);
@@ -225,7 +219,7 @@ void NodeLedger::Recount(NodeIndex node) {
     return;
   }
   shapes_.Change({node, entry.domain, &entry.facts, entry.now, now, entry.empty, empty}, domains_);
-  free_in_all_ = Sum(free_in_all_, Sum(now.free, Times(entry.now.free, -1)));
+  free_in_all_ = Sum(free_in_all_, WithoutPorts(Sum(now.free, Times(entry.now.free, -1))));
   LeaveGroup(node);
   entry.now = std::move(now);
   entry.empty = std::move(empty);

@@ -50,8 +50,13 @@ class NodeLedger {
   // Nothing happens where nobody knows the node.
   void SetStrangers(const std::string& node, const NodeUsage& usage);
 
-  // A number for the node, also before it is known: room may be held of what is to be seen yet.
+  // A number for the node, also before it is known: room may be held of what is to be seen yet. It
+  // is the node's for as long as the node is known or anything is held of it.
   NodeIndex IndexOf(const std::string& name);
+
+  // The number is free again where the node is not known and nothing is held of it. Not while a
+  // hold that was released is to be put back.
+  void ForgetIfGone(NodeIndex node);
 
   // Empty: nobody has named such a node yet.
   std::optional<NodeIndex> Find(const std::string& name) const;
@@ -176,7 +181,6 @@ class NodeLedger {
   static NodeUsage& PartOf(Holding how, LedgerNode* node);
   NodeFree FreeBeside(const LedgerNode& node, const NodeUsage& used) const;
   static NodeKind KindOf(const SnapshotNode& facts);
-  void OfferPorts(const PodClass& pod_class);
   void TakeOut(NodeIndex node);
   void PutIn(NodeIndex node);
   void Recount(NodeIndex node);
@@ -193,11 +197,11 @@ class NodeLedger {
   DomainTree domains_;
   std::deque<LedgerNode> nodes_;  // rooms point into it
   std::map<std::string, NodeIndex, std::less<>> index_by_name_;
+  std::vector<NodeIndex> vacant_;                            // numbers that no node has
   std::map<NodeKind, std::pair<KindIndex, int64_t>> kinds_;  // with the number of nodes
   KindIndex kinds_made_ = 0;
   std::vector<Groups> groups_by_domain_;  // in a node's narrowest domain
   ShapeCounts shapes_;
-  std::vector<std::string> ports_;  // that some shape asks for; every node has each once
   ResourceVector free_in_all_;
   ResourceVector offered_in_all_;
   int64_t suspect_count_ = 0;

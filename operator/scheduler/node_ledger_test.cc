@@ -49,6 +49,52 @@ TEST(NodeLedger, WhatIsHeldOfANodeOutlivesIt) {
   EXPECT_EQ(ledger.domains().PathOf(ledger.DomainOf(node)), "r2");
 }
 
+TEST(NodeLedger, PortsThatPodsAskForChangeNoNode) {
+  NodeLedger ledger({}, false);
+  ledger.SetNode(GpuNode("n1", 8));
+  ledger.SetNode(GpuNode("n2", 8));
+  const uint64_t version = ledger.version();
+  const ResourceVector offered = ledger.offered_in_all();
+  PodClass worker = MakeClass("w", 2, {0, 0, 1, {}});
+  for (int64_t port = 1; port <= 1000; ++port) {
+    worker.request.Set(HostPortResource(port), 1);
+  }
+  const ShapeIndex shape = ledger.AddShape(worker);
+  EXPECT_EQ(ledger.version(), version);
+  EXPECT_EQ(ledger.offered_in_all(), offered);
+  EXPECT_EQ(ledger.shapes().FitsNow(shape, kWholeCluster), 2) << "one on each node";
+  const NodeIndex node = ledger.IndexOf("n1");
+  ledger.Hold(node, Holding::kStaying, {worker.request, 1});
+  EXPECT_EQ(ledger.shapes().FitsNow(shape, kWholeCluster), 1);
+  EXPECT_EQ(FreeAmountOf(ledger.FreeNow(node).free, HostPortResource(7)), 0);
+  ledger.Release(node, Holding::kStaying, {worker.request, 1});
+  EXPECT_TRUE(ledger.FreeNow(node).free.host_ports.empty()) << "they go with the pod";
+  EXPECT_EQ(FreeAmountOf(ledger.FreeNow(node).free, HostPortResource(7)), 1);
+}
+
+TEST(NodeLedger, PodsOfOneMachineHavePortsOfTheirOwn) {
+  PodClass worker = MakeClass("w", 3, {1000, 0, 0, {}});
+  worker.request.Set(HostPortResource(80), 1);
+  SnapshotNode node = GpuNode("n1", 0);
+  node.allocatable.cpu_milli = 3000;
+  EXPECT_TRUE(
+      std::holds_alternative<Plan>(PlanGang({{node}, /*is_one_machine=*/true}, {{worker}})));
+  EXPECT_FALSE(
+      std::holds_alternative<Plan>(PlanGang({{node}, /*is_one_machine=*/false}, {{worker}})));
+}
+
+TEST(NodeLedger, NumbersOfNodesThatHaveGoneAreGivenAgain) {
+  NodeLedger ledger({"rack"}, false);
+  ledger.SetNode(GpuNode("stays", 8, "r1"));
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = "n" + std::to_string(i);
+    ledger.SetNode(GpuNode(name, 8, "r2"));
+    ledger.RemoveNode(name);
+  }
+  EXPECT_EQ(ledger.index_end(), 2U);
+  EXPECT_EQ(ledger.by_name().size(), 1U);
+}
+
 TEST(NodeLedger, LooksAtAsManyNodesOfAGroupAsTheGangHasPods) {
   NodeLedger ledger({}, false);
   for (int i = 0; i < 100; ++i) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/base/plural.h"
+#include "common/base/saturating.h"
 #include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
@@ -48,10 +49,12 @@ std::optional<std::string> BrokenReclaimBound(const ClusterState& state, const G
     int64_t reclaimable = 0;
     for (QueueIndex queue = 1; queue < state.queues().size(); ++queue) {
       if (MayGive(state, gang, queue)) {
-        reclaimable += state.queues().ReclaimableMax(*gang.queue, queue, needed.name);
+        reclaimable = AddSaturated(reclaimable,
+                                   state.queues().ReclaimableMax(*gang.queue, queue, needed.name));
       }
     }
-    const int64_t found = free + leaving.AmountOf(needed.name) + reclaimable;
+    const int64_t found =
+        AddSaturated(AddSaturated(free, leaving.AmountOf(needed.name)), reclaimable);
     if (found < needed.amount) {
       const Figures figures = FiguresOf(needed.name, needed.amount, free);
       return "with " + figures.found + " free on nodes and at most " +
@@ -204,7 +207,7 @@ class VictimSearch {
           node = {hold.node, 0, state_.nodes().FreeNow(hold.node), {}};
         }
         node.cost += cost;
-        node.room.free = Sum(node.room.free, hold.usage.resources);
+        node.room.free = GivenBack(node.room.free, hold.usage.resources);
         node.room.pods_free += node.room.pods_free == kPodsUnlimited ? 0 : hold.usage.pod_count;
         if (node.victims.empty() || node.victims.back() != victim) {
           node.victims.push_back(victim);

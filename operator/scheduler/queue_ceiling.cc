@@ -13,7 +13,8 @@ int64_t QueueTree::UnusedOf(QueueIndex queue, std::size_t resource, const More& 
   int64_t unused = nodes_[queue].limits[resource].nominal;
   for (const QueueIndex child : nodes_[queue].children) {
     const Limit& limit = nodes_[child].limits[resource];
-    unused -= std::min(limit.held + (child == more.queue ? more.amount : 0), limit.nominal);
+    const int64_t held = AddSaturated(limit.held, child == more.queue ? more.amount : 0);
+    unused = SubtractSaturated(unused, std::min(held, limit.nominal));
   }
   return std::max<int64_t>(0, unused);
 }
@@ -28,17 +29,17 @@ int64_t QueueTree::Kept(QueueIndex queue, std::size_t resource, bool is_idle) co
   }
   int64_t below = 0;
   for (const QueueIndex child : node.children) {
-    below += Kept(child, resource, is_idle);
+    below = AddSaturated(below, Kept(child, resource, is_idle));
   }
   const int64_t unused = is_idle || below == 0 ? limit.nominal : UnusedOf(queue, resource, {});
-  const int64_t own = limit.nominal - limit.lending - (is_idle ? 0 : limit.held);
+  const int64_t own = SubtractSaturated(limit.nominal - limit.lending, is_idle ? 0 : limit.held);
   return std::max({int64_t{0}, own, std::min(below, unused)});
 }
 
 int64_t QueueTree::KeptBeside(QueueIndex queue, std::size_t resource, bool is_idle) const {
   int64_t kept = 0;
   for (const QueueIndex beside : nodes_[nodes_[queue].parent].children) {
-    kept += beside == queue ? 0 : Kept(beside, resource, is_idle);
+    kept = AddSaturated(kept, beside == queue ? 0 : Kept(beside, resource, is_idle));
   }
   return kept;
 }
@@ -49,7 +50,7 @@ int64_t QueueTree::SharedMax(QueueIndex queue, std::size_t resource) const {
   const QueueIndex above = nodes_[queue].parent;
   const Limit& limit = nodes_[above].limits[resource];
   const int64_t kept = KeptBeside(queue, resource, true);
-  int64_t most = limit.nominal + limit.borrowing - kept;
+  int64_t most = SubtractSaturated(limit.nominal + limit.borrowing, kept);
   const int64_t kept_from_above =
       std::min(kept, limit.nominal - nodes_[queue].limits[resource].nominal);
   if (above != kTopQueue && kept_from_above > 0) {

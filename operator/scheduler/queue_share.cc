@@ -15,7 +15,7 @@ int64_t Millionths(int64_t part, int64_t whole) {
   if (whole <= 0 || part <= 0) {
     return 0;
   }
-  return whole >= kMillion ? part / (whole / kMillion) : part * kMillion / whole;
+  return whole >= kMillion ? part / (whole / kMillion) : MultiplySaturated(part, kMillion) / whole;
 }
 
 // The same of a part in thousandths.
@@ -56,22 +56,23 @@ QueueTree::Share QueueTree::ShareOf(QueueIndex queue,
   for (const NamedAmount& offered : all.All()) {
     const int64_t held = node.held.AmountOf(offered.name);
     const int64_t past = PastUseOf(queue, offered.name);
-    share.held =
-        std::max(share.held,
-                 Millionths(held, offered.amount) + MillionthsOfThousandths(past, offered.amount));
+    share.held = std::max(share.held,
+                          AddSaturated(Millionths(held, offered.amount),
+                                       MillionthsOfThousandths(past, offered.amount)));
     const auto found = std::find(resources_.begin(), resources_.end(), offered.name);
     if (found == resources_.end()) {
       continue;
     }
     const Limit& limit = node.limits[static_cast<std::size_t>(found - resources_.begin())];
-    const int64_t over = held + more.AmountOf(offered.name) - limit.nominal;
+    const int64_t over =
+        SubtractSaturated(AddSaturated(held, more.AmountOf(offered.name)), limit.nominal);
     const int64_t past_over = over > 0 ? PastOverNominal(past, limit.nominal) : 0;
-    share.over = std::max(
-        share.over,
-        Millionths(over, offered.amount) + MillionthsOfThousandths(past_over, offered.amount));
+    share.over = std::max(share.over,
+                          AddSaturated(Millionths(over, offered.amount),
+                                       MillionthsOfThousandths(past_over, offered.amount)));
   }
-  share.over = share.over * 1000 / node.spec.weight;
-  share.held = share.held * 1000 / node.spec.weight;
+  share.over = MultiplySaturated(share.over, 1000) / node.spec.weight;
+  share.held = MultiplySaturated(share.held, 1000) / node.spec.weight;
   return share;
 }
 

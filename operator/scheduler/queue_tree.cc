@@ -12,6 +12,10 @@ namespace {
 
 // Large enough for any amount, small enough to be added to one.
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max() / 4;
+// What one gang is charged at most: sums of so much then never reach the largest number, where
+// nothing could be given back. Choice: 16 PiB of memory, above 5,000 nodes of 3 TiB, and 500 such
+// gangs fit.
+constexpr int64_t kChargeMax = int64_t{1} << 54;
 // Resources that one is told of at once. Choice: cores, memory and devices, and still a sentence.
 constexpr int64_t kShortResourcesMax = 3;
 
@@ -144,7 +148,7 @@ void QueueTree::SetLimits() {
       limit.is_set = CountsBelow(top, resources_[r]);
       int64_t below = 0;
       for (const QueueIndex child : node.children) {
-        below += nodes_[child].limits[r].nominal;
+        below = AddSaturated(below, nodes_[child].limits[r].nominal);
       }
       limit.nominal = AmountIn(node.spec.nominal, resources_[r], std::min(below, kNoLimit));
       limit.borrowing = AmountIn(node.spec.borrowing_limit, resources_[r], kNoLimit);
@@ -183,13 +187,17 @@ void QueueTree::EndPromise(QueueIndex queue, const ResourceVector& amounts) {
 void QueueTree::AddPromised(QueueIndex queue, const ResourceVector& amounts, int64_t times) {
   for (QueueIndex one = queue; one != kTopQueue; one = nodes_[one].parent) {
     for (std::size_t r = 0; r < resources_.size(); ++r) {
-      nodes_[one].limits[r].promised += times * amounts.AmountOf(resources_[r]);
+      int64_t& promised = nodes_[one].limits[r].promised;
+      const int64_t amount = std::min(amounts.AmountOf(resources_[r]), kChargeMax);
+      promised = AddSaturated(promised, times * amount);
     }
   }
 }
 
 void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t times) {
-  const ResourceVector change = times == 1 ? amounts : Times(amounts, times);
+  // A port of a node is no part of what queues share.
+  const ResourceVector charge = Capped(WithoutPorts(amounts), kChargeMax);
+  const ResourceVector change = Times(charge, times);
   ResourceVector& of_space = nodes_[holder.queue].held_by_space[holder.space];
   of_space = Sum(of_space, change);
   if (of_space == ResourceVector{}) {
@@ -197,7 +205,7 @@ void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t
   }
   for (std::size_t r = 0; r < resources_.size(); ++r) {
     auto& sizes = nodes_[holder.queue].sizes[r];
-    const int64_t amount = amounts.AmountOf(resources_[r]);
+    const int64_t amount = charge.AmountOf(resources_[r]);
     if ((sizes[amount] += times) == 0) {
       sizes.erase(amount);
     }
@@ -215,7 +223,7 @@ void QueueTree::Add(const Holder& holder, const ResourceVector& amounts, int64_t
     for (std::size_t r = 0; r < resources_.size(); ++r) {
       // A queue for which the resource does not count takes nothing of what the others share.
       if (queue != kTopQueue || nodes_[top].limits[r].is_set) {
-        node.limits[r].held += change.AmountOf(resources_[r]);
+        node.limits[r].held = AddSaturated(node.limits[r].held, change.AmountOf(resources_[r]));
       }
     }
     if (queue == kTopQueue) {
@@ -255,14 +263,16 @@ std::optional<QueueTree::Shortage> QueueTree::ShortAt(QueueIndex queue,
     const Limit& limit = nodes_[one].limits[resource];
     const Limit& shared = nodes_[above].limits[resource];
     const int64_t beside = KeptBeside(one, resource, false);
-    const int64_t missing = shared.held + amount + beside - shared.nominal - shared.borrowing;
-    if (limit.held + amount - limit.nominal > limit.borrowing || missing > 0) {
+    const int64_t held = AddSaturated(AddSaturated(shared.held, amount), beside);
+    const int64_t missing = SubtractSaturated(held, shared.nominal + shared.borrowing);
+    const int64_t over = SubtractSaturated(AddSaturated(limit.held, amount), limit.nominal);
+    if (over > limit.borrowing || missing > 0) {
       return Shortage{one, missing};
     }
-    if (missing + kept > 0) {
+    if (AddSaturated(missing, kept) > 0) {
       return Shortage{below, missing + kept};
     }
-    kept += beside;
+    kept = AddSaturated(kept, beside);
     kept = kept == 0 ? 0 : std::min(kept, UnusedOf(above, resource, {one, amount}));
   }
   return std::nullopt;
@@ -331,8 +341,9 @@ QuotaShortfall QueueTree::ShortfallOf(const Shortage& shortage,
   const auto [queue, missing] = shortage;
   const std::string& name = resources_[resource];
   const Limit& limit = nodes_[queue].limits[resource];
-  const int64_t over = limit.held + amount - limit.nominal;
-  const int64_t room = std::max<int64_t>(0, amount - missing);  // of that much it may have so much
+  const int64_t over = SubtractSaturated(AddSaturated(limit.held, amount), limit.nominal);
+  // Of that much it may have so much.
+  const int64_t room = std::max<int64_t>(0, SubtractSaturated(amount, missing));
   const Figures figures = FiguresOf(name, over, limit.nominal);
   if (over <= 0) {
     const int64_t lent = limit.nominal - limit.held - room;
@@ -418,7 +429,7 @@ bool QueueTree::MayReclaim(QueueIndex queue,
     if (amount <= 0 || !limit.is_set) {
       continue;
     }
-    if (limit.held + amount > limit.nominal) {
+    if (AddSaturated(limit.held, amount) > limit.nominal) {
       return false;
     }
     has_quota = true;
@@ -447,7 +458,7 @@ int64_t QueueTree::ReclaimableMax(QueueIndex queue,
   int64_t most = nodes_[victim].limits[r].held - nodes_[victim].limits[r].promised;
   for (QueueIndex one = victim; most > 0; one = nodes_[one].parent) {
     const int64_t over = nodes_[one].limits[r].over();
-    most = over <= 0 ? 0 : std::min(most, over + std::max<int64_t>(0, largest - 1));
+    most = over <= 0 ? 0 : std::min(most, AddSaturated(over, std::max<int64_t>(0, largest - 1)));
     if (one == other) {
       break;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/base/result.h"
+#include "common/base/saturating.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
@@ -184,7 +185,7 @@ class QueueTree {
     bool keeps = false;    // it, or a queue below it, has a lending limit
 
     // Above what is its own, of what may be taken back.
-    int64_t over() const { return held - promised - nominal; }
+    int64_t over() const { return SubtractSaturated(SubtractSaturated(held, promised), nominal); }
   };
 
   // Where so much more of a resource is too much, and how much of it.

@@ -1,5 +1,7 @@
 #include "operator/scheduler/queue_tree.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "operator/scheduler/testing/fake_gangs.h"
@@ -321,6 +323,25 @@ TEST(QueueTree, WhatIsOverNominalCountsBeforeWhatIsHeld) {
   EXPECT_LT(tree.ShareOf(*tree.Find("a"), all, {}), tree.ShareOf(*tree.Find("b"), all, {}));
   EXPECT_LT(tree.ShareOf(*tree.Find("b"), all, {}), tree.ShareOf(*tree.Find("a"), all, Gpus(21)))
       << "what it would be over counts as well";
+}
+
+TEST(QueueTree, SumsOfAmountsThatNobodyHasStayAtTheLargestNumber) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  QueueTree tree;
+  ASSERT_TRUE(tree.Set({{.name = "a", .nominal = OfGpus(8), .lending_limit = OfGpus(1)},
+                        {.name = "b", .nominal = OfGpus(kMost)},
+                        {.name = "c", .nominal = OfGpus(kMost)}})
+                  .ok());
+  Take(&tree, "a", 4);
+  EXPECT_FALSE(tree.Allows(*tree.Find("a"), Gpus(kMost)));
+  EXPECT_NE(Asked(tree, "a", kMost), "");
+  EXPECT_TRUE(tree.WhyNeverHeld(*tree.Find("a"), Gpus(kMost)).has_value());
+  EXPECT_FALSE(tree.MayReclaim(*tree.Find("a"), *tree.Find("b"), Gpus(kMost)));
+  Take(&tree, "b", kMost);
+  Take(&tree, "b", kMost);
+  tree.Refund({*tree.Find("b"), "team"}, Gpus(kMost));
+  tree.Refund({*tree.Find("b"), "team"}, Gpus(kMost));
+  EXPECT_EQ(tree.HeldBy(*tree.Find("b")), ResourceVector{}) << "what is given back was charged";
 }
 
 TEST(QueueTree, MistakesNameQueueAndFieldAndChangeNothing) {

@@ -3,13 +3,6 @@
 #include <utility>
 
 namespace lockstep::control {
-namespace {
-
-ResourceVector Without(const ResourceVector& all, const ResourceVector& part) {
-  return Sum(all, Times(part, -1));
-}
-
-}  // namespace
 
 void QuotaTurns::Wait(const GangRecord& gang) {
   const QueueIndex queue = *gang.queue;
@@ -42,7 +35,7 @@ bool QuotaTurns::MayHaveQuota(const GangRecord& gang) const {
 
 // What the queue holds comes free when all have ended, but for what is kept for others.
 ResourceVector QuotaTurns::LacksAtLast(const GangRecord& gang) const {
-  ResourceVector lacks = Without(gang.total, state_.queues().HeldBy(*gang.queue));
+  ResourceVector lacks = Sum(gang.total, Times(state_.queues().HeldBy(*gang.queue), -1));
   for (const GangRecord* const claiming : state_.claiming()) {
     if (claiming->queue == gang.queue) {
       lacks = Sum(lacks, claiming->total);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
 
 #include "common/base/plural.h"
+#include "common/base/saturating.h"
 #include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
@@ -20,7 +20,7 @@ std::vector<std::string> ResourcesOf(const std::vector<PodClass>& classes) {
     all = Larger(all, pod_class.request);
   }
   std::vector<std::string> names;
-  for (NamedAmount& amount : all.All()) {
+  for (NamedAmount& amount : all.AllWithPorts()) {
     names.push_back(std::move(amount.name));
   }
   return names;
@@ -34,16 +34,6 @@ Constraint ConstraintOf(const std::string& resource) {
     return Constraint::kMemory;
   }
   return resource == kCpuResource ? Constraint::kCpu : Constraint::kResource;
-}
-
-int64_t SaturatingMultiply(int64_t a, int64_t b) {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
-}
-
-int64_t SaturatingAdd(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
 }
 
 // "labelled disk=ssd", "matching zone In (a)", or both: what the class requires of a node.
@@ -188,7 +178,7 @@ std::optional<Unschedulable> BrokenByLargestNode(const PodClass& pod_class,
     int64_t largest = 0;
     for (const NodeRoom& room : rooms) {
       if (Accepts(*room.node, pod_class)) {
-        largest = std::max(largest, room.node->allocatable.AmountOf(resource));
+        largest = std::max(largest, FreeAmountOf(room.node->allocatable, resource));
       }
     }
     const int64_t needed = pod_class.request.AmountOf(resource);
@@ -209,7 +199,7 @@ std::optional<Unschedulable> BrokenByFreestNode(const PodClass& pod_class,
     int64_t freest = 0;
     for (const NodeRoom& room : rooms) {
       if (Accepts(*room.node, pod_class)) {
-        freest = std::max(freest, room.free.AmountOf(resource));
+        freest = std::max(freest, FreeAmountOf(room.free, resource));
       }
     }
     const int64_t needed = pod_class.request.AmountOf(resource);
@@ -232,10 +222,11 @@ std::string SumText(const std::string& resource,
   int64_t allocatable = 0;
   int64_t node_count = 0;
   for (const NodeRoom& room : rooms) {
-    free = SaturatingAdd(free, SaturatingMultiply(room.free.AmountOf(resource), room.twins));
-    allocatable = SaturatingAdd(
-        allocatable, SaturatingMultiply(room.node->allocatable.AmountOf(resource), room.twins));
-    node_count += room.free.AmountOf(resource) > 0 ? room.twins : 0;
+    const int64_t found = FreeAmountOf(room.free, resource);
+    free = AddSaturated(free, MultiplySaturated(found, room.twins));
+    allocatable = AddSaturated(
+        allocatable, MultiplySaturated(FreeAmountOf(room.node->allocatable, resource), room.twins));
+    node_count += found > 0 ? room.twins : 0;
   }
   if (is_one_machine && needed > allocatable) {
     const Figures figures = FiguresOf(resource, needed, allocatable);
@@ -255,13 +246,13 @@ std::optional<Unschedulable> BrokenBySum(const std::vector<PodClass>& classes,
   for (const std::string& resource : ResourcesOf(classes)) {
     int64_t needed = 0;
     for (const PodClass& pod_class : classes) {
-      needed = SaturatingAdd(needed,
-                             SaturatingMultiply(pod_class.request.AmountOf(resource),
-                                                static_cast<int64_t>(pod_class.pods.size())));
+      needed = AddSaturated(needed,
+                            MultiplySaturated(pod_class.request.AmountOf(resource),
+                                              static_cast<int64_t>(pod_class.pods.size())));
     }
     int64_t free = 0;
     for (const NodeRoom& room : rooms) {
-      free = SaturatingAdd(free, SaturatingMultiply(room.free.AmountOf(resource), room.twins));
+      free = AddSaturated(free, MultiplySaturated(FreeAmountOf(room.free, resource), room.twins));
     }
     if (needed > free) {
       return Unschedulable{ConstraintOf(resource),
@@ -280,7 +271,7 @@ std::optional<Unschedulable> BrokenByPodCount(const std::vector<PodClass>& class
   }
   int64_t free = 0;
   for (const NodeRoom& room : rooms) {
-    free = SaturatingAdd(free, SaturatingMultiply(room.pods_free, room.twins));
+    free = AddSaturated(free, MultiplySaturated(room.pods_free, room.twins));
   }
   if (needed <= free) {
     return std::nullopt;
@@ -295,7 +286,7 @@ int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
   int64_t count = 0;
   for (const NodeRoom& room : rooms) {
     count =
-        SaturatingAdd(count, SaturatingMultiply(PodsThatFit(room, pod_class, wanted), room.twins));
+        AddSaturated(count, MultiplySaturated(PodsThatFit(room, pod_class, wanted), room.twins));
   }
   return std::min(count, wanted);
 }
@@ -306,7 +297,7 @@ std::string TightestResource(const PodClass& pod_class, const std::vector<NodeRo
   alone.request = ResourceVector{};
   std::string tightest;
   int64_t least = RoomFor(alone, rooms);
-  const std::vector<NamedAmount> amounts = pod_class.request.All();
+  const std::vector<NamedAmount> amounts = pod_class.request.AllWithPorts();
   if (least == static_cast<int64_t>(pod_class.pods.size()) && !amounts.empty()) {
     tightest = amounts.front().name;
   }
@@ -437,9 +428,9 @@ std::string DescribeNeed(const Gang& gang) {
   if (!resources.empty()) {
     int64_t needed = 0;
     for (const PodClass& pod_class : gang.classes) {
-      needed = SaturatingAdd(needed,
-                             SaturatingMultiply(pod_class.request.AmountOf(resources.front()),
-                                                static_cast<int64_t>(pod_class.pods.size())));
+      needed = AddSaturated(needed,
+                            MultiplySaturated(pod_class.request.AmountOf(resources.front()),
+                                              static_cast<int64_t>(pod_class.pods.size())));
     }
     return FiguresOf(resources.front(), needed, /*found=*/0).needed;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/saturating.h"
 #include "operator/scheduler/placer.h"
 
 namespace lockstep::control {
@@ -48,8 +49,8 @@ NodeFree FreeBy(
   NodeFree free = state.nodes().FreeNow(node);
   for (const NodeHolder& holder : state.HoldersOf(node)) {
     if (IsGoneBy(moment, *holder.gang, by, now)) {
-      free.free = Sum(free.free, holder.usage->resources);
-      free.pods_free += holder.usage->pod_count;
+      free.free = GivenBack(free.free, holder.usage->resources);
+      free.pods_free = AddSaturated(free.pods_free, holder.usage->pod_count);
     }
   }
   return free;

@@ -145,7 +145,7 @@ bool IsBetterAlone(const NodeRoom& a, const NodeRoom& b, const ResourceVector& r
 }
 
 void TakeRoom(const PodClass& pod_class, int64_t count, NodeRoom* room) {
-  room->free = Sum(room->free, Times(pod_class.request, -count));
+  room->free = Without(room->free, Times(pod_class.request, count));
   if (room->pods_free != kPodsUnlimited) {
     room->pods_free -= count;
   }

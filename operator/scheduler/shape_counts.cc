@@ -34,7 +34,7 @@ void AppendRequirements(const std::vector<NodeRequirement>& requirements, std::s
 
 std::string ShapeCounts::KeyOf(const PodClass& pod_class) {
   std::string key;
-  for (const NamedAmount& amount : pod_class.request.All()) {
+  for (const NamedAmount& amount : pod_class.request.AllWithPorts()) {
     key += amount.name + '\1' + std::to_string(amount.amount) + '\1';
   }
   key += '\n';

@@ -20,7 +20,10 @@ constexpr int kPlansOfRoundMax = 16;
 
 NodeFree Smaller(const NodeFree& a, const NodeFree& b) {
   // What is in both: all of `a` but what it has more.
-  return {Left(a.free, Left(a.free, b.free)), std::min(a.pods_free, b.pods_free)};
+  NodeFree smaller = {Left(a.free, Left(a.free, WithoutPorts(b.free))),
+                      std::min(a.pods_free, b.pods_free)};
+  smaller.free.host_ports = Larger(a.free, b.free).host_ports;  // what either has taken
+  return smaller;
 }
 
 // How many pods of the gang fit the node less, when all have ended that are older than it, than if
@@ -276,7 +279,7 @@ TurnKeeper::Uses TurnKeeper::UsesOnceFit(const GangRecord& waiting) {
           return shapes.Accepts(shape, node);
         })) {
       const NodeFree later = state_.FreeLater(node, waiting);
-      uses[node] = {later.free, later.pods_free};
+      uses[node] = {WithoutPorts(later.free), later.pods_free};
     }
   }
   return uses;

@@ -1,10 +1,35 @@
 #include "operator/scheduler/turn_order.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "operator/scheduler/placer.h"
+
 namespace lockstep::control {
+namespace {
+
+// Whether autoscalers may yet make room for the gang; what they have refused to, they do not.
+bool MayGetNodes(AskStage stage) {
+  return stage != AskStage::kNever && stage != AskStage::kFailed;
+}
+
+// Whether the gang could start in its queue if only strangers held anything, or with nodes that it
+// asks for.
+bool MayStartOneDay(const ClusterState& state, const GangRecord& gang) {
+  const QueueTree& queues = state.queues();
+  const bool is_served = gang.queue.has_value() && gang.request.missing_class.empty() &&
+                         state.WhyUnserved(gang.request.queue) == nullptr &&
+                         queues.ChildrenOf(*gang.queue).empty() &&
+                         !queues.ClosedTo(*gang.queue, gang.space).has_value();
+  return is_served &&
+         (queues.Allows(*gang.queue, gang.total) ||
+          !queues.WhyNeverHeld(*gang.queue, gang.total).has_value()) &&
+         (MayGetNodes(gang.request.asking.stage) || MayFitEmpty(state.nodes(), gang));
+}
+
+}  // namespace
 
 TurnOrder::TurnOrder(const ClusterState& state) : state_(state), lines_(state.queues().size()) {
   for (QueueIndex queue = 0; queue < lines_.size(); ++queue) {
@@ -58,6 +83,11 @@ const GangRecord* TurnOrder::Next() {
     next = lines_[kTopQueue].begin()->second.front();  // of a queue that does not exist
   } else {
     next = Peek(kTopQueue);
+    if (!aside_.empty()) {
+      next = aside_.front();
+      aside_.pop_front();
+      return next;
+    }
     home = next == nullptr ? kTopQueue : *next->queue;
   }
   if (next == nullptr) {
@@ -84,7 +114,25 @@ const GangRecord* TurnOrder::Better(const GangRecord* a,
   return IsOlder(*b, *a) ? b : a;
 }
 
-const GangRecord* TurnOrder::Peek(QueueIndex queue) const {
+void TurnOrder::SetHopelessAside(QueueIndex queue) {
+  for (auto entry = lines_[queue].begin(); entry != lines_[queue].end();) {
+    Line& line = entry->second;
+    while (!line.empty() && !may_start_.contains(line.front())) {
+      if (MayStartOneDay(state_, *line.front())) {
+        may_start_.insert(line.front());
+        break;
+      }
+      aside_.push_back(line.front());
+      line.pop_front();
+    }
+    entry = line.empty() ? lines_[queue].erase(entry) : std::next(entry);
+  }
+}
+
+const GangRecord* TurnOrder::Peek(QueueIndex queue) {
+  if (queue != kTopQueue) {
+    SetHopelessAside(queue);
+  }
   const QueueOrdering ordering = state_.queues().SpecOf(queue).ordering;
   if (ordering == QueueOrdering::kFairShare) {
     return PeekFair(queue);
@@ -99,7 +147,7 @@ const GangRecord* TurnOrder::Peek(QueueIndex queue) const {
   return best;
 }
 
-const GangRecord* TurnOrder::PeekFair(QueueIndex queue) const {
+const GangRecord* TurnOrder::PeekFair(QueueIndex queue) {
   const GangRecord* best = nullptr;
   std::optional<QueueTree::Share> least;
   const ResourceVector& all = state_.nodes().offered_in_all();

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "operator/scheduler/cluster_state.h"
@@ -12,6 +13,9 @@ namespace lockstep::control {
 // Who is next among all that wait, as each queue orders what is in it and below it: who came first,
 // the highest priority and then who came first, or whoever holds least for its weight, a namespace
 // or a queue. Asked anew after every answer, because shares move with every gang that starts.
+//
+// Only a gang that may start one day stands for its line. Those that may not, whoever else runs,
+// have their turns as soon as they are the first of theirs, and weigh for nobody.
 class TurnOrder {
  public:
   explicit TurnOrder(const ClusterState& state);
@@ -29,13 +33,16 @@ class TurnOrder {
 
   Line& LineOf(const GangRecord& gang);
   void SortByPriority(QueueIndex queue);
-  const GangRecord* Peek(QueueIndex queue) const;
-  const GangRecord* PeekFair(QueueIndex queue) const;
+  const GangRecord* Peek(QueueIndex queue);
+  const GangRecord* PeekFair(QueueIndex queue);
+  void SetHopelessAside(QueueIndex queue);
   const GangRecord* Better(const GangRecord* a, const GangRecord* b, QueueOrdering ordering) const;
 
   const ClusterState& state_;
   // For each queue without queues below it; by namespace where that decides, else all under "".
   std::vector<std::map<std::string, Line>> lines_;
+  Line aside_;                                       // of those that may never start
+  std::unordered_set<const GangRecord*> may_start_;  // asked, never walked
 };
 
 }  // namespace lockstep::control

@@ -55,13 +55,13 @@ TEST(StateCopy, StrangersPromisesPastAndUnservedQueuesAreInIt) {
   ASSERT_TRUE(cluster.state.SetQueues({{.name = "a"}}, {{"b", "it cannot be read"}}).ok());
   cluster.state.SetPastUse({{"a", {{"nvidia.com/gpu", 5}}}});
   cluster.state.SetNode(GpuNode("n1", 8));
-  cluster.state.SetStrangers("n1", {{0, 0, 3, {{"hostPort:80", 1}}}, 2});
+  cluster.state.SetStrangers("n1", {{0, 0, 3, {}, {{80, 1}}}, 2});
   cluster.state.SetHolding(GpuGang("runs", 1, 1, 1), {{"n1", {{0, 0, 1, {}}, 1}}}, {});
   cluster.state.SetPromised("default/runs", true);
   const std::unique_ptr<ClusterState> copy = CopyOf(cluster.state);
   const NodeIndex node = *copy->nodes().Find("n1");
   EXPECT_EQ(copy->nodes().FreeNow(node).free.gpu_count, 4);
-  EXPECT_EQ(copy->nodes().StrangersOn(node), (NodeUsage{{0, 0, 3, {{"hostPort:80", 1}}}, 2}));
+  EXPECT_EQ(copy->nodes().StrangersOn(node), (NodeUsage{{0, 0, 3, {}, {{80, 1}}}, 2}));
   EXPECT_TRUE(copy->Find("default/runs")->is_promised);
   EXPECT_EQ(copy->queues().past_use(), cluster.state.queues().past_use());
   ASSERT_NE(copy->WhyUnserved("b"), nullptr);

@@ -66,8 +66,8 @@ int64_t RoomOn(const NodeLedger& nodes,
 std::string TightestFigures(const ResourceVector& request, int64_t wanted, const NodeFree& room) {
   std::string text;
   int64_t least = std::min(room.pods_free, wanted);
-  for (const NamedAmount& one : request.All()) {
-    const int64_t found = room.free.AmountOf(one.name);
+  for (const NamedAmount& one : request.AllWithPorts()) {
+    const int64_t found = FreeAmountOf(room.free, one.name);
     if (one.amount > 0 && found / one.amount < least) {
       least = found / one.amount;
       const Figures figures = FiguresOf(one.name, wanted * one.amount, found);
@@ -107,7 +107,7 @@ std::optional<Unschedulable> BrokenByHost(const NodeLedger& nodes,
 std::optional<Unschedulable> BrokenByHostSum(const NodeLedger& nodes,
                                              const GangRecord& gang,
                                              Free free) {
-  for (const NamedAmount& needed : gang.total.All()) {
+  for (const NamedAmount& needed : gang.total.AllWithPorts()) {
     int64_t most = 0;
     std::string best;
     for (const auto& [name, node] : nodes.by_name()) {
@@ -115,7 +115,7 @@ std::optional<Unschedulable> BrokenByHostSum(const NodeLedger& nodes,
       for (std::size_t c = 0; c < gang.classes.size(); ++c) {
         holds_each = holds_each && RoomOn(nodes, gang, c, node, free) > 0;
       }
-      const int64_t found = (nodes.*free)(node).free.AmountOf(needed.name);
+      const int64_t found = FreeAmountOf((nodes.*free)(node).free, needed.name);
       if (holds_each && found > most) {
         most = found;
         best = name;
@@ -273,7 +273,7 @@ std::string HeldByStuckPodsText(const ClusterState& state,
   if (!MayFitEmpty(state.nodes(), gang)) {
     return "";
   }
-  for (const NamedAmount& needed : gang.total.All()) {
+  for (const NamedAmount& needed : gang.total.AllWithPorts()) {
     if (!MayBeMissing(missing, needed.name)) {
       continue;
     }

@@ -412,6 +412,22 @@ kube::Item<StoredJob> ClusterView::Decoded(const kube::Item<kube::RawObject>& ra
           std::make_shared<const StoredJob>(DecodeStoredJob(raw.object->json))};
 }
 
+ClusterView::Counts ClusterView::counts() const {
+  const auto count_unreadable = [](const auto& cache) {
+    return static_cast<std::size_t>(
+        std::count_if(cache.entries().begin(), cache.entries().end(), [](const auto& entry) {
+          return !entry.second.item.object->problem.empty();
+        }));
+  };
+  return {jobs_.entries().size(),
+          pods_.entries().size(),
+          foreign_.size(),
+          nodes_.entries().size(),
+          services_.entries().size(),
+          count_unreadable(jobs_),
+          count_unreadable(queues_)};
+}
+
 JobUsage ClusterView::CountUsage(const JobId& key) const {
   const kube::Item<StoredJob>* const item = jobs_.Find(ObjectKeyOf(key));
   const auto reserved = reserved_.find(key);

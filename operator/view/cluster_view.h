@@ -258,15 +258,12 @@ class ClusterView {
     std::size_t foreign_pods = 0;
     std::size_t nodes = 0;
     std::size_t services = 0;
+    // Of the jobs and of the queues, those that cannot be read.
+    std::size_t unreadable_jobs = 0;
+    std::size_t unreadable_queues = 0;
   };
 
-  Counts counts() const {
-    return {jobs_.entries().size(),
-            pods_.entries().size(),
-            foreign_.size(),
-            nodes_.entries().size(),
-            services_.entries().size()};
-  }
+  Counts counts() const;
 
  private:
   using JobChange = ObjectCache<StoredJob>::Change;

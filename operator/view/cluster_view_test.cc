@@ -378,6 +378,35 @@ TEST_F(ClusterViewTest, JobThatCannotBeReadIsKeptWithItsProblem) {
   EXPECT_EQ(view_.waiting_count(), 0);
 }
 
+// O1 of the third review: its quota came free while its pods ran.
+TEST_F(ClusterViewTest, RunningJobThatNoParserTakesStaysOnItsQueuesBill) {
+  TrainingJob job = PlacedJob("mnist", "a", 2);
+  job.status.conditions = {{ConditionType::kCreated, true, "R", "m", WallTime{}}};
+  job.status.origin.queue = "default";
+  Apply(JobUpsert{JobItem(job, "1")});
+  Apply(PodUpsert{PodItem("mnist", "u1", "2")});
+  const auto held = [&] {
+    const QueueTree& queues = view_.Scheduling(WallTime{}).state().queues();
+    return queues.HeldBy(*queues.Find("default")).gpu_count;
+  };
+  ASSERT_EQ(held(), 2);
+
+  kube::Item<kube::RawObject> edited = JobItem(job, "3");
+  std::string json = edited.object->json;
+  const std::string deep =
+      "\"spec\":{\"deep\":" + std::string(100, '[') + std::string(100, ']') + ",";
+  json.replace(json.find("\"spec\":{"), 8, deep);
+  edited.object = std::make_shared<const kube::RawObject>(kube::RawObject{json});
+  Apply(JobUpsert{edited});
+
+  EXPECT_NE(view_.FindJob(kMnist)->problem, "");
+  EXPECT_EQ(held(), 2);
+  EXPECT_EQ(view_.counts().unreadable_jobs, 1U);
+  Apply(kube::Deleted<kube::RawObject>{edited});
+  Apply(kube::Deleted<kube::Pod>{PodItem("mnist", "u1", "4")});
+  EXPECT_EQ(held(), 0) << "deleting it works";
+}
+
 TEST(ClusterView, JobsOfOtherNamespacesAreNotServed) {
   ClusterView view({"team-a"});
   News news;

@@ -4,6 +4,7 @@
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/stall.h"
 
 namespace lockstep::control {
 namespace {
@@ -19,15 +20,18 @@ bool IsOrphan(const kube::Pod& pod, const PodStand& stand) {
 // We delete the pods of a job without places, one whose successor has its place, if only after a
 // look at how it ended, and of a job that has ended what its policy says. A pod that is newer than
 // the places that we know stays, and so do those of a job whose status somebody has wiped: it is
-// taken up from them.
+// taken up from them. A job that cannot be read loses pods only with its places.
 bool IsToBeDeleted(const kube::Pod& pod, const StoredJob& stored) {
   const TrainingJobStatus& status = stored.job.status;
-  if (!stored.problem.empty() || !IsOurs(stored.job) || WaitsForPods(status) ||
+  if (!IsOurs(stored.job) || WaitsForPods(status) ||
       FindCondition(status, ConditionType::kCreated) == nullptr) {
     return false;
   }
+  if (!stored.problem.empty()) {
+    return !stored.is_deleting && MustStalledPodsGo(status);
+  }
   if (HasEnded(status)) {
-    return IsCleaned(stored.job.spec.run_policy.clean_pod_policy, pod);
+    return IsCleaned(CleanPodPolicyOf(stored.job.spec, status), pod);
   }
   return status.placement.empty() || (!stored.is_deleting && SuccessorOf(status, pod) != nullptr);
 }

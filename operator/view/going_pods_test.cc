@@ -87,6 +87,16 @@ TEST_F(GoingPodsTest, NobodyDeletesThoseOfAJobThatIsNotOurs) {
   EXPECT_FALSE(Goes());
 }
 
+TEST_F(GoingPodsTest, PodsOfAJobThatCannotBeReadGoWithItsPlaces) {
+  stored_.problem = "it cannot be read";
+  Set(ConditionType::kScheduled, false, kReasonPreempted);
+  EXPECT_TRUE(Goes()) << "others have its room";
+  stored_.job.status.placement.emplace_back();
+  EXPECT_FALSE(Goes());
+  Set(ConditionType::kFailed, true, kReasonDeadlineExceeded);
+  EXPECT_TRUE(Goes());
+}
+
 TEST_F(GoingPodsTest, StuckPodStays) {
   pod_.is_deleting = true;
   Set(ConditionType::kScheduled, false, kReasonPodStuck);

@@ -192,9 +192,9 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   if (stand.is_placed) {
     stand.is_promised = !HasPlaces(stored.job.status);
     stand.run = RunTermsOf(inputs);
-    // Nobody would tell it, or it goes already.
-    stand.request.is_preemptible =
-        stand.request.is_preemptible && stored.problem.empty() && !stored.is_deleting;
+    // It goes already, or nobody can tell it: its status is unreadable.
+    stand.request.is_preemptible = stand.request.is_preemptible && !stored.is_deleting &&
+                                   stored.job.status.unreadable == nullptr;
   }
   if (stand.wants_place) {
     AddClaim(inputs, &stand);

@@ -84,5 +84,28 @@ TEST_F(AskingStand, WhatAGangWasToldStandsWhileItsAskGoesOn) {
   EXPECT_GT(feed.state().news(), news) << "a round looks at it";
 }
 
+// O2 of the third review: an edit that only the decoder refuses made it untouchable for ever.
+TEST(JobStand, GangWhoseManifestCannotBeReadKeepsWhatItWasPlacedWith) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.run_policy.active_deadline = seconds(60);
+  TestWorld world(job);
+  world.Launch();
+  StoredJob stored;
+  stored.job = world.job;
+  StandInputs inputs;
+  inputs.stored = &stored;
+  inputs.run_time_limit = RunTimeLimit{"vision", seconds(30)};
+  const JobStand before = StandOf({"default", "mnist"}, inputs, world.now);
+  ASSERT_TRUE(before.is_placed && before.request.is_preemptible);
+  ASSERT_NE(before.run.stops_at, WallTime{});
+
+  stored.problem = "spec.roles[0].template.spec.containers[0].resources.requests.memory: ...";
+  const JobStand after = StandOf({"default", "mnist"}, inputs, world.now);
+
+  EXPECT_TRUE(after.is_placed);
+  EXPECT_TRUE(after.request.is_preemptible);
+  EXPECT_EQ(after.run, before.run);
+}
+
 }  // namespace
 }  // namespace lockstep::control

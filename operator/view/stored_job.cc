@@ -10,6 +10,7 @@
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
 #include "operator/api/status.h"
+#include "operator/kube/decode.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
@@ -39,23 +40,37 @@ std::vector<std::string> FinalizersOf(const Json* list) {
   return finalizers;
 }
 
+// The document; with a problem, what its users have not written of it.
+Json Read(std::string_view json, std::string* problem) {
+  Result<Json> document = ParseJson(json);
+  if (document.ok()) {
+    return *std::move(document);
+  }
+  *problem = document.error().ToString();
+  const Result<std::string> rest = kube::WithoutUsersFields(json);
+  document = rest.ok() ? ParseJson(*rest) : Result<Json>(rest.error());
+  return document.ok() ? *std::move(document) : Json::object();
+}
+
 }  // namespace
 
 StoredJob DecodeStoredJob(std::string_view json) {
   StoredJob stored;
-  const Result<Json> document = ParseJson(json);
-  if (!document.ok()) {
-    stored.problem = document.error().ToString();
-    return stored;
-  }
-  DecodedJob decoded = DecodeTrainingJob(*document);
+  const Json document = Read(json, &stored.problem);
+  DecodedJob decoded = DecodeTrainingJob(document);
   stored.job = std::move(decoded.job);
   decoded.errors.insert(
       decoded.errors.end(), decoded.status_errors.begin(), decoded.status_errors.end());
-  stored.problem = DescribeProblems(decoded.errors);
-  stored.is_newer = decoded.is_newer;
+  if (stored.problem.empty()) {
+    stored.problem = DescribeProblems(decoded.errors);
+    stored.is_newer = decoded.is_newer;
+  }
+  const GangOrigin& origin = stored.job.status.origin;
+  if (!stored.problem.empty() && origin.active_deadline.has_value()) {
+    stored.job.spec.run_policy.active_deadline = origin.active_deadline;
+  }
   std::vector<Error> ignored;
-  ObjectReader object(*document, "", &ignored);
+  ObjectReader object(document, "", &ignored);
   if (const Json* status = object.Find("status"); status != nullptr && stored.problem.empty()) {
     stored.is_status_foreign = SaysOtherThanDerived(*status, stored.job);
   }

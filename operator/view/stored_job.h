@@ -11,7 +11,9 @@ namespace lockstep::control {
 
 // A TrainingJob as an API server keeps it.
 struct StoredJob {
-  TrainingJob job;                 // complete only if `problem` is empty
+  // Complete only if `problem` is empty. Of one with places the deadline is always that with which
+  // it was read last (GangOrigin): it holds for as long as nothing else can be read.
+  TrainingJob job;
   std::string problem;             // why it cannot be read; for people
   bool is_newer = false;           // a newer version may read it (DecodedJob)
   bool is_status_foreign = false;  // others wrote in the status what we never read back

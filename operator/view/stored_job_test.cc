@@ -114,5 +114,39 @@ TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
   EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign) << "another definition may";
 }
 
+// More than a parser takes, of whatever is the user's to write.
+TEST(StoredJob, ManifestThatNoParserTakesKeepsWhatTheStatusSays) {
+  TrainingJob job = Job();
+  job.spec.run_policy.active_deadline = std::chrono::seconds(60);
+  TestWorld world(job);
+  world.Launch();
+  Json object = EncodeTrainingJob(world.job);
+  object["status"] = EncodeStatus(world.job);
+  object["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z";
+  object["metadata"]["finalizers"] = {"a/b"};
+  Json deep = 1;
+  for (int i = 0; i < 5'000; ++i) {
+    deep = Json::array({std::move(deep)});
+  }
+  Json wide = Json::object();
+  for (int i = 0; i < 20'000; ++i) {
+    wide[std::to_string(i)] = "";
+  }
+  const StoredJob whole = DecodeStoredJob(DumpJson(object));
+  ASSERT_EQ(whole.problem, "");
+  for (const auto& [field, value] : {std::pair("spec", deep), std::pair("metadata", wide)}) {
+    Json hostile = object;
+    hostile[field][field == std::string("spec") ? "deep" : "annotations"] = value;
+    const StoredJob stored = DecodeStoredJob(DumpJson(hostile));
+    EXPECT_NE(stored.problem, "");
+    EXPECT_EQ(stored.job.status, whole.job.status);
+    EXPECT_EQ(stored.job.metadata.uid, whole.job.metadata.uid);
+    EXPECT_EQ(stored.job.metadata.generation, whole.job.metadata.generation);
+    EXPECT_EQ(stored.created, whole.created);
+    EXPECT_EQ(stored.finalizers, whole.finalizers);
+    EXPECT_EQ(stored.job.spec.run_policy.active_deadline, std::chrono::seconds(60));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -39,7 +39,7 @@ def round_log(*lines):
 
 
 def one_round(*decisions):
-    return round_log({"lockstepRoundLog": {"version": 2}}, {"nodeSeen": {"node": NODE}},
+    return round_log({"lockstepRoundLog": {"version": 3}}, {"nodeSeen": {"node": NODE}},
                      {"gangSubmitted": {"request": GANG}},
                      {"round": {"now": 2, "options": {}, "decisions": decisions}},
                      {"end": {"why": "stopped"}})
@@ -134,7 +134,7 @@ class ReplayCommand(unittest.TestCase):
     def test_what_if_is_answered_after_a_round(self):
         waiting = dict(GANG, name="default/b", since=2)
         log = self.file("rounds.log", round_log(
-            {"lockstepRoundLog": {"version": 2}}, {"nodeSeen": {"node": NODE}},
+            {"lockstepRoundLog": {"version": 3}}, {"nodeSeen": {"node": NODE}},
             {"gangHolds": {"request": GANG,
                            "usage": [["n1", {"resources": {"gpus": 3}, "pods": 1}]]}},
             {"gangSubmitted": {"request": waiting}},
@@ -171,7 +171,7 @@ class ReplayCommand(unittest.TestCase):
         self.assert_refused(("log", log), f"{log}:3: its sum does not fit")
         log = self.file("rounds.log", whole[:-3])
         self.assert_refused(("log", log), f"{log}:5: cut off after ")
-        log = self.file("rounds.log", round_log({"lockstepRoundLog": {"version": 2}},
+        log = self.file("rounds.log", round_log({"lockstepRoundLog": {"version": 3}},
                                                 {"gangSubmitted": {"request": {"nmae": "a"}}}))
         self.assert_refused(("log", log), f"{log}:2: gangSubmitted.request.nmae: unknown field")
         none = self.scratch / "none.log"

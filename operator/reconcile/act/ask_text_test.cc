@@ -199,7 +199,7 @@ TEST_F(AskText, AskOfBeforeTheDomainWasRequiredIsTakenBack) {
 TEST(CapacityPorts, PortsOfNodesAreAskedForToo) {
   TrainingJob job = AskingJob();
   RoleSpec& role = job.spec.roles[0];
-  role.pod.requests.others = {{"hostPort:2222", 1}, {"hostPort:8080", 1}};
+  role.pod.requests.host_ports = {{2222, 1}, {8080, 1}};
   role.pod.raw = {{"spec", {{"hostNetwork", true}}}};
   job.status.provisioning =
       CapacityAsk{1, OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", {}, false}, 0, {}, ""};

@@ -16,7 +16,7 @@ bool IsServer(const DecisionBuilder& builder, const Member& member) {
 }  // namespace
 
 void CleanPods(const GangView& view, DecisionBuilder* builder) {
-  const CleanPodPolicy policy = builder->spec().run_policy.clean_pod_policy;
+  const CleanPodPolicy policy = CleanPodPolicyOf(builder->spec(), builder->status());
   const auto clean = [&](const kube::Pod& pod) {
     if (IsCleaned(policy, pod)) {
       builder->Delete(pod,

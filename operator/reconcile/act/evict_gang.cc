@@ -8,13 +8,6 @@
 namespace lockstep::control {
 namespace {
 
-std::string DescribeOrder(const EvictionOrder& order) {
-  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
-                                " takes back what was borrowed of it"
-                          : "preempted by " + order.beneficiary + " of priority " +
-                                std::to_string(order.priority);
-}
-
 // Processes hear of it at once and by our signature; the kubelet's signal may be late.
 void TellRanks(const GangView& view, DecisionBuilder* builder) {
   for (const Member& member : view.members) {
@@ -31,6 +24,13 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
 }
 
 }  // namespace
+
+std::string DescribeOrder(const EvictionOrder& order) {
+  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
+                                " takes back what was borrowed of it"
+                          : "preempted by " + order.beneficiary + " of priority " +
+                                std::to_string(order.priority);
+}
 
 void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder) {
   TellRanks(view, builder);

@@ -13,6 +13,9 @@ namespace lockstep::control {
 // for its turn as before, and goes on from its checkpoint. Precondition: it has its places.
 void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder);
 
+// "preempted by team/urgent of priority 5".
+std::string DescribeOrder(const EvictionOrder& order);
+
 // SendGangAway, so that another gang may start.
 void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder* builder);
 

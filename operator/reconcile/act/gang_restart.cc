@@ -69,7 +69,10 @@ std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
 }
 
 void GiveUpGang(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  GiveUpPlaces(builder->mutable_status());
+}
+
+void GiveUpPlaces(TrainingJobStatus* status) {
   // Programs have seen each relaunch as an attempt: the next one is later than all of these.
   status->attempt = AttemptOfPrograms(status->attempt, status->relaunch.count).Next();
   status->relaunch = Relaunch();

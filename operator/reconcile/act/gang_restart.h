@@ -45,4 +45,7 @@ void RollBackGang(const std::string& reason, const std::string& sentence, Decisi
 // Gives up the gang without counting: attempt and epoch rise so that its pods are stale at once.
 void GiveUpGang(DecisionBuilder* builder);
 
+// The same in the status alone.
+void GiveUpPlaces(TrainingJobStatus* status);
+
 }  // namespace lockstep::control

@@ -25,7 +25,8 @@ bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
     builder->WakeAt(*deadline);
     return false;
   }
-  builder->Fail("SchedulingTimeout", "no room within scheduling.timeoutSeconds: " + why);
+  builder->Fail(std::string(kReasonSchedulingTimeout),
+                "no room within scheduling.timeoutSeconds: " + why);
   return true;
 }
 

@@ -41,6 +41,9 @@ void NoteOrigin(DecisionBuilder* builder) {
   if (!status->placement.empty() && !status->origin.priority.has_value()) {
     status->origin.priority = builder->observed().priority;
   }
+  if (!status->placement.empty()) {
+    status->origin.active_deadline = builder->spec().run_policy.active_deadline;
+  }
 }
 
 bool IsOutdated(const DecisionBuilder& builder) {

@@ -9,11 +9,10 @@
 #include "operator/reconcile/policy/deadline.h"
 
 namespace lockstep::control {
-namespace {
 
 // Of two limits that end at one moment the job's own is told: its users can change that.
-std::string DescribeLimit(const TrainingJob& job, const DecisionBuilder& builder) {
-  const std::optional<RunTimeLimit>& of_queue = builder.observed().run_time_limit;
+std::string DescribeRunTimeLimit(const TrainingJob& job,
+                                 const std::optional<RunTimeLimit>& of_queue) {
   if (!IsQueuesLimit(job, of_queue)) {
     return "the job ran longer than runPolicy.activeDeadlineSeconds, " +
            std::to_string(job.spec.run_policy.active_deadline->count()) + " s";
@@ -21,8 +20,6 @@ std::string DescribeLimit(const TrainingJob& job, const DecisionBuilder& builder
   return "the job ran for the " + std::to_string(of_queue->limit.count()) + " s that queue " +
          of_queue->queue + " lets its jobs run (maxRuntimeSeconds)";
 }
-
-}  // namespace
 
 bool HasRunTooLong(DecisionBuilder* builder) {
   TrainingJob started = builder->job();
@@ -36,7 +33,8 @@ bool HasRunTooLong(DecisionBuilder* builder) {
     builder->WakeAt(*deadline);
     return false;
   }
-  builder->Fail("DeadlineExceeded", DescribeLimit(started, *builder));
+  builder->Fail(std::string(kReasonDeadlineExceeded),
+                DescribeRunTimeLimit(started, builder->observed().run_time_limit));
   return true;
 }
 

@@ -1,6 +1,5 @@
 #include "operator/reconcile/build/placeholder_pod.h"
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -28,14 +27,7 @@ constexpr const char* kUnschedulable = "Unschedulable";
 // A node has each port once: pods that take one need a node each.
 Json HostPortsIn(const ResourceVector& requests) {
   Json ports = Json::array();
-  for (const NamedAmount& asked : requests.others) {
-    const std::string_view name = asked.name;
-    if (!name.starts_with(kHostPortPrefix)) {
-      continue;
-    }
-    int64_t port = 0;
-    const std::string_view digits = name.substr(kHostPortPrefix.size());
-    std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  for (const auto& [port, count] : requests.host_ports) {
     ports.push_back({{"containerPort", port}, {"hostPort", port}, {"protocol", "TCP"}});
   }
   return ports;

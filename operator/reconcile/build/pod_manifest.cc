@@ -423,6 +423,11 @@ Json ManifestSpecOf(const Parts& parts) {
   spec["subdomain"] = parts.pod.spec.subdomain;
   spec["restartPolicy"] = "Never";
   spec["terminationGracePeriodSeconds"] = parts.pod.spec.termination_grace.count();
+  if (const Json* const network = FindField(spec, "hostNetwork");
+      network != nullptr && *network == true) {
+    // With the node's own resolver pods would not find each other.
+    SetDefault(&spec, "dnsPolicy", "ClusterFirstWithHostNet");
+  }
   SetDefault(&spec, "automountServiceAccountToken", false);
   SetDefault(&spec, "enableServiceLinks", false);
   if (!parts.job.spec.scheduling.priority_class_name.empty()) {

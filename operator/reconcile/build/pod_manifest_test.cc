@@ -109,6 +109,18 @@ TEST(PodManifest, ValuesThatTheClusterKeepsAreHandedOnAsWritten) {
   EXPECT_EQ(Json(found), sources);
 }
 
+// P3 of the third review: with the node's resolver no pod finds another.
+TEST(PodManifest, PodsInTheirNodesNetworkFindEachOtherByName) {
+  const std::string containers = R"("containers": [{"command": ["python3"]}])";
+  const auto policy_of = [&](const std::string& fields) {
+    const Json spec = ManifestOf(JobWith("{" + fields + containers + "}")).at("spec");
+    return spec.value("dnsPolicy", "");
+  };
+  EXPECT_EQ(policy_of(R"("hostNetwork": true, )"), "ClusterFirstWithHostNet");
+  EXPECT_EQ(policy_of(R"("hostNetwork": true, "dnsPolicy": "Default", )"), "Default");
+  EXPECT_EQ(policy_of(R"("hostNetwork": false, )"), "");
+}
+
 TEST(PodManifest, DirectBindingNamesTheNodeAndLeavesAffinityAlone) {
   TrainingJob job = MakeCommandJob(2);
   job.spec.scheduling.binding = PodBinding::kDirect;

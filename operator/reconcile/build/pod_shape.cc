@@ -1,6 +1,5 @@
 #include "operator/reconcile/build/pod_shape.h"
 
-#include <string_view>
 #include <utility>
 
 #include "operator/reconcile/build/json_edit.h"
@@ -10,9 +9,7 @@ namespace lockstep::control {
 Json RequestsAsText(const ResourceVector& requests) {
   Json texts = Json::object();
   for (const NamedAmount& amount : requests.All()) {
-    if (!std::string_view(amount.name).starts_with(kHostPortPrefix)) {
-      texts[amount.name] = QuantityText(amount);
-    }
+    texts[amount.name] = QuantityText(amount);
   }
   return texts;
 }

@@ -19,7 +19,7 @@ std::vector<NamedAmount> RaisedAmounts(const RoleSpec& role, const kube::Pod& po
   if (Larger(planned, made) == planned) {
     return {};
   }
-  std::vector<NamedAmount> raised = made.All();
+  std::vector<NamedAmount> raised = made.AllWithPorts();
   std::erase_if(raised, [&](const NamedAmount& amount) {
     return amount.amount <= planned.AmountOf(amount.name);
   });

@@ -19,6 +19,7 @@
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/deadline.h"
 #include "operator/reconcile/policy/relaunch_policy.h"
+#include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
 namespace {
@@ -314,6 +315,14 @@ std::string DescribeEnd(const kube::ContainerTermination& end, const std::string
              : how;
 }
 
+// ", memory limit 16Gi": what the kernel, or the node, ended it for; empty where its container has
+// none, or it is another's container that ended.
+std::string LimitText(const RoleSpec& role, const kube::ContainerTermination& end) {
+  const bool is_trainers = end.container.empty() || end.container == role.pod.trainer_name;
+  const int64_t limit = is_trainers ? role.pod.limits.memory_bytes : 0;
+  return limit == 0 ? "" : ", memory limit " + QuantityText({std::string(kMemoryResource), limit});
+}
+
 // How the pod ended; of one that waits for its relaunch, how it would have.
 kube::PodStatus StatusAtEnd(const DecisionBuilder& builder, const Member& member) {
   kube::PodStatus status = member.pod->status;
@@ -378,6 +387,8 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
       end.exit_code == kExitPreempted && verdict.cause == ExitCause::kProgramExit;
   const std::string how = is_early     ? "ended with exit code 0 before the end of training"
                           : is_unasked ? "left with exit code 42, and nobody had asked it to go"
+                          : verdict.cause == ExitCause::kOom
+                              ? DescribeEnd(end, reason) + LimitText(RoleOf(builder, member), end)
                           : status.termination.has_value() ? DescribeEnd(end, reason)
                           : reason.empty()                 ? "failed without a reason"
                                                            : "failed: " + reason;

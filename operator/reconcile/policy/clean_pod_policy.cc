@@ -4,6 +4,12 @@
 
 namespace lockstep::control {
 
+CleanPodPolicy CleanPodPolicyOf(const TrainingJobSpec& spec, const TrainingJobStatus& status) {
+  const CleanPodPolicy written = spec.run_policy.clean_pod_policy;
+  return written == CleanPodPolicy::kNone && HasEndedByLimit(status) ? CleanPodPolicy::kRunning
+                                                                     : written;
+}
+
 bool IsCleaned(CleanPodPolicy policy, const kube::Pod& pod) {
   switch (policy) {
     case CleanPodPolicy::kAll:

@@ -15,6 +15,10 @@ namespace lockstep::control {
 // person waits.
 inline constexpr std::chrono::seconds kFinishGrace{5};
 
+// What becomes of the pods of a job that has ended: as it says; but a limit of time ends what runs,
+// whatever it says. Others count on the room from then on.
+CleanPodPolicy CleanPodPolicyOf(const TrainingJobSpec& spec, const TrainingJobStatus& status);
+
 // Whether a pod of a job that has ended goes: All: every pod; Running: those in which something
 // still runs, be it somebody else's container; None: none.
 bool IsCleaned(CleanPodPolicy policy, const kube::Pod& pod);
