@@ -153,7 +153,7 @@ if $only_quick; then
   say "simulating 300 seeds"
   build/dev/bin/lockstep-sim --seeds 300
   say "training with a worker that is killed"
-  python3 -B tests/local/recovery_test.py @RECOVERY@
+  python3 -B tests/local/recovery_test.py Recovery.test_worker_1_killed_between_checkpoints
   check_leftovers
   say "all quick tests passed"
   exit 0

@@ -84,10 +84,10 @@ TEST(FairShare, GangThatAsksForNodesWaitsForItsTurn) {
     FakeCluster cluster;
     ASSERT_TRUE(cluster.state.SetQueues({{.name = "a"}, {.name = "b"}}).ok());
     cluster.state.SetNode(GpuNode("n1", 10));
-    GangRequest asks = InQueue(GpuGang("asks", 1, 15, 0), "a");
+    GangRequest asks = InQueue(GpuGang("asks", 1, 15, 1), "a");
     asks.asking.stage = stage;
     cluster.state.Submit(asks);
-    cluster.state.Submit(InQueue(GpuGang("fits", 1, 1, 1), "b"));
+    cluster.state.Submit(InQueue(GpuGang("fits", 1, 1, 0), "b"));
     TurnOrder order(cluster.state);
     const GangRecord* const first = order.Next();
     EXPECT_EQ(first->request.name, stage == AskStage::kNever ? asks.name : "default/fits");
