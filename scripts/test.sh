@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds everything and runs every test, each of them once.
+# Installs what the tests need, builds everything and runs every test.
 #
 # One lane is for daily work, one is the gate, and the others add to the gate:
 #
@@ -101,11 +101,25 @@ export TMPDIR=$scratch
 
 shared_memory_before=$(ls -A /dev/shm)
 
+# How many tests that fail beside others are tried once more, alone. More than so many are no matter
+# of a busy machine.
+again_max=3
+
 # run_tests PRESET [OPTION OF CTEST...]: what runs at a time is counted in half cores. A test that
 # computes takes two, one that mostly waits takes one; two more than there are keep the cores busy.
 run_tests() {
   say "testing preset $*"
-  ctest --preset "$1" --parallel $((2 * ($(nproc) + 1))) --no-tests=error "${@:2}"
+  if ctest --preset "$1" --parallel $((2 * ($(nproc) + 1))) --no-tests=error "${@:2}"; then
+    return
+  fi
+  local failed
+  failed=$(sed 's/^[0-9]*://' "build/$1/Testing/Temporary/LastTestsFailed.log")
+  cp "build/$1/Testing/Temporary/LastTest.log" "build/$1/first-try.log"
+  [ "$(wc -w <<<"$failed")" -le "$again_max" ] || die "too many tests failed to try them again"
+  clear_leftovers
+  say "UNSURE, tried once more alone (how they failed: build/$1/first-try.log):" $failed
+  ctest --preset "$1" --rerun-failed
+  say "UNSURE, but passed alone:" $failed
 }
 
 # A process that a test left behind still has the scratch folder in its environment.
@@ -133,6 +147,17 @@ leftover_cluster_parts() {
     [ ! -e "$group" ] || echo "cgroup $group"
   done
   grep -F " $scratch/" /proc/mounts || true
+}
+
+# After a test that was killed, which cleans up nothing itself.
+clear_leftovers() {
+  local pid
+  for pid in $(leftover_processes | awk '{print $1}'); do
+    echo "ending what a failed test has left: $(ps -o pid=,args= -p "$pid")"
+    kill -KILL "$pid" || true
+  done
+  find "$scratch" -mindepth 1 -delete || true
+  shared_memory_before=$(ls -A /dev/shm)
 }
 
 check_leftovers() {
