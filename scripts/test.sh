@@ -22,10 +22,8 @@
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
 #
-# On two cores, with everything installed and compiled before, --quick takes @QUICK@ minutes and the
-# gate @WARM@; on a new machine the gate takes @COLD@. --cluster adds 10 minutes, --soak 15,
-# --planted 30.
-# scripts/times.py prints where the time of the last run went.
+# On two cores --cluster adds 10 minutes, --soak 15 and --planted 30. scripts/times.py prints where
+# the time of the last run went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -187,7 +185,7 @@ fi
 run_tests dev
 check_leftovers
 
-# What decides and what reads bytes from outside, which is pure and so quick to check.
+# Rooms that compute with values, or read bytes from outside: quick to check.
 build_preset asan-ubsan lockstep_pure
 run_tests asan-ubsan --label-regex '^pure$'
 check_leftovers
