@@ -21,7 +21,7 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr int kKilledTimes = 200;
-constexpr std::size_t kValues = 20'000;  // 160 kB a checkpoint: kills hit every part of a save
+constexpr std::size_t kValues = 200'000;  // 1.6 MB, so that most kills hit a save on any disk
 constexpr uint64_t kKillDelayMaxMicros = 12'000;  // several saves
 
 class CheckpointCrashTest : public CheckpointTest {
