@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
+#include <unistd.h>
 
+#include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/json/json.h"
 
@@ -112,20 +114,22 @@ std::optional<RankEnd> ParseErrorFile(std::string_view text) {
 Result<TorchrunErrorFile> TorchrunErrorFile::Make() {
   std::error_code error;
   const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-  std::string folder = (error ? "/tmp" : base.string()) + "/lockstep-torchrun-XXXXXX";
-  if (::mkdtemp(folder.data()) == nullptr) {
-    return SystemError(errno, "making " + folder);
+  // A name that nobody can guess, as others may write in the same folder.
+  std::string path = (error ? "/tmp" : base.string()) + "/lockstep-torchrun-XXXXXX";
+  const UniqueFd file(::mkstemp(path.data()));
+  if (!file.is_open()) {
+    return SystemError(errno, "making " + path);
   }
-  return TorchrunErrorFile(std::move(folder));
+  ::unlink(path.c_str());
+  return TorchrunErrorFile(std::move(path));
 }
 
 TorchrunErrorFile::TorchrunErrorFile(TorchrunErrorFile&& other) noexcept
-    : folder_(std::exchange(other.folder_, "")) {}
+    : path_(std::exchange(other.path_, "")) {}
 
 TorchrunErrorFile::~TorchrunErrorFile() {
-  std::error_code ignored;
-  if (!folder_.empty()) {
-    std::filesystem::remove_all(folder_, ignored);
+  if (!path_.empty()) {
+    ::unlink(path_.c_str());
   }
 }
 

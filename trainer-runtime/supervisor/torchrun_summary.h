@@ -44,22 +44,23 @@ class TorchrunSummary {
 // and `pid`. Null where the text is no such file, or does not say how the rank ended.
 std::optional<RankEnd> ParseErrorFile(std::string_view text);
 
-// A path for the file that torchrun fills so, in a folder of its own. What is there goes with it.
+// A path for the file that torchrun fills so. Nothing is there before torchrun makes it, so a
+// runtime that is killed leaves nothing behind. What is there goes with this object.
 class TorchrunErrorFile {
  public:
-  // Errors: as mkdtemp(3).
+  // Errors: as mkstemp(3).
   static Result<TorchrunErrorFile> Make();
 
   TorchrunErrorFile(TorchrunErrorFile&& other) noexcept;
   TorchrunErrorFile& operator=(TorchrunErrorFile&&) = delete;
   ~TorchrunErrorFile();
 
-  std::string path() const { return folder_ + "/error.json"; }
+  const std::string& path() const { return path_; }
 
  private:
-  explicit TorchrunErrorFile(std::string folder) : folder_(std::move(folder)) {}
+  explicit TorchrunErrorFile(std::string path) : path_(std::move(path)) {}
 
-  std::string folder_;  // empty: moved from
+  std::string path_;  // empty: moved from
 };
 
 }  // namespace lockstep::runtime
