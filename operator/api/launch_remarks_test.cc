@@ -5,7 +5,7 @@
 namespace lockstep::control {
 namespace {
 
-// What is told of workers with such a command; empty: nothing.
+// The remark that `validate` prints about workers with such a command; empty where it prints none.
 std::string ToldOf(const std::vector<std::string>& command, int64_t replicas = 3) {
   TrainingJob job;
   job.spec.roles.emplace_back();

@@ -58,7 +58,7 @@ bool IsTorchrun(const std::vector<std::string>& words) {
          std::find(kModules.begin(), kModules.end(), *(option + 1)) != kModules.end();
 }
 
-// The world that the variables of a process of torchrun's tell; null of another's.
+// The world that a process's environment describes, if torchrun started it; null otherwise.
 std::optional<int> WorldIn(const std::vector<std::string>& variables) {
   constexpr std::string_view kOfTorchrun = "TORCHELASTIC_USE_AGENT_STORE=";  // nobody else sets it
   constexpr std::string_view kWorld = "WORLD_SIZE=";
