@@ -21,6 +21,8 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr int kKilledTimes = 200;
+constexpr int kKilledTimesMax = 10 * kKilledTimes;
+constexpr int kKilledInTheMiddle = kKilledTimes / 4;
 constexpr std::size_t kValues = 200'000;  // 1.6 MB, so that most kills hit a save on any disk
 constexpr uint64_t kKillDelayMaxMicros = 12'000;  // several saves
 
@@ -82,8 +84,11 @@ TEST_F(CheckpointCrashTest, KillsDuringSaveNeverLeaveAnUnreadableNewest) {
   constexpr uint64_t kSeed = 11;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   Prng prng(kSeed);
-  int64_t in_the_middle = 0;
-  for (int round = 1; round <= kKilledTimes; ++round) {
+  int in_the_middle = 0;
+  int round = 0;
+  // On a busy machine many kills meet a writer that waits for a core: then there are more of them.
+  while (round < kKilledTimes || (in_the_middle < kKilledInTheMiddle && round < kKilledTimesMax)) {
+    ++round;
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     const UniqueFd reader(ends[0]);
@@ -102,8 +107,8 @@ TEST_F(CheckpointCrashTest, KillsDuringSaveNeverLeaveAnUnreadableNewest) {
       in_the_middle += name.rfind(".tmp-", 0) == 0 ? 1 : 0;
     }
   }
-  EXPECT_GT(in_the_middle, kKilledTimes / 4) << "the kills missed the saves";
-  OpenWriter(kKilledTimes + 1);
+  EXPECT_GE(in_the_middle, kKilledInTheMiddle) << "the kills missed the saves";
+  OpenWriter(round + 1);
   for (const std::string& name : Names()) {
     EXPECT_NE(name.rfind(".tmp-", 0), 0U) << "left behind: " << name;
   }
