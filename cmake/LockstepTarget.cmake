@@ -98,8 +98,8 @@ function(lockstep_test name)
     target_link_libraries(${target} PRIVATE lockstep_test_flags)
     target_precompile_headers(${target} REUSE_FROM lockstep_precompiled_test)
   endif()
-  target_link_libraries(${target} PRIVATE lockstep_flags ${ARG_LINK} GTest::gmock GTest::gtest
-                                          GTest::gtest_main)
+  target_link_libraries(${target} PRIVATE lockstep_flags ${ARG_LINK} lockstep_common_base_paths
+                                          GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${target})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600) # most take a second; busy machines and sanitizers slow down twentyfold

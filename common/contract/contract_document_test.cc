@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "common/contract/control_message.h"
 #include "common/contract/environment.h"
 #include "common/contract/exit_code.h"
@@ -21,7 +22,7 @@ namespace {
 class ContractDocument : public ::testing::Test {
  protected:
   void SetUp() override {
-    Result<std::string> text = ReadFile(LOCKSTEP_DOCS_DIR "/contract.md", 1 << 20);
+    Result<std::string> text = ReadFile(RepositoryFile("docs/contract.md"), 1 << 20);
     ASSERT_TRUE(text.ok()) << text.error().ToString();
     text_ = std::move(text).value();
   }

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
 #include "operator/api/job_names.h"
@@ -27,8 +28,7 @@ namespace {
 using ::testing::HasSubstr;
 
 Json ReadDocument(const std::string& name) {
-  const Result<std::string> text =
-      ReadFile(std::string(LOCKSTEP_CRDS) + "/" + name, kManifestBytesMax);
+  const Result<std::string> text = ReadFile(RepositoryFile("crds/" + name), kManifestBytesMax);
   EXPECT_TRUE(text.ok()) << text.error().ToString();
   const YamlStream stream = ReadYaml(text.ok() ? *text : "");
   EXPECT_TRUE(stream.problems.empty()) << stream.problems.front().message;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
 #include "operator/api/manifest.h"
@@ -11,7 +12,7 @@ namespace {
 
 // The job of a file under examples/, which must be without a problem.
 TrainingJob ReadExample(const std::string& name) {
-  const std::string path = std::string(LOCKSTEP_EXAMPLES) + "/" + name;
+  const std::string path = RepositoryFile("examples/" + name);
   const Result<std::string> text = ReadFile(path, kManifestBytesMax);
   EXPECT_TRUE(text.ok()) << text.error().ToString();
   Manifest manifest = ReadManifest(*text, name);

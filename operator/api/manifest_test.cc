@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
 
@@ -67,7 +68,7 @@ std::string ExpectedProblems(const std::string& text, const std::string& file) {
 // Texts that are no manifests at all, and several mistakes at once.
 TEST(ReadManifest, EveryBadTextIsAnsweredWordForWord) {
   const std::vector<std::filesystem::path> paths =
-      ManifestsIn(std::string(LOCKSTEP_TESTDATA) + "/bad");
+      ManifestsIn(RepositoryFile("operator/api/testdata/bad"));
   ASSERT_GE(paths.size(), 20U);
   for (const std::filesystem::path& path : paths) {
     const std::string text = TextOf(path);
@@ -80,7 +81,7 @@ TEST(ReadManifest, EveryBadTextIsAnsweredWordForWord) {
 // One mistake a file, which the API server refuses too (tests/kubernetes/crd_examples_test.py).
 TEST(ReadManifest, EveryMistakeInTheExamplesIsTheOnlyOneToldAndInTheseWords) {
   const std::vector<std::filesystem::path> paths =
-      ManifestsIn(std::string(LOCKSTEP_CRDS) + "/examples/invalid");
+      ManifestsIn(RepositoryFile("crds/examples/invalid"));
   ASSERT_GE(paths.size(), 200U);
   for (const std::filesystem::path& path : paths) {
     const std::string text = TextOf(path);
@@ -96,7 +97,7 @@ TEST(ReadManifest, EveryMistakeInTheExamplesIsTheOnlyOneToldAndInTheseWords) {
 
 TEST(ReadManifest, EveryGoodExampleIsReadAndSurvivesEncoding) {
   const std::vector<std::filesystem::path> paths =
-      ManifestsIn(std::string(LOCKSTEP_CRDS) + "/examples/valid");
+      ManifestsIn(RepositoryFile("crds/examples/valid"));
   ASSERT_GE(paths.size(), 20U);
   for (const std::filesystem::path& path : paths) {
     const Manifest manifest = ReadManifest(TextOf(path), path.filename().string());

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 
 namespace lockstep::control {
 namespace {
@@ -13,7 +14,7 @@ using ::testing::HasSubstr;
 
 TEST(JobDefinitionText, IsTheFileOfCrdsByteForByte) {
   EXPECT_EQ(JobDefinitionText(),
-            ReadFile(LOCKSTEP_CRDS "/lockstep.dev_trainingjobs.yaml", 1 << 20).value());
+            ReadFile(RepositoryFile("crds/lockstep.dev_trainingjobs.yaml"), 1 << 20).value());
 }
 
 TEST(JobSchema, PathMayLeaveSpecAndElementsOut) {

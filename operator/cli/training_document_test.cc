@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "common/contract/training_names.h"
 #include "common/contract/training_spec.h"
 #include "operator/cli/job_schema.h"
@@ -80,7 +81,7 @@ class TrainingDocument : public ::testing::Test {
   using Rows = std::map<std::string, Row>;
 
   void SetUp() override {
-    const auto text = ReadFile(LOCKSTEP_DOCS_DIR "/training.md", 1 << 20);
+    const auto text = ReadFile(RepositoryFile("docs/training.md"), 1 << 20);
     ASSERT_TRUE(text.ok()) << text.error().ToString();
     text_ = *text;
     FieldPath path = ParseFieldPath("spec.training").value();

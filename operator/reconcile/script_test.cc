@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/check.h"
+#include "common/base/testing/paths.h"
 #include "common/contract/termination_message.h"
 #include "operator/api/derived_status.h"
 #include "operator/reconcile/testing/fake_world.h"
@@ -342,14 +343,15 @@ class Scripts : public testing::TestWithParam<std::string> {};
 
 TEST_P(Scripts, AreAnsweredAsWritten) {
   Story story;
-  ExpectScriptAnswered(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
+  ExpectScriptAnswered(RepositoryFile("operator/reconcile/script/" + GetParam()),
                        [&story](const std::string& line) { return story.Run(line); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Decide,
-                         Scripts,
-                         testing::ValuesIn(ScriptNames(LOCKSTEP_SCRIPTS)),
-                         ScriptTestName);
+INSTANTIATE_TEST_SUITE_P(
+    Decide,
+    Scripts,
+    testing::ValuesIn(ScriptNames(RepositoryFile("operator/reconcile/script"))),
+    ScriptTestName);
 
 }  // namespace
 }  // namespace lockstep::control

@@ -98,10 +98,11 @@ class Client:
         }
 
     def request(self, method, path, body=None, content_type="application/json", query=None):
-        """The decoded answer. Raises ApiError, or OSError where there is no server."""
+        """The decoded answer. A body that is text is sent as it is. Raises ApiError, or OSError
+        where there is no server."""
         if query:
             path += "?" + urllib.parse.urlencode(query)
-        data = None if body is None else json.dumps(body)
+        data = body if body is None or isinstance(body, str) else json.dumps(body)
         deadline = time.monotonic() + REQUEST_SECONDS
         code, answer = self._exchange(method, path, data, content_type)
         while code == 429 and _STORAGE_COMES in answer and time.monotonic() < deadline:

@@ -8,13 +8,14 @@ import unittest
 
 from harness import LocalTest, processes_below, training_manifest
 
-# Long enough for a fault in the middle; a step takes some 2 ms.
-STEPS = 600
+# Long enough for a fault in the middle, also where a test waits for a core meanwhile.
+STEPS = 4000
+EVERY_STEPS = 400
 
 
 def manifest(**changes):
     """Two pods of two processes."""
-    text = training_manifest(workers=2, steps=STEPS, every_steps=50, **changes)
+    text = training_manifest(workers=2, steps=STEPS, every_steps=EVERY_STEPS, **changes)
     return text.replace("  - name: worker\n", "  - name: worker\n    processes: 2\n")
 
 

@@ -13,7 +13,7 @@ from harness import LocalTest, command_manifest, training_manifest
 
 SEEDS = range(int(os.environ.get("LOCKSTEP_SEEDS", "1")))
 STEPS = 200  # the latest kill, of seed 19, is at step 64: long before the end
-LONG_STEPS = 600  # a second and more: room for a second kill while the first is being repaired
+LONG_STEPS = 3000  # a second and more: room for a second kill while the first is being repaired
 
 
 class Recovery(LocalTest):

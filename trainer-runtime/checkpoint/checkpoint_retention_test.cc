@@ -9,6 +9,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "common/json/json.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
 #include "trainer-runtime/checkpoint/checkpoint_test_support.h"
@@ -43,7 +44,9 @@ struct Row {
 };
 
 std::vector<Row> ReadRows() {
-  std::istringstream file(ReadFile(LOCKSTEP_TESTDATA "/retention.txt", kFileMax).value());
+  std::istringstream file(
+      ReadFile(RepositoryFile("trainer-runtime/checkpoint/testdata/retention.txt"), kFileMax)
+          .value());
   std::vector<Row> rows;
   for (std::string line; std::getline(file, line);) {
     if (line.empty() || line.front() == '#') {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/testing/paths.h"
+
 namespace lockstep::runtime {
 namespace {
 
@@ -18,7 +20,7 @@ class DeviceList : public ::testing::Test {
   static Result<Devices> ListWith(const std::string& devices,
                                   const EnvironmentMap& variables = {}) {
     ::setenv("LOCKSTEP_TEST_NVML_DEVICES", devices.c_str(), 1);
-    return ListDevices(variables, LOCKSTEP_TEST_NVML);
+    return ListDevices(variables, BuiltFile("bin/liblockstep_test_nvml.so"));
   }
 };
 

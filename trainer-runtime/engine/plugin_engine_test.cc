@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/testing/paths.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
 #include "trainer-runtime/engine/engine_abi.h"
@@ -32,8 +33,13 @@ Result<EnginePlugin> LoadFile(const std::string& path) {
   return EnginePlugin::Load({.path = path, .executable_directory = ""});
 }
 
+Result<EnginePlugin> LoadTestPlugin(const std::string& name) {
+  return LoadFile(
+      BuiltFile("trainer-runtime/engine/plugins/liblockstep_test_" + name + "_plugin.so"));
+}
+
 TEST(EnginePlugin, EngineBehindItActsAsTheOneInside) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN);
+  const auto plugin = LoadTestPlugin("reference");
   ASSERT_TRUE(plugin.ok()) << plugin.error().ToString();
   const TrainingSpec spec = SmallSpec();
   const auto outside = plugin->MakeEngine(DumpJson(EncodeTrainingSpec(spec)));
@@ -56,7 +62,7 @@ TEST(EnginePlugin, EngineBehindItActsAsTheOneInside) {
 }
 
 TEST(EnginePlugin, PrecisionAndScaleCrossAndOverflowComesBack) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("reference").value();
   const auto make = [&](const TrainingSpec& spec) {
     return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec)));
   };
@@ -67,14 +73,14 @@ TEST(EnginePlugin, PrecisionAndScaleCrossAndOverflowComesBack) {
 }
 
 TEST(EnginePlugin, WhatIsReadyIsToldAcross) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("reference").value();
   const TrainingSpec spec = SmallSpec();
   const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))).value();
   CheckTellsWhatIsReady(*engine, MakeSamples(spec, 2, 6));
 }
 
 TEST(EnginePlugin, MemoryIsLentAcross) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("reference").value();
   const TrainingSpec spec = SmallSpec();
   const auto make = [&plugin](const TrainingSpec& of_engine) {
     return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
@@ -85,7 +91,7 @@ TEST(EnginePlugin, MemoryIsLentAcross) {
 
 // An engine whose numbers the host cannot look at, across the interface and back.
 TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_DEVICE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("device").value();
   const TrainingSpec spec = SmallSpec();
   const auto make = [&plugin](const TrainingSpec& of_engine) {
     return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
@@ -143,7 +149,7 @@ TEST(EnginePlugin, WhatIsOnADeviceIsBroughtOverInBothDirections) {
 // The device's own update comes to the bits of the host's, call by call, and is refused where that
 // would not be asked for.
 TEST(EnginePlugin, GuardedUpdateCrossesWithItsNumberClipAndVerdict) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_DEVICE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("device").value();
   TrainingSpec spec = SmallSpec();
   spec.optimizer = AdamOptimizer{};
   const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))).value();
@@ -187,7 +193,7 @@ TEST(EnginePlugin, GuardedUpdateCrossesWithItsNumberClipAndVerdict) {
 }
 
 TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("reference").value();
   const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(SmallSpec()))).value();
   const EngineBuffer buffer = engine->GradientBuffer();
   EXPECT_EQ(buffer.memory, MemoryKind::kHost);
@@ -208,7 +214,7 @@ TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
 }
 
 TEST(EnginePlugin, BadSpecComesBackWithItsField) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("reference").value();
   Json spec = EncodeTrainingSpec(SmallSpec());
   spec["model"]["layers"][0]["units"] = -1;
   const auto engine = plugin.MakeEngine(DumpJson(spec));
@@ -218,7 +224,7 @@ TEST(EnginePlugin, BadSpecComesBackWithItsField) {
 }
 
 TEST(EnginePlugin, BadBatchComesBackAsAnError) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_REFERENCE_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("reference").value();
   const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(SmallSpec()))).value();
   const std::vector<float> inputs(4);
   const std::vector<float> labels{9};
@@ -230,7 +236,7 @@ TEST(EnginePlugin, BadBatchComesBackAsAnError) {
 }
 
 TEST(EnginePlugin, ExceptionInsideBecomesAnError) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_THROWING_PLUGIN).value();
+  const auto plugin = LoadTestPlugin("throwing").value();
   const auto engine = plugin.MakeEngine("{}");
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.error().code(), ErrorCode::kInternal);
@@ -238,7 +244,7 @@ TEST(EnginePlugin, ExceptionInsideBecomesAnError) {
 }
 
 TEST(EnginePlugin, AnotherVersionIsRefusedNamingBoth) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_OLD_PLUGIN);
+  const auto plugin = LoadTestPlugin("old");
   ASSERT_FALSE(plugin.ok());
   EXPECT_EQ(plugin.error().code(), ErrorCode::kMismatch);
   EXPECT_THAT(plugin.error().message(),
@@ -247,7 +253,7 @@ TEST(EnginePlugin, AnotherVersionIsRefusedNamingBoth) {
 }
 
 TEST(EnginePlugin, MissingLibraryNamesItAndThePackages) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_NEEDY_PLUGIN);
+  const auto plugin = LoadTestPlugin("needy");
   ASSERT_FALSE(plugin.ok());
   EXPECT_EQ(plugin.error().code(), ErrorCode::kNotFound);
   EXPECT_THAT(plugin.error().message(),
@@ -290,7 +296,7 @@ TEST(EnginePlugin, FileThatIsNoLibraryIsRefused) {
 }
 
 TEST(EnginePlugin, LibraryThatIsNoPluginIsRefused) {
-  const auto plugin = LoadFile(LOCKSTEP_TEST_ABSENT_LIBRARY);
+  const auto plugin = LoadFile(BuiltFile("trainer-runtime/engine/absent/liblockstep-absent.so"));
   ASSERT_FALSE(plugin.ok());
   EXPECT_EQ(plugin.error().code(), ErrorCode::kCorrupt);
   EXPECT_THAT(plugin.error().message(), HasSubstr("is not a numeric engine"));

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/check.h"
+#include "common/base/testing/paths.h"
 #include "common/base/testing/script.h"
 #include "trainer-runtime/rendezvous/membership.h"
 
@@ -440,14 +441,15 @@ class MembershipScripts : public testing::TestWithParam<std::string> {};
 
 TEST_P(MembershipScripts, AreAnsweredAsWritten) {
   Story story;
-  ExpectScriptAnswered(std::filesystem::path(LOCKSTEP_SCRIPTS) / GetParam(),
+  ExpectScriptAnswered(RepositoryFile("trainer-runtime/rendezvous/script/" + GetParam()),
                        [&story](const std::string& line) { return story.Run(line); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Membership,
-                         MembershipScripts,
-                         testing::ValuesIn(ScriptNames(LOCKSTEP_SCRIPTS)),
-                         ScriptTestName);
+INSTANTIATE_TEST_SUITE_P(
+    Membership,
+    MembershipScripts,
+    testing::ValuesIn(ScriptNames(RepositoryFile("trainer-runtime/rendezvous/script"))),
+    ScriptTestName);
 
 }  // namespace
 }  // namespace lockstep::runtime

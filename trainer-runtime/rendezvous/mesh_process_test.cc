@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "common/base/testing/paths.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/rendezvous/socket_address.h"
 
@@ -38,7 +39,7 @@ class Member {
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     output_ = UniqueFd(ends[0]);
     const UniqueFd write_end(ends[1]);
-    std::vector<std::string> words = {LOCKSTEP_MESH_MEMBER,
+    std::vector<std::string> words = {BuiltFile("bin/lockstep_mesh_member"),
                                       std::to_string(rank),
                                       std::to_string(incarnation),
                                       std::to_string(epoch)};

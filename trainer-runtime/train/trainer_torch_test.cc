@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/testing/paths.h"
 #include "common/json/json.h"
 #include "trainer-runtime/engine/plugin_engine.h"
 #include "trainer-runtime/train/test_gang.h"
@@ -49,7 +50,8 @@ struct Layout {
 double LargestDifference(const TrainingSpec& spec,
                          const Layout& layout,
                          const DatasetSplits& data) {
-  const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
+  const EnginePlugin plugin =
+      EnginePlugin::Load({BuiltFile("bin/liblockstep-engine.so"), ""}).value();
   const GangParts parts{[&](const TrainingSpec& of_engine) {
                           return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
                         },
@@ -83,7 +85,8 @@ TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfReplicas) {
                        FlattenLayer{},
                        DropoutLayer{0.5},
                        DenseLayer{10}};
-  const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
+  const DatasetSplits data =
+      LoadDataset(spec.dataset, RepositoryFile("examples/data/mnist")).value();
   for (const Layout layout : {Layout{3, 1},
                               Layout{1, 2},
                               Layout{1, 3},
@@ -97,7 +100,8 @@ TEST(TrainerOnTorch, DropoutIsTheSameAtEveryNumberOfReplicas) {
 // Numbers in the middle between two of 16 bits go either way by the last bit of a float32 sum, and
 // later steps build on them: 2^-8 and 2^-11, a few times over.
 TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRankIn16Bits) {
-  const DatasetSplits data = LoadDataset(MakeSpec().dataset, LOCKSTEP_TEST_MNIST).value();
+  const DatasetSplits data =
+      LoadDataset(MakeSpec().dataset, RepositoryFile("examples/data/mnist")).value();
   TrainingSpec spec = MakeSpec();
   spec.precision = Precision::kBFloat16;
   EXPECT_LE(LargestDifference(spec, {3, 1}, data), 5e-2);
@@ -107,8 +111,10 @@ TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRankIn16Bits) {
 
 TEST(TrainerOnTorch, ThreeRanksTakeTheStepsOfOneRank) {
   const TrainingSpec spec = MakeSpec();
-  const DatasetSplits data = LoadDataset(spec.dataset, LOCKSTEP_TEST_MNIST).value();
-  const EnginePlugin plugin = EnginePlugin::Load({LOCKSTEP_TEST_ENGINE_PLUGIN, ""}).value();
+  const DatasetSplits data =
+      LoadDataset(spec.dataset, RepositoryFile("examples/data/mnist")).value();
+  const EnginePlugin plugin =
+      EnginePlugin::Load({BuiltFile("bin/liblockstep-engine.so"), ""}).value();
   const GangParts parts{[&](const TrainingSpec& of_engine) {
                           return plugin.MakeEngine(DumpJson(EncodeTrainingSpec(of_engine)));
                         },

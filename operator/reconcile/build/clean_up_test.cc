@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/placeholder_pod.h"
@@ -25,7 +26,7 @@ constexpr std::size_t kDocumentBytesMax = 1 << 20;
 // The commands of docs/install.md that remove what a job has left: a kind, as kubectl takes it, and
 // the key of a label that has the job's name.
 std::set<std::pair<std::string, std::string>> CleanUps() {
-  const auto text = ReadFile(LOCKSTEP_DOCS_DIR "/install.md", kDocumentBytesMax);
+  const auto text = ReadFile(RepositoryFile("docs/install.md"), kDocumentBytesMax);
   EXPECT_TRUE(text.ok());
   const std::regex command("kubectl delete ([a-z0-9.,-]+) -l ([a-z./-]+)=NAME");
   std::set<std::pair<std::string, std::string>> found;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/file.h"
+#include "common/base/testing/paths.h"
 #include "common/contract/environment.h"
 #include "operator/api/manifest.h"
 #include "operator/reconcile/build/pod.h"
@@ -20,7 +21,8 @@ PodSettings Settings() {
 }
 
 std::string Load(const std::string& name) {
-  return ReadFile(std::string(LOCKSTEP_TESTDATA) + "/" + name, kManifestBytesMax).value();
+  return ReadFile(RepositoryFile("operator/reconcile/build/testdata/" + name), kManifestBytesMax)
+      .value();
 }
 
 kube::Pod BuildWorker1(const TrainingJob& job) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/testing/paths.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
 #include "trainer-runtime/engine/engine_checks.h"
@@ -37,7 +38,8 @@ TrainingSpec SmallNetwork() {
 }
 
 Result<EnginePlugin> Load() {
-  return EnginePlugin::Load({.path = LOCKSTEP_TEST_ENGINE_PLUGIN, .executable_directory = ""});
+  return EnginePlugin::Load(
+      {.path = BuiltFile("bin/liblockstep-engine.so"), .executable_directory = ""});
 }
 
 TEST(TorchPlugin, TrainsBehindPlainFunctions) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/base/testing/paths.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
 #include "trainer-runtime/engine/engine_checks.h"
@@ -19,8 +20,9 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 Result<std::unique_ptr<Engine>> MakeOn(const std::vector<std::string>& devices) {
-  const auto plugin = EnginePlugin::Load(
-      {LOCKSTEP_TEST_CUDA_ENGINE_PLUGIN, /*executable_directory=*/"", EngineDevice::kCuda});
+  const auto plugin = EnginePlugin::Load({BuiltFile("bin/liblockstep-engine-cuda.so"),
+                                          /*executable_directory=*/"",
+                                          EngineDevice::kCuda});
   if (!plugin.ok()) {
     return plugin.error();
   }

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "common/base/check.h"
+#include "common/base/testing/paths.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -49,11 +50,11 @@ void Write(const Result<std::string>& ended, Note* note) {
 }  // namespace
 
 std::string FakeNcclFile(const std::string& version) {
-  return std::string(LOCKSTEP_TEST_DOUBLES) + "/nccl-" + version + "/libnccl.so.2";
+  return BuiltFile("bin/doubles/nccl-" + version + "/libnccl.so.2");
 }
 
 std::string FakeCudaFile() {
-  return std::string(LOCKSTEP_TEST_DOUBLES) + "/cuda/libcuda.so.1";
+  return BuiltFile("bin/doubles/cuda/libcuda.so.1");
 }
 
 NcclFiles FakeFiles(const std::string& version) {
