@@ -9,8 +9,8 @@ import unittest
 from harness import LocalTest, processes_below, training_manifest
 
 # Long enough for a fault in the middle, also where a test waits for a core meanwhile.
-STEPS = 4000
-EVERY_STEPS = 400
+STEPS = 1500
+EVERY_STEPS = 150
 
 
 def manifest(**changes):
