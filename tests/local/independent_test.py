@@ -9,8 +9,8 @@ import unittest
 from harness import LocalTest, processes_below, training_manifest
 
 # Long enough for a fault in the middle: alone, a rank takes a step in half a millisecond.
-STEPS = 6000
-EVERY_STEPS = 500
+STEPS = 2000
+EVERY_STEPS = 200
 
 # Of the 9,000 training samples each of three ranks has 3,000: 31 batches of 96 and one of 24.
 SAMPLES_OF_A_RANK = STEPS // 32 * 3000 + STEPS % 32 * 96
@@ -103,7 +103,7 @@ class Independent(LocalTest):
         # The others have trained before the second is back, as it begins anew, and one of them is
         # lost meanwhile.
         run = self.run_job(manifest(every_steps=STEPS), "--chaos",
-                           f"kill=worker-1@step={STEPS - 2500},kill=worker-0@phase=rendezvous")
+                           f"kill=worker-1@step={STEPS * 3 // 5},kill=worker-0@phase=rendezvous")
         self.assert_trained(run, recoveries=2)
         self.assert_like_undisturbed(run)
         self.assertEqual(self.pods(run), ["quick-worker-0", "quick-worker-0-r1", "quick-worker-1",
