@@ -14,8 +14,9 @@
 #                                   current torch (installs 6 GB)
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
-#   scripts/test.sh --soak          also 200 random runs under chaos, 100 workers killed that sum by
-#                                   NCCL's double, and 40 parameter servers and their workers
+#   scripts/test.sh --soak          also 4,000 seeds of the simulation, 200 random runs under chaos,
+#                                   100 workers killed that sum by NCCL's double, and 40 parameter
+#                                   servers and their workers
 #   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
 #                                   must find
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
@@ -186,8 +187,8 @@ run_tests dev
 check_leftovers
 
 # Rooms that compute with values, or read bytes from outside: quick to check.
-build_preset asan-ubsan lockstep_pure
-run_tests asan-ubsan --label-regex '^pure$'
+build_preset asan-ubsan-pure lockstep_pure
+run_tests asan-ubsan-pure --label-regex '^pure$'
 check_leftovers
 
 if $with_sanitizers; then
@@ -236,6 +237,8 @@ if $with_cluster; then
 fi
 
 if $with_soak; then
+  say "simulating 4,000 seeds"
+  build/dev/bin/lockstep-sim --seeds 4000
   say "200 random runs under chaos"
   python3 -B tests/local/chaos_soak.py 200
   check_leftovers

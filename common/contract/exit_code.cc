@@ -297,6 +297,7 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
       return "taken away by its node (" + std::string(reason) + ")";
   }
   LOCKSTEP_CHECK(false, "exit cause out of range");
+  return "";  // for GCC, which without optimisation does not see that nothing comes here
 }
 
 }  // namespace lockstep

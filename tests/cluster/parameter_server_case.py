@@ -12,7 +12,7 @@ FILLED_SECONDS = 60  # a bound; what it took is printed
 
 class ParameterServerTest(ProductCase):
     def test_a_killed_container_and_a_deleted_pod_of_a_ps_disturb_nobody(self):
-        training = self.train(epochs=30, spec={"strategy": "ParameterServer", "roles": ROLES})
+        training = self.train(epochs=20, spec={"strategy": "ParameterServer", "roles": ROLES})
         harms = (("ps-1", self.product.kill_container), ("ps-0", self.delete))
         training.wait(lambda: self.step(training) > 0, 120, "worker 0 to train")
         for task, harm in harms:

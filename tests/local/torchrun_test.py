@@ -1,5 +1,6 @@
 """Commands that start their ranks by torchrun: directly, in a script, and in a file that the
-manifest does not show. Three pods, each with two ranks."""
+manifest does not show. Pods of two ranks each, and no more of them than a test is about: each pod
+and each rank loads torch."""
 
 import pathlib
 import shlex
@@ -11,8 +12,8 @@ from runtime_pods import RuntimePodsTest
 
 PROGRAM = pathlib.Path(__file__).with_name("torchrun_program.py")
 PYTHON = "/usr/bin/python3"  # the interpreter that Debian's python3-torch belongs to
-PODS = 3
-RANKS = 6
+PODS = 3  # where the ranks meet, or one is lost
+PROCESSES = 2
 
 # Debian's torch 1.13 does not start as torchrun under Python 3.11, whose flags leave out their
 # zero.
@@ -49,12 +50,12 @@ class Torchrun(RuntimePodsTest):
         path.chmod(0o755)
         return [str(path)]
 
-    def start(self, command, launcher=None):
+    def start(self, command, launcher=None, pods=PODS):
         variables = {"LOCKSTEP_LAUNCHER": launcher} if launcher else {}
-        return self.start_pods(command, pods=PODS, processes=2, variables=variables)
+        return self.start_pods(command, pods=pods, processes=PROCESSES, variables=variables)
 
-    def run_command(self, command, launcher=None):
-        return self.finish_pods(self.start(command, launcher))
+    def run_command(self, command, launcher=None, pods=PODS):
+        return self.finish_pods(self.start(command, launcher, pods))
 
     def stop(self, started):
         for process in started:
@@ -65,20 +66,21 @@ class Torchrun(RuntimePodsTest):
         """Each rank was started once, with its own numbers, and has summed over all."""
         for number, pod in enumerate(pods):
             self.assertEqual(pod.exit_code, 0, pod.output)
-            self.assertEqual(pod.output.count(f"summed over {RANKS} ranks"), 2, pod.output)
-            for local in range(2):
-                self.assertEqual(
-                    pod.output.count(f"began as {2 * number + local} of {RANKS}, local {local},"),
-                    1, pod.output)
+            ranks = PROCESSES * len(pods)
+            self.assertEqual(pod.output.count(f"summed over {ranks} ranks"), PROCESSES, pod.output)
+            for local in range(PROCESSES):
+                began = f"began as {PROCESSES * number + local} of {ranks}, local {local},"
+                self.assertEqual(pod.output.count(began), 1, pod.output)
 
     def test_ranks_of_all_pods_meet(self):
         self.assert_trained(self.run_command(self.words()))
 
     def test_script_that_names_torchrun_is_started_once(self):
-        self.assert_trained(self.run_command(["sh", "-c", "exec " + shlex.join(self.words())]))
+        self.assert_trained(self.run_command(
+            ["sh", "-c", "exec " + shlex.join(self.words())], pods=2))
 
     def test_script_in_the_image_is_started_once_on_request(self):
-        self.assert_trained(self.run_command(self.script(self.words()), "Torchrun"))
+        self.assert_trained(self.run_command(self.script(self.words()), "Torchrun", pods=2))
 
     def test_killed_rank_can_be_tried_again(self):
         pod = self.run_command(self.words("3:kill"))[1]
@@ -95,19 +97,19 @@ class Torchrun(RuntimePodsTest):
         self.assertEqual(pod.words["culpritRank"], 3)
 
     def test_terminated_rank_can_be_tried_again(self):
-        pod = self.run_command(self.words("3:term"))[1]
+        pod = self.run_command(self.words("3:term"), pods=2)[1]
         self.assertEqual(pod.exit_code, 143, pod.output)
         self.assertEqual(pod.words["outcome"], "retryable")
         self.assertEqual(pod.words["culpritRank"], 3)
 
     def test_stop_drains_the_ranks(self):
-        started = self.start(self.words("5:pause"))
-        self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(PODS)))
+        started = self.start(self.words("3:pause"), pods=2)
+        self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(2)))
         for pod in self.stop(started):
             self.assertEqual(pod.words["outcome"], "preempted", pod.output)
 
     def test_script_that_was_started_several_times_is_ended_with_the_cure(self):
-        for pod in self.run_command(self.script(self.words())):
+        for pod in self.run_command(self.script(self.words()), pods=2):
             self.assertEqual(pod.exit_code, 64, pod.output)
             self.assertEqual(pod.words["outcome"], "permanent")
             self.assertIn("started 2 times; set launcher: Torchrun", pod.words["reason"])
@@ -115,15 +117,15 @@ class Torchrun(RuntimePodsTest):
     def test_world_of_its_own_is_told_while_it_runs(self):
         words = self.words("1:pause", options=["--nnodes=1", "--rdzv_backend=c10d",
                                                "--rdzv_endpoint=localhost:0"])
-        started = self.start(self.script(words), "Torchrun")
-        self.wait_for(lambda: "trains 2 ranks by themselves, not the 6 ranks of the job"
+        started = self.start(self.script(words), "Torchrun", pods=2)
+        self.wait_for(lambda: "trains 2 ranks by themselves, not the 4 ranks of the job"
                       in self.log(0))
         self.stop(started)
 
     def test_standalone_is_told_while_it_runs(self):
         started = self.start(self.script(self.words("1:pause", options=["--standalone"])),
-                             "Torchrun")
-        self.wait_for(lambda: "--standalone does not join the 6 ranks of the job" in self.log(0))
+                             "Torchrun", pods=2)
+        self.wait_for(lambda: "--standalone does not join the 4 ranks of the job" in self.log(0))
         self.stop(started)
 
 

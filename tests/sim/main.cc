@@ -128,7 +128,7 @@ std::map<uint64_t, std::string> RunSeeds(const Arguments& arguments, Tally* tall
 }
 
 // So many seeds make every move. Measured: the rarest is made some eight times in them.
-constexpr uint64_t kSeedsForAllMoves = 1000;
+constexpr uint64_t kSeedsForAllMoves = 400;
 
 constexpr const char* kMovesWanted[] = {"a drain of a node with most ranks",
                                         "a worker 0 that exits 0 on SIGTERM",

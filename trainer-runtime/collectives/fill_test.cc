@@ -34,16 +34,17 @@ TEST_P(FillTest, RanksThatLackTheBytesGetThem) {
   constexpr int kWorldSize = 5;
   RunThreads(kWorldSize, GetParam(), [](Communicator& communicator) {
     for (const std::size_t size : {0, 1, 70'000, 3'000'001}) {
+      const std::vector<uint8_t> roots_bytes = RootsBytes(size);
       for (unsigned holders = 0; holders < 1U << kWorldSize; ++holders) {
         const int root = static_cast<int>(holders * 3 % kWorldSize);
         const bool holds = (holders >> communicator.rank() & 1) != 0;
-        std::vector<uint8_t> data = RootsBytes(size);
+        std::vector<uint8_t> data = roots_bytes;
         if (!holds && communicator.rank() != root) {
           std::fill(data.begin(), data.end(), kUnlike);
         }
         const Status status = communicator.Fill(data.data(), size, root, holds, Soon());
         ASSERT_TRUE(status.ok()) << status.error().ToString();
-        ASSERT_EQ(data, RootsBytes(size)) << "root " << root << ", holders " << holders;
+        ASSERT_EQ(data, roots_bytes) << "root " << root << ", holders " << holders;
       }
     }
   });
