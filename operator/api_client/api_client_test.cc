@@ -106,6 +106,7 @@ TEST_P(ApiClientTest, OnlyWhatTheServerPutsOffIsTriedAgain) {
     SCOPED_TRACE(std::string(first.method) + " " + std::to_string(first.status) + " " +
                  first.headers);
     std::atomic<int> count{0};
+    const ServerEnd end(this);
     Serve([&](const TestRequest&, TestPeer& peer) {
       if (count++ == 0) {
         peer.Reply(first.status, "", first.headers);
@@ -127,6 +128,7 @@ TEST_P(ApiClientTest, TriesAreLimited) {
 
 TEST_P(ApiClientTest, GetIsTriedAgainAfterAReset) {
   std::atomic<int> count{0};
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     if (count++ == 0) {
       peer.Reset();
@@ -159,6 +161,7 @@ TEST_P(ApiClientTest, PooledConnectionThatTheServerClosedIsNotUsed) {
     GTEST_SKIP() << "cpprestsdk cannot look at a pooled connection: the write comes back as reset";
   }
   std::promise<void> closed;
+  const ServerEnd end(this);
   Serve([&](const TestRequest& request, TestPeer& peer) {
     peer.Reply(200, "");
     if (request.connection == 0) {
@@ -194,6 +197,7 @@ TEST_P(ApiClientTest, OnlyALeaderChangesAnything) {
 // A write is fenced again before each try.
 TEST_P(ApiClientTest, LeadershipThatEndsBetweenTriesEndsThem) {
   std::atomic<TimePoint> leads_until{clock_.Now() + seconds(3600)};
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     leads_until = TimePoint::min();
     peer.Reply(429, "", "Retry-After: 0\r\n");
@@ -232,6 +236,7 @@ TEST_P(ApiClientTest, TokenRotatesUnderLoadWithoutAnError) {
   std::mutex mutex;
   int token = 0;
   int answers_until_change = 0;
+  const ServerEnd end(this);
   Serve([&](const TestRequest& request, TestPeer& peer) {
     std::unique_lock lock(mutex);
     const bool is_valid = request.headers.at("authorization") == "Bearer " + std::to_string(token);
@@ -308,6 +313,7 @@ class RecordingObserver final : public CallObserver {
 
 TEST_P(ApiClientTest, EveryExchangeIsCounted) {
   std::atomic<int> count{0};
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     if (count++ == 0) {
       peer.Reply(429, "busy", "Retry-After: 0\r\n");

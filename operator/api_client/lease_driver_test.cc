@@ -176,6 +176,7 @@ TEST_P(LeaseDriverTest, EndWithoutReleaseKeepsTheLease) {
 TEST_P(LeaseDriverTest, RefusalIsKnownAndToldOnceUntilItEnds) {
   store_.SetClosed(true);
   std::atomic<int> refused{0};
+  const ServerEnd end(this);
   Serve([&](const TestRequest& request, TestPeer& peer) {
     ++refused;
     store_.Serve(request, peer);

@@ -108,6 +108,7 @@ TEST_P(ReflectorDriverTest, ListIsFollowedByItsChanges) {
 // What was missed while nobody watched is made up for.
 TEST_P(ReflectorDriverTest, WatchThatIsCutGoesOnWhereItEnded) {
   std::atomic<int> watch_count{0};
+  const ServerEnd end(this);
   Serve([&](const TestRequest& request, TestPeer& peer) {
     if (request.target.find("watch=") == std::string::npos) {
       peer.Reply(200,

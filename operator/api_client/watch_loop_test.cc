@@ -125,6 +125,7 @@ TEST_P(WatchLoopTest, OneStreamFollowsTheOther) {
 
 TEST_P(WatchLoopTest, EndOfAQuietLoopDoesNotWait) {
   std::promise<void> closed;
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     peer.BeginChunks();
     peer.Chunk("x");
@@ -171,6 +172,7 @@ TEST_P(WatchLoopTest, RetryAfterPutsTheNextStreamOff) {
 TEST_P(WatchLoopTest, FullQueueHoldsBackTheServer) {
   constexpr std::size_t kBytes = 32 * 1024 * 1024;
   std::atomic<std::size_t> sent{0};
+  const ServerEnd end(this);
   Serve([&](const TestRequest& request, TestPeer& peer) {
     peer.BeginChunks();
     for (int i = 0; request.target == "/0" && sent < kBytes && peer.is_open(); ++i) {

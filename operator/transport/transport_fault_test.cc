@@ -343,6 +343,7 @@ TEST_P(TransportFault, CutAndForeignAnswersAreTold) {
   for (const BadAnswer& bad : kBadAnswers) {
     SCOPED_TRACE(bad.name);
     CloseTransport();
+    const ServerEnd end(this);
     Serve([&](const TestRequest&, TestPeer& peer) {
       peer.Send(bad.text);
       peer.Close();
@@ -364,6 +365,7 @@ TEST_P(TransportFault, ReplyLongerThanAllowedIsTruncated) {
 
 TEST_P(TransportFault, LargeRepliesAreWhole) {
   const std::string body(20 * 1024 * 1024, 'x');  // above the default limits of HTTP libraries
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) { peer.Reply(200, body); });
   const CallResult result = Get();
   ASSERT_EQ(Outcome(result), "200");

@@ -30,6 +30,7 @@ class TransportStream : public TransportTest {
 
 TEST_P(TransportStream, BytesArriveWhileTheStreamIsOpen) {
   std::promise<void> may_end;
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     peer.BeginChunks();
     peer.Chunk("first");
@@ -59,6 +60,7 @@ TEST_P(TransportStream, RefusalIsAStatusWithABody) {
 
 TEST_P(TransportStream, CancelEndsAQuietStreamAtOnce) {
   std::promise<void> closed;
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     peer.BeginChunks();
     peer.Chunk("x");
@@ -121,6 +123,7 @@ TEST_P(TransportStream, StreamThatIsCutIsTruncated) {
   for (const Death& death : kDeaths) {
     SCOPED_TRACE(death.name);
     std::promise<void> was_read;  // a reset takes back what was not
+    const ServerEnd end(this);
     Serve([&](const TestRequest&, TestPeer& peer) {
       peer.BeginChunks();
       peer.Chunk("whole\n");
@@ -197,6 +200,7 @@ TEST_P(TransportStream, StreamsHaveConnectionsOfTheirOwn) {
 TEST_P(TransportStream, PausedSinkHoldsBackTheServer) {
   constexpr std::size_t kBytes = 64 * 1024 * 1024;
   std::atomic<std::size_t> sent{0};
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     const std::string chunk(64 * 1024, 'x');
     peer.BeginChunks();
@@ -238,6 +242,7 @@ TEST_P(TransportStream, ChunksThatCameTogetherAreHandedOverTogether) {
   }
   constexpr int kChunks = 100;
   std::promise<void> all_sent;
+  const ServerEnd end(this);
   Serve([&](const TestRequest&, TestPeer& peer) {
     peer.BeginChunks();
     for (int i = 0; i < kChunks; ++i) {

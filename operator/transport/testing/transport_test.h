@@ -33,6 +33,20 @@ class TransportTest : public ::testing::TestWithParam<TransportKind> {
 
   void StopServer() { server_ = nullptr; }
 
+  // Ends the server when a test's scope ends, before what is declared above it goes: the handler
+  // refers to that, and a request may come as late as this.
+  class ServerEnd {
+   public:
+    explicit ServerEnd(TransportTest* test) : test_(test) {}
+    ~ServerEnd() { test_->StopServer(); }
+
+    ServerEnd(const ServerEnd&) = delete;
+    ServerEnd& operator=(const ServerEnd&) = delete;
+
+   private:
+    TransportTest* const test_;
+  };
+
   bool IsCpprest() const { return GetParam() == TransportKind::kCpprest; }
 
   // The transport to the server, made at the first call.
