@@ -147,6 +147,17 @@ class InstallTest(KubernetesCase):
                 self.assertFalse(self.may(verb, resource, "stranger", name), resource)
         self.assertFalse(self.may("create", ":pods", "stranger", ""))
 
+    def test_a_namespace_that_is_not_there_is_named_before_anything_is_made(self):
+        install = ("install", "lockstep", CHART, "--set", "watchNamespaces={later}",
+                   "--namespace", self.namespace)
+        code, _, errors = helm(self.home, *install, kubeconfig=self.plane.kubeconfig())
+        self.assertNotEqual(code, 0)
+        self.assertIn("watchNamespaces: namespace later does not exist, so nothing was made; "
+                      "kubectl create namespace later makes it", errors)
+        self.assertEqual(self.helm("list", "--all", "--short"), "")
+        self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}})
+        self.helm(*install[:-2])
+
     def test_an_upgrade_brings_the_new_definition_and_leaves_jobs_alone(self):
         older = self.home / "older"
         shutil.copytree(CHART, older)
