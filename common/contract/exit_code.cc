@@ -292,7 +292,9 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kKilled:
       return "killed by " + SignalName(effective_signal);
     case ExitCause::kCrash:
-      return "crashed with " + SignalName(effective_signal);
+      return "crashed with " + SignalName(effective_signal) +
+             (effective_signal == SIGBUS ? ", as where /dev/shm is full (the role's sharedMemory)"
+                                         : "");
     case ExitCause::kNodeLost:
       return "taken away by its node (" + std::string(reason) + ")";
   }

@@ -13,6 +13,7 @@
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/labels.h"
+#include "operator/api/pod_resources.h"
 #include "operator/api/pod_template.h"
 #include "operator/api/rules.h"
 #include "operator/api/status.h"
@@ -135,6 +136,7 @@ RoleSpec DecodeRole(const Json& value, const std::string& path, Errors* errors) 
   role.processes = reader.Int("processes", 1, kProcessesMax).value_or(0);  // 0: left to Default
   role.launcher = ReadEnum(reader, "launcher", kProcessLauncherNames);
   role.gpu_visibility = ReadEnum(reader, "gpuVisibility", kGpuVisibilityNames);
+  role.shared_memory = ReadAmount(reader, "sharedMemory", 1, errors);
   role.restart_policy =
       ReadEnum(reader, "restartPolicy", kRestartPolicyNames).value_or(role.restart_policy);
   role.supervise = reader.Bool("supervise").value_or(role.supervise);

@@ -40,6 +40,9 @@ Json EncodeRole(const RoleSpec& role) {
   if (role.gpu_visibility.has_value()) {
     value["gpuVisibility"] = NameOf(kGpuVisibilityNames, *role.gpu_visibility);
   }
+  if (role.shared_memory.has_value()) {
+    value["sharedMemory"] = std::to_string(*role.shared_memory);
+  }
   if (!role.warm.empty()) {
     value["warm"] = role.warm;
   }

@@ -122,6 +122,23 @@ ResourceVector ToVector(const Amounts& amounts) {
 
 }  // namespace
 
+std::optional<int64_t> ReadAmount(ObjectReader& reader,
+                                  std::string_view key,
+                                  int64_t least,
+                                  Errors* errors) {
+  const Json* const value = reader.Find(key);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> amount =
+      ReadQuantity(*value, reader.PathOf(key), QuantityUnit::kOnes, errors);
+  if (amount.has_value() && *amount < least) {
+    reader.Fail(key, DescribeJson(*value) + " found, expected at least " + std::to_string(least));
+    return std::nullopt;
+  }
+  return amount;
+}
+
 ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, Errors* errors) {
   return ToVector(ReadAmountMap(reader, key, errors));
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,13 @@ struct ContainerResources {
 
 // The map of quantities under `key`; nothing when absent.
 ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, std::vector<Error>* errors);
+
+// The quantity of whole units under `key`, from `least` on; nullopt when absent or (recorded)
+// wrong.
+std::optional<int64_t> ReadAmount(ObjectReader& reader,
+                                  std::string_view key,
+                                  int64_t least,
+                                  std::vector<Error>* errors);
 
 // Reads a container's `resources`.
 ContainerResources ReadResources(const Json& value,

@@ -133,6 +133,7 @@ struct RoleSpec {
   std::optional<ProcessLauncher> launcher;
   // Of a command's processes; null: all GPUs, or one each where processes share a GPU.
   std::optional<GpuVisibility> gpu_visibility;
+  std::optional<int64_t> shared_memory;  // bytes of /dev/shm; null: half of the memory limit
   RestartPolicy restart_policy = RestartPolicy::kExitCode;
   // Whether our runtime runs the template's command: with it come signals passed on, one process
   // for each GPU, metrics, and word of a lost peer. Without it the command is started as written.

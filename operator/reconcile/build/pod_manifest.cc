@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/quantity.h"
 #include "common/contract/environment.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/capacity_request.h"
@@ -34,6 +35,7 @@ constexpr const char* kWorkVolume = "lockstep-work";
 constexpr const char* kSharedMemoryVolume = "lockstep-shm";
 constexpr const char* kInstallContainer = "lockstep-install";
 constexpr const char* kSharedMemoryPath = "/dev/shm";
+constexpr int64_t kSharedMemoryMin = 64LL << 20;  // what container runtimes give to each
 
 // Readable by any user: without an fsGroup the file belongs to root, and the trainer is not root.
 // Only the trainer container mounts it.
@@ -259,13 +261,32 @@ void AddWorkVolume(const Parts& parts, Json* trainer, Json* spec) {
       kWorkVolume, is_below ? folder : checkpoints->second, /*is_read_only=*/false, trainer);
 }
 
-// A container's own /dev/shm has 64 MiB, less than NCCL or torch want for several processes.
+// Bytes of the container's /dev/shm: what the role says, else half of the memory limit; nullopt: no
+// bound of its own. What is in there counts as the container's memory.
+std::optional<int64_t> SharedMemoryOf(const RoleSpec& role, const Json& trainer) {
+  if (role.shared_memory.has_value()) {
+    return role.shared_memory;
+  }
+  const Json limits = ObjectOr(ObjectOr(trainer, "resources"), "limits");
+  const Json* const memory = FindField(limits, "memory");
+  if (memory == nullptr) {
+    return std::nullopt;
+  }
+  const Result<int64_t> bytes = ParseQuantity(
+      memory->is_string() ? memory->get<std::string>() : DumpJson(*memory), QuantityUnit::kOnes);
+  return bytes.ok() ? std::optional(std::max(*bytes / 2, kSharedMemoryMin)) : std::nullopt;
+}
+
+// A container's own /dev/shm has 64 MiB, less than NCCL wants, or torch for a DataLoader's workers.
 void AddSharedMemory(const Parts& parts, Json* trainer, Json* spec) {
-  const bool is_shared = parts.role.processes > 1 || parts.role.gpus > 1;
-  if (!is_shared || HasMountFor(*trainer, kSharedMemoryPath)) {
+  if (HasMountFor(*trainer, kSharedMemoryPath)) {
     return;
   }
-  AddVolume(kSharedMemoryVolume, "emptyDir", {{"medium", "Memory"}}, spec);
+  Json volume = {{"medium", "Memory"}};
+  if (const std::optional<int64_t> bytes = SharedMemoryOf(parts.role, *trainer)) {
+    volume["sizeLimit"] = std::to_string(*bytes);
+  }
+  AddVolume(kSharedMemoryVolume, "emptyDir", std::move(volume), spec);
   MountVolume(kSharedMemoryVolume, kSharedMemoryPath, /*is_read_only=*/false, trainer);
 }
 

@@ -47,6 +47,14 @@ TrainingJob JobWith(const std::string& pod_spec) {
   return manifest.jobs.front();
 }
 
+std::vector<std::string> VolumesOf(const Json& pod) {
+  std::vector<std::string> names;
+  for (const Json& volume : pod.at("spec").value("volumes", Json::array())) {
+    names.push_back(volume.at("name"));
+  }
+  return names;
+}
+
 const Json& TrainerIn(const Json& pod) {
   return pod.at("spec").at("containers").at(0);
 }
@@ -240,7 +248,7 @@ TEST(PodManifest, UnsupervisedRoleRunsItsCommandAndGetsNeitherRuntimeNorKey) {
 
   EXPECT_EQ(TrainerIn(pod)["command"], Json::array({"python3", "train.py"}));
   EXPECT_FALSE(pod["spec"].contains("initContainers"));
-  EXPECT_FALSE(pod["spec"].contains("volumes"));
+  EXPECT_EQ(VolumesOf(pod), (std::vector<std::string>{"lockstep-shm"}));
   EXPECT_NE(VariableIn(TrainerIn(pod), "RANK"), "-");
 }
 
@@ -451,6 +459,32 @@ TEST(PodManifest, ScratchVolumeStandsInWhereTheTemplateMountsNone) {
 
     EXPECT_EQ(path, one.expected_path);
   }
+}
+
+// The size that a pod's /dev/shm may have; "-": no bound of its own, "": not ours.
+std::string SharedMemoryOf(const TrainingJob& job) {
+  const Json pod = ManifestOf(job);
+  for (const Json& volume : pod.at("spec").value("volumes", Json::array())) {
+    if (volume.at("name") == "lockstep-shm") {
+      return volume.at("emptyDir").value("sizeLimit", "-");
+    }
+  }
+  return "";
+}
+
+TEST(PodManifest, SharedMemoryIsAsLargeAsTheRoleSaysOrHalfOfTheMemoryLimit) {
+  const auto with = [](const std::string& more) {
+    return JobWith(R"({"containers": [{"command": ["python3", "train.py"])" + more + "}]}");
+  };
+  TrainingJob job = with("");
+  EXPECT_EQ(SharedMemoryOf(job), "-");
+  job.spec.roles[0].shared_memory = 3'000'000;
+  EXPECT_EQ(SharedMemoryOf(job), "3000000");
+  EXPECT_EQ(SharedMemoryOf(with(R"(, "resources": {"limits": {"memory": "3Gi"}})")), "1610612736");
+  EXPECT_EQ(SharedMemoryOf(with(R"(, "resources": {"limits": {"memory": 100000000}})")),
+            "67108864");
+  EXPECT_EQ(SharedMemoryOf(with(R"(, "volumeMounts": [{"name": "a", "mountPath": "/dev/shm"}])")),
+            "");
 }
 
 TEST(PodManifest, InstallerAsksForNoMoreThanTheTrainer) {

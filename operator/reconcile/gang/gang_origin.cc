@@ -22,6 +22,9 @@ Json DescribeRole(const RoleSpec& role) {
   if (role.gpu_visibility.has_value()) {  // likewise
     described["gpuVisibility"] = NameOf(kGpuVisibilityNames, *role.gpu_visibility);
   }
+  if (role.shared_memory.has_value()) {  // likewise
+    described["sharedMemory"] = *role.shared_memory;
+  }
   return described;
 }
 

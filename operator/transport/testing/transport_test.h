@@ -38,6 +38,7 @@ class TransportTest : public ::testing::TestWithParam<TransportKind> {
   class ServerEnd {
    public:
     explicit ServerEnd(TransportTest* test) : test_(test) {}
+
     ~ServerEnd() { test_->StopServer(); }
 
     ServerEnd(const ServerEnd&) = delete;
