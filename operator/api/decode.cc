@@ -181,6 +181,8 @@ RunPolicy DecodeRunPolicy(const Json& value, const std::string& path, Errors* er
       ReadEnum(reader, "cleanPodPolicy", kCleanPodPolicyNames).value_or(policy.clean_pod_policy);
   policy.active_deadline = ReadSeconds(reader, "activeDeadlineSeconds", 1);
   policy.ttl_after_finished = ReadSeconds(reader, "ttlSecondsAfterFinished", 0);
+  policy.evaluator_grace =
+      ReadSeconds(reader, "evaluatorGraceSeconds", 0).value_or(policy.evaluator_grace);
   policy.backoff_limit = reader.Int("backoffLimit", 0, kRestartsMax).value_or(policy.backoff_limit);
   reader.Finish();
   return policy;

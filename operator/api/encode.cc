@@ -55,6 +55,7 @@ Json EncodeRole(const RoleSpec& role) {
 Json EncodeRunPolicy(const RunPolicy& policy) {
   Json value = {{"suspend", policy.suspend},
                 {"cleanPodPolicy", CleanPodPolicyName(policy.clean_pod_policy)},
+                {"evaluatorGraceSeconds", policy.evaluator_grace.count()},
                 {"backoffLimit", policy.backoff_limit}};
   if (!policy.managed_by.empty()) {
     value["managedBy"] = policy.managed_by;

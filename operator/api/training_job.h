@@ -124,8 +124,7 @@ struct PodTemplate {
 
 struct RoleSpec {
   Role name = Role::kWorker;
-  // Of the worker: spec.replicas, what `kubectl scale` sets, has the last word; decoding resolves
-  // it.
+  // Of the worker: spec.replicas, which `kubectl scale` sets, wins; decoding resolves it.
   int64_t replicas = 1;
   int64_t gpus = 0;       // whole GPUs per pod
   int64_t processes = 1;  // per pod
@@ -151,6 +150,7 @@ struct RunPolicy {
   CleanPodPolicy clean_pod_policy = CleanPodPolicy::kRunning;
   std::optional<std::chrono::seconds> active_deadline;
   std::optional<std::chrono::seconds> ttl_after_finished;
+  std::chrono::seconds evaluator_grace{300};  // after the success, to judge the last checkpoint
   int64_t backoff_limit = 6;  // incidents within a day, whatever their cause; one more fails it
 
   friend bool operator==(const RunPolicy&, const RunPolicy&) = default;

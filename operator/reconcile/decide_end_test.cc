@@ -39,11 +39,28 @@ TEST(DecideEnd, AllWorkersWaitsForEveryRankAndNotForTheEvaluator) {
   EXPECT_FALSE(HasEnded(world.Step().status));
   world.Exit("mnist-worker-1", 0);
 
-  const Decision decision = world.Step();
+  EXPECT_TRUE(IsTrue(world.Step().status, ConditionType::kSucceeded));
+}
 
-  EXPECT_TRUE(IsTrue(decision.status, ConditionType::kSucceeded));
-  EXPECT_EQ(DescribeEffects(decision),
-            "delete pod mnist-evaluator-0 within 30 s: the job has ended\n");
+// Its last checkpoint was written a moment before the success.
+TEST(DecideEnd, EvaluatorHasItsGraceToJudgeTheLastCheckpoint) {
+  TrainingJob job = MakeTrainingJob(1);
+  AddRole(Role::kEvaluator, 1, &job);
+  for (const seconds grace : {seconds(300), seconds(0)}) {
+    job.spec.run_policy.evaluator_grace = grace;
+    TestWorld world(job);
+    world.Launch();
+    world.Exit("mnist-worker-0", 0);
+    if (grace > seconds(0)) {
+      const Decision decision = world.Step();
+      EXPECT_TRUE(IsTrue(decision.status, ConditionType::kSucceeded));
+      EXPECT_EQ(DescribeEffects(decision), "");
+      EXPECT_EQ(decision.next_wakeup, world.now + grace);
+      world.Advance(grace);
+    }
+    EXPECT_EQ(DescribeEffects(world.Step()),
+              "delete pod mnist-evaluator-0 within 30 s: the job has ended\n");
+  }
 }
 
 TEST(DecideEnd, FinishedRankThatIsCollectedIsNotStartedAgain) {

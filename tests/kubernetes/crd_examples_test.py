@@ -204,7 +204,8 @@ class ApiServerTest(KubernetesCase):
         self.assertEqual(spec["roles"][0]["restartPolicy"], "ExitCode")
         self.assertNotIn("gpus", spec["roles"][0])
         self.assertEqual(spec["runPolicy"],
-                         {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 6})
+                         {"suspend": False, "cleanPodPolicy": "Running", "backoffLimit": 6,
+                          "evaluatorGraceSeconds": 300})
         self.assertEqual(spec["scheduling"],
                          {"binding": "Affinity", "startTimeoutSeconds": 600})
         self.assertEqual(spec["recovery"]["silentAfterSeconds"], 1.5)

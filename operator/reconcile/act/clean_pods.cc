@@ -31,7 +31,8 @@ void CleanPods(const GangView& view, DecisionBuilder* builder) {
     if (member.pod == nullptr) {
       continue;
     }
-    const auto until = MayFinishUntil(builder->status(), member, builder->now());
+    const auto until =
+        MayFinishUntil(builder->spec().run_policy, builder->status(), member, builder->now());
     if (until.has_value() && policy != CleanPodPolicy::kNone && !IsServer(*builder, member)) {
       builder->WakeAt(*until);
       continue;

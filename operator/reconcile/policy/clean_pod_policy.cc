@@ -22,14 +22,17 @@ bool IsCleaned(CleanPodPolicy policy, const kube::Pod& pod) {
   return false;
 }
 
-std::optional<WallTime> MayFinishUntil(const TrainingJobStatus& status,
+std::optional<WallTime> MayFinishUntil(const RunPolicy& policy,
+                                       const TrainingJobStatus& status,
                                        const Member& member,
                                        WallTime now) {
-  if (!IsTrue(status, ConditionType::kSucceeded) || !member.rank.has_value() ||
+  const bool is_evaluator = member.task.role == Role::kEvaluator;
+  if (!IsTrue(status, ConditionType::kSucceeded) || !(member.rank.has_value() || is_evaluator) ||
       member.state != MemberState::kRunning || !status.completion_time.has_value()) {
     return std::nullopt;
   }
-  const WallTime until = *status.completion_time + kFinishGrace;
+  const WallTime until =
+      *status.completion_time + (is_evaluator ? policy.evaluator_grace : kFinishGrace);
   return now < until ? std::optional(until) : std::nullopt;
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::control {
 
 // When one rank's success has decided the job, the others are at their own last lines: they get
 // this long to end by themselves. Choice: longer than writing a last line takes, shorter than a
-// person waits.
+// person waits. An evaluator, which judges the last checkpoint then, gets what runPolicy says.
 inline constexpr std::chrono::seconds kFinishGrace{5};
 
 // What becomes of the pods of a job that has ended: as it says; but a limit of time ends what runs,
@@ -24,7 +24,8 @@ CleanPodPolicy CleanPodPolicyOf(const TrainingJobSpec& spec, const TrainingJobSt
 bool IsCleaned(CleanPodPolicy policy, const kube::Pod& pod);
 
 // Until when a member may still finish by itself; null when there is nothing to wait for.
-std::optional<WallTime> MayFinishUntil(const TrainingJobStatus& status,
+std::optional<WallTime> MayFinishUntil(const RunPolicy& policy,
+                                       const TrainingJobStatus& status,
                                        const Member& member,
                                        WallTime now);
 
