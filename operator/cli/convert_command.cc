@@ -127,6 +127,9 @@ class Converter {
                    problem.error.message() + " (" + (field.empty() ? "" : field + " of ") +
                        "the TrainingJob made of it)");
     }
+    for (const ManifestProblem& warning : manifest.warnings) {
+      place.TellOf(ForeignField(conversion, warning.error.field()), warning.error.message());
+    }
     const bool is_new = manifest.jobs.empty() ||
                         !names_.Add(manifest.jobs.front(), conversion.job, count_).has_value();
     if (!is_new) {

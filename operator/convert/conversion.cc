@@ -21,10 +21,11 @@ struct ForeignKind {
 };
 
 // The first that fits.
-constexpr std::array<ForeignKind, 5> kKinds = {{
+constexpr std::array<ForeignKind, 6> kKinds = {{
     {"kubeflow.org/", "TFJob", ConvertTfJob},
     {"kubeflow.org/", "PyTorchJob", ConvertPyTorchJob},
     {"kubeflow.org/v2", "MPIJob", ConvertMpiJobV2},
+    {"kubeflow.org/v1alpha2", "MPIJob", ConvertMpiJobV1Alpha2},
     {"kubeflow.org/", "MPIJob", ConvertMpiJob},
     {"trainer.kubeflow.org/", "TrainJob", ConvertTrainJob},
 }};

@@ -84,7 +84,7 @@ TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
   ExpectNote(ConvertText(pod("python, t.py", "cpu: 1")), note);
   ExpectNoNote(ConvertText(pod("python, t.py", "nvidia.com/gpu: 1")), note);
   ExpectNote(ConvertText(pod("torchrun, --nproc-per-node=gpu, t.py", "cpu: 1")),
-             "shows it no GPU (NVIDIA_VISIBLE_DEVICES=none); ask for them in resources.limits");
+             "command: \"gpu\" found where no GPU is asked for: Lockstep shows such a pod no GPU");
   ExpectNote(ConvertText(pod("python, t.py", "cpu: 1")),
              "containers[0].ports[0]: was MASTER_PORT, which is 29500 here unless env sets it");
 }

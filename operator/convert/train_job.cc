@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "common/base/quantity.h"
+#include "operator/api/launch_remarks.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
-#include "operator/convert/operator_variables.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/pod_patch.h"
 #include "operator/convert/torch_processes.h"
@@ -180,20 +180,17 @@ void SetTrainerProcesses(const LaunchCommand& command,
                         : value->is_string() ? value->get<std::string>()
                                              : DumpJson(*value);
   if (!IsMpiLaunch(command)) {
-    const bool is_unsaid = (per_pod.empty() || per_pod == "auto") &&
-                           command.launcher == Launcher::kTorchrun &&
-                           command.processes_per_pod.empty();
+    const bool is_unsaid = per_pod.empty() || per_pod == "auto";
+    const bool is_counted = is_unsaid && MayStartTorchrun(command.program) &&
+                            TorchrunOption(command.program, "--nproc_per_node").empty();
     if (is_unsaid) {
-      per_pod = PerPodUnsaid(*pod, trainer);
+      per_pod = is_counted ? PerPodUnsaid(*pod, trainer) : "auto";
     }
-    SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
-    NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
-    const int64_t pods = role->at("replicas").get<int64_t>();
-    NoteMachineCount(command, *pod, pods, trainer->conversion());
-    NoteUnseenLauncher(command, pods, trainer->conversion());
-    const int64_t processes = RanksOf(*role, *pod) / std::max<int64_t>(pods, 1);
-    NoteVariablesOfOperator(command, *pod, processes, pods, trainer->conversion());
-    NoteOuterCount(command, pods, 1, trainer->conversion());
+    SetTorchProcesses(command,
+                      {per_pod, field, value != nullptr && !is_unsaid},
+                      pod,
+                      role,
+                      trainer->conversion());
     return;
   }
   MpiSlots slots{std::nullopt, field};
@@ -228,8 +225,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   Json role = {{"name", "worker"},
                {"replicas", trainer.TakeCount("numNodes").value_or(1)},
                {"restartPolicy", "OnFailure"}};
-  const LaunchCommand command =
-      ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
+  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
   SetTrainerProcesses(command, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});

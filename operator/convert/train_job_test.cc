@@ -78,7 +78,8 @@ TEST(ConvertTrainJob, ProcessesThatNobodySaysAreTheDevicesOrCoresAskedFor) {
   EXPECT_EQ(processes("limits: {cpu: 4}"), 4);
   EXPECT_EQ(processes("requests: {cpu: 1500m}, limits: {cpu: 4}"), 2);
   EXPECT_EQ(processes("limits: {cpu: 4, nvidia.com/gpu: 2}"), Json());
-  EXPECT_EQ(processes("limits: {cpu: 4, amd.com/gpu: 2}"), 2);
+  const Conversion other = convert("resourcesPerNode: {limits: {cpu: 4, amd.com/gpu: 2}}");
+  EXPECT_EQ(FirstEnv(other).back(), Json({{"name", "PET_NPROC_PER_NODE"}, {"value", "auto"}}));
   EXPECT_NE(NotesOf(convert("args: [x]"))
                 .find("spec.trainer.numProcPerNode: not there, which meant a process for each GPU "
                       "or core that the runtime asks for: a TrainingJob has one"),

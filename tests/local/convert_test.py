@@ -23,9 +23,12 @@ spec:
           containers:
           - name: pytorch
             image: trainer
-            command: [torchrun, --no-python, sh, -c]
-            args: ["echo I am $RANK of $WORLD_SIZE, $LOCAL_RANK here"]
+            command: [TORCHRUN, train.py]
     Worker: *pod
+"""
+# What torchrun reads of the job, in place of torchrun.
+TORCHRUN = """#!/bin/sh
+echo "node $PET_NODE_RANK of $PET_NNODES, $PET_NPROC_PER_NODE processes of $*"
 """
 TF_WITHOUT_COMMAND = """
 apiVersion: kubeflow.org/v1
@@ -52,14 +55,22 @@ def tf_job(name):
 
 class Convert(LocalTest):
     def test_what_is_converted_runs(self):
-        exit_code, job, notes = convert(PYTORCH)
-        self.assertEqual(exit_code, 0, notes)
-        self.assertIn("torchrun is left out", notes)
+        torchrun = self.scratch / "torchrun"
+        torchrun.write_text(TORCHRUN)
+        torchrun.chmod(0o755)
+        exit_code, job, notes = convert(PYTORCH.replace("TORCHRUN", str(torchrun)))
+        self.assertEqual((exit_code, notes), (0, ""))
         run = self.run_job(job)
         self.assertEqual(run.exit_code, 0, run.output)
-        told = run.pod_log("torch-chief-0") + run.pod_log("torch-worker-0")
-        for rank in range(4):
-            self.assertIn(f"I am {rank} of 4, {rank % 2} here", told)
+        for pod, node in (("torch-chief-0", 0), ("torch-worker-0", 1)):
+            log = run.pod_log(pod)
+            self.assertEqual(log.count(f"node {node} of 2, 2 processes of train.py"), 1, log)
+
+    def test_torchrun_that_stays_in_its_pod_is_told_of_as_by_validate(self):
+        exit_code, job, told = convert(PYTORCH.replace("TORCHRUN", "torchrun, --standalone"))
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("command: torchrun with --standalone does not join the 2 pods of the job",
+                      told)
 
     def test_objects_of_a_list_are_converted_one_by_one(self):
         items = {"apiVersion": "v1", "kind": "List", "items": [tf_job(name) for name in "ab"]}
