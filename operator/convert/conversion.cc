@@ -83,6 +83,21 @@ Json ConvertMetadata(ForeignObject metadata) {
   return result;
 }
 
+// Jobs of Kueue's are created suspended, and Kueue starts them. Here the label alone has a job
+// wait, and nobody but its user starts a suspended one.
+void StartSuspendedOfKueue(Json* job, Conversion* conversion) {
+  const Json labels = job->at("metadata").value("labels", Json());
+  Json& spec = (*job)["spec"];
+  const bool is_suspended =
+      spec.contains("runPolicy") && spec["runPolicy"].value("suspend", Json()) == true;
+  if (is_suspended && labels.is_object() && labels.contains(kKueueQueue)) {
+    spec["runPolicy"].erase("suspend");
+    conversion->notes.push_back({ForeignField(*conversion, "spec.runPolicy.suspend"),
+                                 "not kept: Kueue lifted it there, and here the label " +
+                                     std::string(kKueueQueue) + " has the job wait"});
+  }
+}
+
 }  // namespace
 
 bool IsForeignJob(const Json& document) {
@@ -117,6 +132,7 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   job["spec"] = kind->convert(&spec, options);
   spec.Finish();
   foreign.Finish();
+  StartSuspendedOfKueue(&job, &conversion);
   NoteKubeflowNames(document.value("spec", Json()), job, &conversion);
   if (conversion.errors.empty()) {
     conversion.job = std::move(job);

@@ -385,7 +385,7 @@ spec:
                                         {"torch", {}});
 
   JobOf(conversion);
-  EXPECT_EQ(conversion.job["spec"]["runPolicy"]["suspend"], true);
+  EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
   const Json role = conversion.job["spec"]["roles"][0];
   EXPECT_EQ(role["replicas"], 3);
   EXPECT_EQ(role["processes"], 2);
@@ -400,6 +400,10 @@ spec:
             std::string::npos);
   EXPECT_NE(notes.find("kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it"),
             std::string::npos);
+  EXPECT_NE(notes.find("spec.suspend: not kept: Kueue lifted it there, and here the label "
+                       "kueue.x-k8s.io/queue-name has the job wait\n"),
+            std::string::npos)
+      << notes;
   EXPECT_NE(notes.find("kueue.x-k8s.io/priority-class is kept: beside"), std::string::npos)
       << notes;
 }

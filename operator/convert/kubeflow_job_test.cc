@@ -89,6 +89,38 @@ TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
              "containers[0].ports[0]: was MASTER_PORT, which is 29500 here unless env sets it");
 }
 
+TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
+  const std::string job = KubeflowJob("TFJob", "  runPolicy: {suspend: true}\n", Role("Worker"));
+  std::string queued = job;
+  queued.replace(queued.find("{name: j}"), 9, "{name: j, labels: {kueue.x-k8s.io/queue-name: q}}");
+  const Conversion conversion = ConvertText(queued);
+  EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
+  ExpectNote(conversion, "spec.runPolicy.suspend: not kept: Kueue lifted it there");
+  EXPECT_EQ(ConvertText(job).job["spec"]["runPolicy"]["suspend"], true);
+}
+
+TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
+  const auto convert = [](const std::string& scheduler) {
+    return ConvertText(KubeflowJob("TFJob",
+                                   "",
+                                   "    Worker: {template: {spec: {schedulerName: " + scheduler +
+                                       ", containers: [{name: tensorflow, image: i, command: "
+                                       "[a]}]}}}\n"));
+  };
+  const std::string field = "spec.tfReplicaSpecs.Worker.template.spec.schedulerName: ";
+  const auto has_scheduler = [](const Conversion& conversion) {
+    return FirstRole(conversion)["template"]["spec"].contains("schedulerName");
+  };
+  for (const char* const name : {"volcano", "kai-scheduler"}) {
+    const Conversion conversion = convert(name);
+    EXPECT_FALSE(has_scheduler(conversion)) << name;
+    ExpectNote(conversion, field + name + " is not kept: Lockstep itself places the gang");
+  }
+  EXPECT_TRUE(has_scheduler(convert("mine")));
+  ExpectNote(convert("mine"), field + "kept: mine binds each pod to the node");
+  ExpectNoNote(convert("default-scheduler"), "schedulerName");
+}
+
 TEST(ConvertTfJob, SidecarIsStartedAgain) {
   ExpectNote(ConvertText(KubeflowJob(
                  "TFJob",

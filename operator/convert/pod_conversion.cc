@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "common/json/json.h"
@@ -262,6 +263,7 @@ ConvertedPod ConvertPod(ForeignObject* replica,
   metadata.Take("creationTimestamp");
   metadata.Finish();
   ForeignObject spec = pod_template.TakeObject("spec");
+  pod.origins.push_back({"template.spec", pod_template.PathOf("spec")});
   DropOwnedFields(&spec);
   if (const Json* const first = spec.Take("initContainers"); first != nullptr) {
     if (first->is_array()) {
@@ -311,6 +313,29 @@ void NoteHiddenGpus(const ConvertedPod& pod, Conversion* conversion) {
   }
 }
 
+// Another scheduler than the cluster's own was asked for the sake of the gang, or binds each pod to
+// the node that Lockstep has chosen.
+void SettleScheduler(ConvertedPod* pod, Conversion* conversion) {
+  constexpr std::array<std::string_view, 4> kOfGangs = {
+      "volcano", "kai-scheduler", "scheduler-plugins-scheduler", "yunikorn"};
+  const Json name = pod->spec.value("schedulerName", Json());
+  if (!name.is_string() || name == "default-scheduler") {
+    return;
+  }
+  const bool is_of_gangs = std::find(kOfGangs.begin(), kOfGangs.end(), name) != kOfGangs.end();
+  Note(pod->ForeignPathOf("template.spec.schedulerName"),
+       is_of_gangs
+           ? name.get<std::string>() +
+                 " is not kept: Lockstep itself places the gang, whole or not at all; for a share "
+                 "of the cluster set scheduling.queue"
+           : "kept: " + name.get<std::string>() +
+                 " binds each pod to the node that Lockstep has chosen",
+       conversion);
+  if (is_of_gangs) {
+    pod->spec.erase("schedulerName");
+  }
+}
+
 void SetProgram(const LaunchCommand& command,
                 const ConvertedPod& launcher,
                 ConvertedPod* pod,
@@ -323,6 +348,7 @@ void SetProgram(const LaunchCommand& command,
     pod->origins.push_back({std::string(kContainerInRole) + ".workingDir", command.path});
   }
   SetVariables(command, launcher, pod, conversion);
+  SettleScheduler(pod, conversion);
   NoteHiddenGpus(*pod, conversion);
 }
 
