@@ -430,6 +430,59 @@ TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
   }
 }
 
+TEST(ConvertForeignJob, FirstVersionIsRefusedByItsName) {
+  EXPECT_EQ(JobOf(Convert("apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: "
+                          "j}\nspec: {gpus: 8, template: {}}\n")),
+            "apiVersion: kubeflow.org/v1alpha1 found, whose fields are others, expected v1 or "
+            "v2beta1\n");
+}
+
+TEST(ConvertForeignJob, NumbersAndBooleansOfACommandAreText) {
+  const Conversion conversion = Convert(
+      TfJob("{containers: [{name: tensorflow, image: i, command: [python, t.py, --epochs, 10], "
+            "args: [--amp, true, --lr, 0.5]}]}"));
+  EXPECT_EQ(FirstContainer(conversion)["command"],
+            Json({"python", "t.py", "--epochs", "10", "--amp", "true", "--lr", "0.5"}));
+  ExpectNote(conversion, "containers[0].args[1]: kept as the text \"true\"\n");
+  EXPECT_EQ(JobOf(Convert(TfJob("{containers: [{name: tensorflow, image: i, command: [a, {}]}]}"))),
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command[1]: an object found, "
+            "expected a text\n");
+}
+
+TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {
+  const Json job = {{"apiVersion", "kubeflow.org/v1"}, {"kind", "TFJob"}};
+  const OtherDocument wrapper =
+      DescribeOther({{"apiVersion", "workload.codeflare.dev/v1beta2"},
+                     {"kind", "AppWrapper"},
+                     {"spec", {{"components", Json::array({Json{{"template", job}}})}}}});
+  EXPECT_TRUE(wrapper.is_job);
+  EXPECT_EQ(wrapper.text,
+            "a document of kind AppWrapper stays as it is; it holds a job at "
+            "spec.components[0].template: convert that by itself");
+  const OtherDocument map = DescribeOther(
+      {{"apiVersion", "v1"},
+       {"kind", "ConfigMap"},
+       {"data", {{"job.yaml", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n"}, {"a", "b"}}}});
+  EXPECT_TRUE(map.is_job);
+  EXPECT_NE(map.text.find("it holds a job at data.job.yaml"), std::string::npos) << map.text;
+}
+
+TEST(DescribeOther, KindsOfOtherGroupsAreNotTakenForTheirs) {
+  const OtherDocument other =
+      DescribeOther({{"apiVersion", "training.kubedl.io/v1alpha1"}, {"kind", "TFJob"}});
+  EXPECT_TRUE(other.is_job);
+  EXPECT_EQ(other.text,
+            "TFJob of training.kubedl.io/v1alpha1 found, expected a TFJob, PyTorchJob, MPIJob "
+            "(kubeflow.org) or TrainJob (trainer.kubeflow.org)");
+  EXPECT_FALSE(DescribeOther({{"apiVersion", "v1"}, {"kind", "ConfigMap"}}).is_job);
+  EXPECT_TRUE(DescribeOther({{"apiVersion", "kubeflow.org/v1"}, {"kind", "JAXJob"}}).is_job);
+}
+
+TEST(DescribeOther, EmptyItemIsCalledEmpty) {
+  EXPECT_EQ(DescribeOther(Json()).text, "empty, expected apiVersion and kind");
+  EXPECT_EQ(DescribeOther(3).text, "3 found, expected apiVersion and kind");
+}
+
 TEST(IsForeignJob, GoesByGroupAndKind) {
   EXPECT_TRUE(IsForeignJob({{"apiVersion", "kubeflow.org/v2beta1"}, {"kind", "MPIJob"}}));
   EXPECT_FALSE(IsForeignJob({{"apiVersion", "kubeflow.org/v1"}, {"kind", "XGBoostJob"}}));

@@ -48,7 +48,7 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
             Json::array({{{"name", "A"}, {"value", "1"}}, {{"name", "B"}, {"value", "2"}}}));
   const std::string notes = NotesOf(conversion);
   const std::string of_runtime =
-      ".name: not kept: a container of the runtime, which is not in this file\n";
+      ".name: not kept: of the runtime's containers only node is patched\n";
   for (const std::string& note :
        {"spec.podTemplateOverrides[0].spec.containers[1]" + of_runtime,
         "spec.podTemplateOverrides[0].spec.initContainers[0]" + of_runtime,

@@ -134,6 +134,34 @@ class Convert(LocalTest):
         self.assertIn("standard input:1: not converted: a document of kind ConfigMap stays as it "
                       'is, "c"\n', told)
 
+    def test_template_is_called_one(self):
+        for image in ("{{ .Values.image }}", "{{ .Values.image }}:1"):
+            template = TF_WITHOUT_COMMAND.replace("image: i", f"image: {image}")
+            exit_code, job, told = convert(template, "--command", "x")
+            self.assertEqual((exit_code, job), (2, ""))
+            self.assertEqual(told, "standard input:6: a template found ({{ ... }}), expected what "
+                                   "is made of it, as by helm template\n")
+
+    def test_runtime_of_the_same_file_is_part_of_the_train_job(self):
+        pod = {"containers": [{"name": "node", "image": "base", "command": ["x"]}]}
+        node = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+        runtime = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime",
+                   "metadata": {"name": "r"},
+                   "spec": {"template": {"spec": {"replicatedJobs": [node]}}}}
+        job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+               "metadata": {"name": "t"},
+               "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "r"}}}
+        exit_code, made, told = convert(f"{json.dumps(runtime)}\n---\n{json.dumps(job)}\n")
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("image: base", made)
+        self.assertIn("a TrainingRuntime is read for the TrainJobs that name it", told)
+
+    def test_empty_item_is_called_empty(self):
+        items = {"apiVersion": "v1", "kind": "List", "items": [None, tf_job("a")]}
+        exit_code, _, told = convert(json.dumps(items), "--command", "x")
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("items[0]: not converted: empty, expected apiVersion and kind\n", told)
+
     def test_queue_of_others_is_named_and_what_takes_its_place(self):
         queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
         exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
