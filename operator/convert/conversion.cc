@@ -29,8 +29,8 @@ struct ForeignKind {
 constexpr std::array<ForeignKind, 6> kKinds = {{
     {"kubeflow.org/", "TFJob", ConvertTfJob},
     {"kubeflow.org/", "PyTorchJob", ConvertPyTorchJob},
-    {"kubeflow.org/v2", "MPIJob", ConvertMpiJobV2},
-    {"kubeflow.org/v1alpha2", "MPIJob", ConvertMpiJobV1Alpha2},
+    {"kubeflow.org/v2", "MPIJob", ConvertMpiJobWithJob},
+    {"kubeflow.org/v1alpha2", "MPIJob", ConvertMpiJobWithJob},
     {"kubeflow.org/", "MPIJob", ConvertMpiJob},
     {"trainer.kubeflow.org/", "TrainJob", ConvertTrainJob},
 }};

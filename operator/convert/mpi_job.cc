@@ -129,11 +129,24 @@ bool GivesAllVariables(const LaunchCommand& command, const std::string& implemen
          (command.launcher == Launcher::kMpirun && is_hydra && command.handed_on.empty());
 }
 
-// What a version means by what a manifest leaves out.
-struct Unsaid {
-  const char* restart_policy;  // of the launcher
-  const char* restarts;
+// What a version of the kind means.
+struct Version {
+  const char* restart_policy;  // of a launcher whose manifest says none
+  const char* restarts;        // that no backoffLimit allows
+  bool has_job = false;        // a Job of batch/v1 is around the launcher's pod
 };
+
+// A Job makes another pod in the place of one that failed, as backoffLimit allows.
+Json LauncherHead(const std::string& role, const Version& version, ForeignObject* launcher) {
+  Json head = RoleHead(role, version.restart_policy, launcher);
+  if (version.has_job && head.at("restartPolicy") == "Never") {
+    head["restartPolicy"] = "OnFailure";
+    launcher->Note("restartPolicy",
+                   "Never is kept as OnFailure: the launcher's Job started it again, as "
+                   "backoffLimit allowed");
+  }
+  return head;
+}
 
 bool JoinsWorkers(ForeignObject* spec) {
   const Json* const joins = spec->Take("runLauncherAsWorker");
@@ -147,9 +160,9 @@ bool JoinsWorkers(ForeignObject* spec) {
 Json ConvertLauncherAlone(ForeignObject* spec,
                           ForeignObject launcher,
                           const ConversionOptions& options,
-                          const Unsaid& unsaid) {
+                          const Version& version) {
   Conversion* const conversion = spec->conversion();
-  Json role = RoleHead("worker", unsaid.restart_policy, &launcher);
+  Json role = LauncherHead("worker", version, &launcher);
   ConvertedPod pod = ConvertPod(&launcher, {"mpi-launcher", "launcher"});
   const LaunchCommand command = ConvertProgram(&pod, options, conversion);
   const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
@@ -172,9 +185,9 @@ Json ConvertWithWorkers(ForeignObject* spec,
                         ForeignObject launcher_spec,
                         ForeignObject worker_spec,
                         const ConversionOptions& options,
-                        const Unsaid& unsaid) {
+                        const Version& version) {
   Conversion* const conversion = spec->conversion();
-  const Json launcher_head = RoleHead("launcher", unsaid.restart_policy, &launcher_spec);
+  const Json launcher_head = LauncherHead("launcher", version, &launcher_spec);
   ConvertedPod launcher =
       ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"}, OtherContainers::kGone);
   launcher_spec.Finish();
@@ -215,7 +228,7 @@ Json ConvertWithWorkers(ForeignObject* spec,
   return {{"strategy", "Horovod"}, {"roles", Json::array({std::move(worker)})}};
 }
 
-Json Convert(ForeignObject* spec, const ConversionOptions& options, const Unsaid& unsaid) {
+Json Convert(ForeignObject* spec, const ConversionOptions& options, const Version& version) {
   ForeignObject replicas = spec->TakeObject("mpiReplicaSpecs");
   ForeignObject launcher = replicas.TakeObject("Launcher");
   ForeignObject worker = replicas.TakeObject("Worker");
@@ -225,35 +238,29 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const Unsaid
     spec->Take("slotsPerWorker");
     spec->Fail("mpiReplicaSpecs", "no Launcher found, expected one, which has the command");
   } else if (!worker) {
-    job_spec = ConvertLauncherAlone(spec, std::move(launcher), options, unsaid);
+    job_spec = ConvertLauncherAlone(spec, std::move(launcher), options, version);
   } else {
-    job_spec = ConvertWithWorkers(spec, std::move(launcher), std::move(worker), options, unsaid);
+    job_spec = ConvertWithWorkers(spec, std::move(launcher), std::move(worker), options, version);
   }
   for (const char* const key :
        {"sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mainContainer"}) {
     spec->Drop(key, "not kept: nothing is started over ssh");
   }
   job_spec["successPolicy"] = "AllWorkers";
-  ConvertRunPolicy(spec, std::nullopt, &job_spec, unsaid.restarts);
+  ConvertRunPolicy(spec, std::nullopt, &job_spec, version.restarts);
   return job_spec;
 }
 
-constexpr const char* kRetriesOfJob = "6 retries of the launcher";
-
 }  // namespace
 
-// Source: pkg/apis/kubeflow.org/v1/mpi_defaults.go of kubeflow/training-operator.
+// Source: pkg/apis/kubeflow.org/v1/mpi_defaults.go of kubeflow/training-operator v1.9.
 Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
   return Convert(spec, options, {"Never", kNoLimit});
 }
 
-// Its operator hands the field on to a Job of batch/v1 around the launcher, whose default that is.
-Json ConvertMpiJobV2(ForeignObject* spec, const ConversionOptions& options) {
-  return Convert(spec, options, {"OnFailure", kRetriesOfJob});
-}
-
-Json ConvertMpiJobV1Alpha2(ForeignObject* spec, const ConversionOptions& options) {
-  return Convert(spec, options, {"Never", kRetriesOfJob});
+// v1alpha2 and v2beta1. Source: pkg/apis/kubeflow of kubeflow/mpi-operator v0.2.3 and v0.8.
+Json ConvertMpiJobWithJob(ForeignObject* spec, const ConversionOptions& options) {
+  return Convert(spec, options, {"OnFailure", "6 retries of the launcher", true});
 }
 
 }  // namespace lockstep::control

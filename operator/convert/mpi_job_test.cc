@@ -46,7 +46,7 @@ spec:
           volumes: [{name: lv, emptyDir: {}}]
     Worker:
       replicas: 2
-      restartPolicy: OnFailure
+      restartPolicy: Always
       template: {spec: {containers: [{name: w, image: a, command: [sshd], args: [-De]}]}}
 )");
 
@@ -71,7 +71,7 @@ spec:
   ExpectNote(conversion,
              std::string(kWorkersReplica) +
                  "restartPolicy: not kept: the program's end was the launcher's, whose "
-                 "restartPolicy, Never, is the role's\n");
+                 "restartPolicy, OnFailure, is the role's\n");
   EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/app");
 }
 
@@ -224,11 +224,22 @@ TEST(ConvertMpiJob, RestartsOfTheLauncherAreThoseOfItsVersion) {
        std::vector<std::tuple<std::string, std::string, std::string>>{
            {"v2beta1", "OnFailure", "6 retries of the launcher"},
            {"v1", "Never", "no limit"},
-           {"v1alpha2", "Never", "6 retries of the launcher"}}) {
+           {"v1alpha2", "OnFailure", "6 retries of the launcher"}}) {
     const Conversion conversion = convert(version);
     EXPECT_EQ(FirstRole(conversion)["restartPolicy"], policy) << version;
     ExpectNote(conversion, "spec.runPolicy.backoffLimit: not there, which meant " + restarts);
   }
+}
+
+TEST(ConvertMpiJob, LauncherThatAJobStartsAgainIsStartedAgain) {
+  std::string text = MpiJob("mpirun, python, t.py");
+  text.replace(text.find("Launcher: {"), 11, "Launcher: {restartPolicy: Never, ");
+  const Conversion with_job = ConvertText(text);
+  EXPECT_EQ(FirstRole(with_job)["restartPolicy"], "OnFailure");
+  ExpectNote(with_job,
+             std::string(kLaunchersReplica) + "restartPolicy: Never is kept as OnFailure");
+  text.replace(text.find("v2beta1"), 7, "v1");
+  EXPECT_EQ(FirstRole(ConvertText(text))["restartPolicy"], "Never");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ std::string ConvertElasticPolicy(ForeignObject policy) {
   policy.Drop("metrics", "not kept: a HorizontalPodAutoscaler may set the scale of the job");
   for (const char* const key :
        {"rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf", "standalone"}) {
-    policy.Drop(key, "not kept: ranks meet by Lockstep's own rendezvous");
+    policy.Drop(key, "not kept: torchrun finds the job's pods by PET_MASTER_ADDR and its like");
   }
   policy.Finish();
   return per_pod;
