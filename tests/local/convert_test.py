@@ -1,6 +1,7 @@
 """`lockstep convert`: manifests of other operators, made into jobs that run."""
 
 import json
+import pathlib
 import subprocess
 import unittest
 
@@ -38,6 +39,7 @@ spec:
   tfReplicaSpecs: {Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}}
 """
 CHIEFS = TF_WITHOUT_COMMAND.replace("{Worker: {", "{Chief: {replicas: 2, ")
+MANIFESTS = pathlib.Path(__file__).with_name("manifests")
 SETTINGS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 
 
@@ -168,6 +170,43 @@ class Convert(LocalTest):
         self.assertEqual(exit_code, 0, told)
         self.assertIn("a document of kind Queue stays as it is, \"q\"; jobs here wait in a "
                       "TrainingQueue, which has to be written\n", told)
+
+
+class PublishedManifests(unittest.TestCase):
+    """Manifests as people publish them: what is made of them, and all that is said about it."""
+
+    def check(self, name, parts, told_fields):
+        exit_code, job, told = convert((MANIFESTS / name).read_text())
+        self.assertEqual(exit_code, 0, told)
+        for part in parts:
+            self.assertIn(part, job)
+        self.assertEqual([line.split(": ")[1] for line in told.splitlines()], told_fields, told)
+
+    def test_script_with_torchrun_stays_and_its_variables_count_pods(self):
+        pods = "spec.pytorchReplicaSpecs.{}.template.spec.schedulerName"
+        self.check("pytorchjob.yaml",
+                   ["torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK", "processes: 1\n",
+                    "backoffLimit: 2\n"],
+                   ["metadata.labels", pods.format("Master"), pods.format("Worker"),
+                    "spec.runPolicy.suspend"])
+
+    def test_horovodrun_gives_way_to_its_program(self):
+        launcher = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0]"
+        self.check("mpijob.yaml",
+                   ["strategy: Horovod", "replicas: 4", "processes: 2", "- s3://images",
+                    '- "90"'],
+                   [f"{launcher}.args[7]", f"{launcher}.command", launcher])
+
+    def test_parameter_servers_keep_their_roles(self):
+        self.check("tfjob.yaml",
+                   ["strategy: ParameterServer", "name: chief", "name: ps", "name: evaluator"],
+                   ["spec.tfReplicaSpecs.Chief.restartPolicy"])
+
+    def test_train_job_has_what_its_runtime_says(self):
+        self.check("trainjob.yaml",
+                   ["replicas: 4", "image: registry.example/torch:2", "claimName: cache",
+                    "- torchrun", "nvidia.com/gpu: 4"],
+                   ["not converted"])
 
 
 if __name__ == "__main__":
