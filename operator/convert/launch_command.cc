@@ -3,17 +3,84 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "common/base/plural.h"
 #include "common/contract/launcher.h"
-#include "operator/convert/launcher_options.h"
 #include "operator/convert/variable_references.h"
 
 namespace lockstep::control {
 namespace {
+
+// What an option of a launcher means to us.
+enum class Meaning {
+  kDropped,           // it is about what Lockstep does itself
+  kPerPod,            // how many processes a pod runs
+  kCount,             // how many there are in all
+  kOnePerPod,         // a pod runs one
+  kMapping,           // it may say how many a pod runs
+  kWorkingDirectory,  // where the program starts
+  kVariable,          // a variable of the program, by name
+  kNames              // names of variables that are handed on
+};
+
+struct OptionGroup {
+  int value_count = 0;  // words behind each
+  Meaning meaning = Meaning::kDropped;
+  std::string_view names;  // with blanks between them
+};
+
+// Names with one hyphen: mpirun takes one and two alike. Source: manuals of OpenMPI 4.1, MPICH 4.2
+// and Intel MPI 2021.
+constexpr std::array<OptionGroup, 11> kMpirunOptions = {{
+    {1, Meaning::kCount, "-np -n -c"},
+    {1, Meaning::kVariable, "-x"},
+    {2, Meaning::kVariable, "-genv -env"},
+    {0,
+     Meaning::kDropped,
+     "-genvall -allow-run-as-root -oversubscribe -bind-to-core -bind-to-none "
+     "-nooversubscribe -tag-output -timestamp-output -report-bindings "
+     "-display-map -display-allocation -verbose -v -q -prepend-rank -l"},
+    {1, Meaning::kNames, "-genvlist -envlist"},
+    {1, Meaning::kPerPod, "-N -npernode -ppn -perhost"},
+    {0, Meaning::kOnePerPod, "-pernode"},
+    {1, Meaning::kWorkingDirectory, "-wdir -wd"},
+    {1,
+     Meaning::kDropped,
+     "-H -host -hosts -hostfile -machinefile -f -bind-to -rank-by -prefix "
+     "-launcher -bootstrap -iface -output-filename"},
+    {2, Meaning::kDropped, "-mca -gmca"},
+    {1, Meaning::kMapping, "-map-by"},
+}};
+
+// Source: horovod.runner.launch, 0.28.
+constexpr std::array<OptionGroup, 3> kHorovodrunOptions = {{
+    {1, Meaning::kCount, "-np --num-proc"},
+    {1,
+     Meaning::kDropped,
+     "--min-np --min-num-proc --max-np --max-num-proc --slots --slots-per-host "
+     "--elastic-timeout --reset-limit --host-discovery-script -H --hosts "
+     "-hostfile --hostfile -p --ssh-port -i --ssh-identity-file --start-timeout "
+     "--network-interfaces --network-interface --output-filename --config-file "
+     "--fusion-threshold-mb --cycle-time-ms --cache-capacity --timeline-filename "
+     "--mpi-args --log-level --binding-args"},
+    {0, Meaning::kDropped, "--autotune --verbose --disable-cache --gloo --mpi --jsrun --tcp"},
+}};
+
+// The options that `name` is among; null: nobody knows it.
+const OptionGroup* OptionOf(Launcher launcher, std::string name) {
+  const bool is_mpirun = launcher == Launcher::kMpirun;
+  const auto groups = is_mpirun ? std::span<const OptionGroup>(kMpirunOptions)
+                                : std::span<const OptionGroup>(kHorovodrunOptions);
+  name = " " + (is_mpirun && name.starts_with("--") ? name.substr(1) : name) + " ";
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const OptionGroup& group) {
+    return (" " + std::string(group.names) + " ").find(name) != std::string::npos;
+  });
+  return found == groups.end() || name.find(' ', 1) + 1 < name.size() ? nullptr : &*found;
+}
 
 std::string_view BaseName(std::string_view path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
@@ -151,8 +218,8 @@ class OptionReader {
   void ReadOption() {
     const std::string& word = words_[at_++];
     const std::size_t equals = word.find('=');
-    const auto found = OptionOf(command_.launcher, word.substr(0, equals));
-    if (!found.has_value()) {
+    const OptionGroup* const found = OptionOf(command_.launcher, word.substr(0, equals));
+    if (found == nullptr) {
       if (equals == std::string::npos) {
         command_.problem =
             "the option " + word + " of " + words_[0] +

@@ -112,52 +112,6 @@ Json ForWorker(Json variable,
   return variable;
 }
 
-// Where else in the manifest the container may have the variable from: "secret a, config map b".
-std::string SourcesOf(const std::string& variable, const ConvertedPod& pod) {
-  const Json sources = pod.spec.at("containers").at(0).value("envFrom", Json());
-  std::vector<std::string> names;
-  for (const Json& source : sources.is_array() ? sources : Json::array()) {
-    const Json prefix = source.is_object() ? source.value("prefix", Json()) : Json();
-    if (prefix.is_string() && !variable.starts_with(prefix.get<std::string>())) {
-      continue;
-    }
-    for (const auto& [key, kind] :
-         {std::pair("secretRef", "secret "), std::pair("configMapRef", "config map ")}) {
-      const Json object = source.is_object() ? source.value(key, Json()) : Json();
-      const Json name = object.is_object() ? object.value("name", Json()) : Json();
-      if (name.is_string()) {
-        names.push_back(kind + name.get<std::string>());
-      }
-    }
-  }
-  return NameList(names);
-}
-
-// No file says the values of these, which the launcher has from its image or a secret, say.
-void NoteUnknown(const std::vector<std::string>& variables,
-                 const std::string& field,
-                 const ConvertedPod& launcher,
-                 Conversion* conversion) {
-  std::string of_image;
-  for (const std::string& name : variables) {
-    const std::string sources = SourcesOf(name, launcher);
-    if (sources.empty()) {
-      of_image += (of_image.empty() ? "" : ", ") + name;
-    } else {
-      conversion->notes.push_back(
-          {field,
-           name + ": not handed on from the launcher, which had the value from its envFrom (" +
-               sources + ") or its image: a worker that is to have it needs that envFrom too"});
-    }
-  }
-  if (!of_image.empty()) {
-    conversion->notes.push_back(
-        {field,
-         of_image + ": not handed on from the launcher, whose image had the value: every worker "
-                    "has what its own image or template says"});
-  }
-}
-
 }  // namespace
 
 std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod) {
@@ -234,9 +188,7 @@ void SetVariables(const LaunchCommand& command,
       continue;
     }
     if (index == variables.size()) {
-      if (!is_same_pod || SourcesOf(name, launcher).empty()) {
-        unknown.push_back(name);
-      }
+      unknown.push_back(name);
       continue;
     }
     const std::string foreign = ForeignPath(launcher, index);
@@ -246,7 +198,13 @@ void SetVariables(const LaunchCommand& command,
         pod,
         conversion);
   }
-  NoteUnknown(unknown, command_path, launcher, conversion);
+  if (!unknown.empty() && !is_same_pod) {
+    conversion->notes.push_back(
+        {command_path,
+         NameList(unknown) +
+             ": not handed on, as the launcher has the value from its image or envFrom; a worker "
+             "has what its own image, env and envFrom say"});
+  }
 }
 
 }  // namespace lockstep::control

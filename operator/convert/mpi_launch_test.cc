@@ -50,8 +50,8 @@ TEST(ConvertMpiJob, VariablesHandedOnGoToTheWorkers) {
   EXPECT_EQ(env[0], Json({{"name", "OMP_NUM_THREADS"}, {"value", "2"}}));
   EXPECT_EQ(env[1]["valueFrom"]["secretKeyRef"]["key"], "k");
   EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "not handed on"),
-            "PATH, LD_LIBRARY_PATH: not handed on from the launcher, whose image had the value: "
-            "every worker has what its own image or template says");
+            "PATH, LD_LIBRARY_PATH: not handed on, as the launcher has the value from its image or "
+            "envFrom; a worker has what its own image, env and envFrom say");
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[1].valueFrom"),
             "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].env[2].valueFrom");
 }
@@ -105,27 +105,6 @@ TEST(ConvertMpiJob, ReferencesToWhatNoFileSaysStayAndAreNoted) {
   EXPECT_EQ(NoteAt(conversion, env + "[3]", ""), "$(TOKEN) in the value of URL" + rest);
   EXPECT_EQ(NoteAt(conversion, env + "[0]", ""), "$(LATE) in the value of EARLY" + rest);
   EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "OUT"), "$(TOKEN) in the value of OUT" + rest);
-}
-
-TEST(ConvertMpiJob, VariableThatMayBeInASecretIsToldWithIt) {
-  std::string job = MpirunJob("-x, WANDB_API_KEY, -x, PATH", "", "");
-  const std::string of_launcher = "name: l, image: a, ";
-  job.insert(job.find(of_launcher) + of_launcher.size(),
-             "envFrom: [{secretRef: {name: wandb}}, {configMapRef: {name: more}}, "
-             "{prefix: X_, secretRef: {name: other}}], ");
-  const Conversion conversion = ConvertText(job);
-  EXPECT_EQ(NoteAt(conversion, kMpirunCommand, "WANDB_API_KEY"),
-            "WANDB_API_KEY: not handed on from the launcher, which had the value from its envFrom "
-            "(secret wandb, config map more) or its image: a worker that is to have it needs that "
-            "envFrom too");
-  EXPECT_EQ(FirstEnv(conversion).size(), 0U);
-
-  const std::string only_other = "{prefix: X_, secretRef: {name: other}}";
-  std::string other = MpirunJob("-x, PATH", "", "");
-  other.insert(other.find(of_launcher) + of_launcher.size(), "envFrom: [" + only_other + "], ");
-  EXPECT_EQ(NoteAt(ConvertText(other), kMpirunCommand, "PATH"),
-            "PATH: not handed on from the launcher, whose image had the value: every worker has "
-            "what its own image or template says");
 }
 
 // What is in a manifest is of no type before somebody has looked.

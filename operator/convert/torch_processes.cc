@@ -148,7 +148,7 @@ void SetTorchProcesses(const LaunchCommand& command,
   }
   const std::vector<std::string>& program = command.program;
   DropVariables(IsOfOperator,
-                " is not kept: Kubeflow's operator gave torchrun its own, and so does the runtime",
+                " is not kept: Kubeflow's operator overwrote it, and here the runtime sets it",
                 pod,
                 conversion);
   RefuseReferences(command, *pod, conversion);
@@ -217,8 +217,8 @@ void KeepTorchrunAlone(const LaunchCommand& command,
     (*role)["launcher"] = "Lockstep";
     conversion->notes.push_back(
         {command.path,
-         "torchrun trains in each pod alone, as Kubeflow's operator told it of no other; to train "
-         "together remove launcher: Lockstep of the role"});
+         "torchrun trains in each pod alone, as under Kubeflow's operator; remove the role's "
+         "launcher: Lockstep to train together"});
   }
 }
 

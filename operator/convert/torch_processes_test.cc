@@ -170,8 +170,8 @@ TEST(ConvertPyTorchJob, VariablesThatTheOperatorGaveTorchrunWin) {
   EXPECT_EQ(FirstEnv(conversion), Json::array({{{"name", "PET_RDZV_ID"}, {"value", "a"}}}));
   EXPECT_EQ(NotesOf(conversion),
             std::string(kContainer) +
-                "env[0]: PET_NNODES is not kept: Kubeflow's operator gave torchrun its own, and so "
-                "does the runtime\n");
+                "env[0]: PET_NNODES is not kept: Kubeflow's operator overwrote it, and here the "
+                "runtime sets it\n");
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[0].value"),
             std::string(kContainer) + "env[1].value");
 }
@@ -182,8 +182,8 @@ TEST(ConvertTfJob, TorchrunStaysInItsPodAsThere) {
   EXPECT_EQ(ProcessesOf(conversion), 1);
   EXPECT_EQ(NotesOf(conversion),
             "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: torchrun trains in "
-            "each pod alone, as Kubeflow's operator told it of no other; to train together remove "
-            "launcher: Lockstep of the role\n");
+            "each pod alone, as under Kubeflow's operator; remove the role's launcher: Lockstep to "
+            "train together\n");
 }
 
 TEST(MayStartTorchrun, IsAskedOfWhatIsNoPlainPython) {
