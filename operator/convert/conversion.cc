@@ -130,9 +130,10 @@ void StartSuspendedOfKueue(Json* job, Conversion* conversion) {
       spec.contains("runPolicy") && spec["runPolicy"].value("suspend", Json()) == true;
   if (is_suspended && labels.is_object() && labels.contains(kKueueQueue)) {
     spec["runPolicy"].erase("suspend");
-    conversion->notes.push_back({ForeignField(*conversion, "spec.runPolicy.suspend"),
-                                 "not kept: Kueue lifted it there, and here the label " +
-                                     std::string(kKueueQueue) + " has the job wait"});
+    conversion->notes.push_back(
+        {ForeignField(*conversion, "spec.runPolicy.suspend"),
+         "not kept: Kueue removed it when it admitted the job; here the label " +
+             std::string(kKueueQueue) + " makes the job wait"});
   }
 }
 

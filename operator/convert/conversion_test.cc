@@ -400,9 +400,10 @@ spec:
             std::string::npos);
   EXPECT_NE(notes.find("kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it"),
             std::string::npos);
-  EXPECT_NE(notes.find("spec.suspend: not kept: Kueue lifted it there, and here the label "
-                       "kueue.x-k8s.io/queue-name has the job wait\n"),
-            std::string::npos)
+  EXPECT_NE(
+      notes.find("spec.suspend: not kept: Kueue removed it when it admitted the job; here the "
+                 "label kueue.x-k8s.io/queue-name makes the job wait\n"),
+      std::string::npos)
       << notes;
   EXPECT_NE(notes.find("kueue.x-k8s.io/priority-class is kept: beside"), std::string::npos)
       << notes;

@@ -95,7 +95,8 @@ TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
   queued.replace(queued.find("{name: j}"), 9, "{name: j, labels: {kueue.x-k8s.io/queue-name: q}}");
   const Conversion conversion = ConvertText(queued);
   EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
-  ExpectNote(conversion, "spec.runPolicy.suspend: not kept: Kueue lifted it there");
+  ExpectNote(conversion,
+             "spec.runPolicy.suspend: not kept: Kueue removed it when it admitted the job");
   EXPECT_EQ(ConvertText(job).job["spec"]["runPolicy"]["suspend"], true);
 }
 

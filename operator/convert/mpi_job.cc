@@ -115,8 +115,8 @@ void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
   }
   command->problem =
       "\"" + command->program[0] +
-      "\" found, expected mpirun or horovodrun, and behind its options the program: a script's "
-      "other steps would run on every rank; for torchrun write a PyTorchJob";
+      "\" found, expected mpirun or horovodrun with the program: every rank runs what the launcher "
+      "starts, and a script does more than that; for torchrun use a PyTorchJob";
   conversion->errors.push_back(
       Error(ErrorCode::kInvalidArgument, command->problem).WithField(command->path));
 }

@@ -207,8 +207,8 @@ TEST(ConvertMpiJob, LauncherThatIsNeitherMpirunNorHorovodrunIsRefused) {
            {"deepspeed, --hostfile, /etc/mpi/hostfile, t.py", "deepspeed"}}) {
     EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command))),
               std::string(kLaunchersCommand) + "\"" + first +
-                  "\" found, expected mpirun or horovodrun, and behind its options the program: a "
-                  "script's other steps would run on every rank; for torchrun write a "
+                  "\" found, expected mpirun or horovodrun with the program: every rank runs what "
+                  "the launcher starts, and a script does more than that; for torchrun use a "
                   "PyTorchJob\n");
   }
 }

@@ -132,12 +132,15 @@ ConvertedPod PodOfTrainer(ConvertedPod pod, ForeignObject* trainer) {
 void RefuseOtherLaunchers(const TrainRuntime& runtime,
                           const LaunchCommand& command,
                           ForeignObject* spec) {
-  const bool is_met = runtime.kind != "flux" && (runtime.kind != "mpi" || IsMpiLaunch(command));
-  if (!is_met && command.problem.empty()) {
+  if (!command.problem.empty()) {
+    return;
+  }
+  if (runtime.kind == "flux") {
     spec->Fail("runtimeRef.name",
-               "a runtime of " + runtime.kind +
-                   " found, which starts the ranks itself, expected one of torch, or mpirun in "
-                   "front of the program in trainer.command");
+               "a runtime of Flux found, which starts the ranks, expected torch's");
+  } else if (runtime.kind == "mpi" && !IsMpiLaunch(command)) {
+    spec->Fail("runtimeRef.name",
+               "a runtime of MPI found, expected trainer.command to begin with mpirun");
   }
 }
 

@@ -89,25 +89,23 @@ TEST(ConvertTrainJob, RuntimeOfAnotherNameOrKindIsNotTheJobs) {
 }
 
 TEST(ConvertTrainJob, RuntimeThatStartsTheRanksItselfIsRefused) {
-  const auto error = [](const std::string& kind) {
-    return "spec.runtimeRef.name: a runtime of " + kind +
-           " found, which starts the ranks itself, expected one of torch, or mpirun in front of "
-           "the "
-           "program in trainer.command\n";
-  };
+  const std::string flux =
+      "spec.runtimeRef.name: a runtime of Flux found, which starts the ranks, expected torch's\n";
+  const std::string mpi =
+      "spec.runtimeRef.name: a runtime of MPI found, expected trainer.command to begin with "
+      "mpirun\n";
   const std::string plain = "image: i, command: [python, t.py]";
-  EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("flux-runtime", plain))), error("flux"));
-  EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("deepspeed-distributed", plain))), error("mpi"));
-  EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("mine", plain) + RuntimeOf("flux: {}"))),
-            error("flux"));
+  EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("flux-runtime", plain))), flux);
+  EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("deepspeed-distributed", plain))), mpi);
+  EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("mine", plain) + RuntimeOf("flux: {}"))), flux);
   EXPECT_EQ(
       ErrorsOf(ConvertText(JobOfRuntime("mine", plain) + RuntimeOf("mpi: {numProcPerNode: 2}"))),
-      error("mpi"));
+      mpi);
 
-  const Conversion mpi = ConvertText(JobOfRuntime("mine", "command: [mpirun, python, t.py]") +
-                                     RuntimeOf("mpi: {numProcPerNode: 2}"));
-  EXPECT_EQ(mpi.job["spec"]["strategy"], "Horovod");
-  EXPECT_EQ(FirstRole(mpi)["processes"], 2);
+  const Conversion started = ConvertText(JobOfRuntime("mine", "command: [mpirun, python, t.py]") +
+                                         RuntimeOf("mpi: {numProcPerNode: 2}"));
+  EXPECT_EQ(started.job["spec"]["strategy"], "Horovod");
+  EXPECT_EQ(FirstRole(started)["processes"], 2);
 }
 
 }  // namespace
