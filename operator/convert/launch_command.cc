@@ -105,6 +105,20 @@ Launcher FindLauncher(const std::vector<std::string>& words) {
   return first == "horovodrun" ? Launcher::kHorovodrun : Launcher::kNone;
 }
 
+// mpirun or horovodrun in a script: its ranks would take the HOROVOD_RANK of the pod for theirs.
+// Empty: there is none.
+std::string ProblemOfScript(const std::vector<std::string>& words) {
+  std::istringstream in(JoinedWords(words));
+  for (std::string word; in >> word;) {
+    if (FindLauncher({word}) != Launcher::kNone) {
+      return word +
+             " found inside the command, expected it first, with the program behind it: "
+             "its ranks would read the pod's HOROVOD_RANK as their own";
+    }
+  }
+  return "";
+}
+
 // The first name in `text` of a variable that mpirun sets, of OpenMPI, MPICH, Intel and MVAPICH;
 // empty: it has none.
 std::string VariableOfMpirun(const std::string& text) {
@@ -359,6 +373,7 @@ LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
   if (launcher == Launcher::kNone) {
     LaunchCommand command;
     command.program = words;
+    command.problem = ProblemOfScript(words);
     return command;
   }
   return OptionReader(words, launcher, known).Read();

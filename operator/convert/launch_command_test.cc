@@ -50,11 +50,19 @@ TEST(ReadLaunchCommand, OtherCommandsStayAsTheyAre) {
   for (const char* const line : {"python3 train.py --nnodes 2",
                                  "torchrun --nnodes=2 train.py",
                                  "accelerate launch --use_fsdp t.py",
-                                 "deepspeed t.py",
-                                 "bash -c mpirun"}) {
+                                 "deepspeed t.py"}) {
     EXPECT_EQ(Told(line), "none: " + std::string(line));
   }
   EXPECT_EQ(Told(""), "none:");
+}
+
+TEST(ReadLaunchCommand, LauncherInAScriptIsRefused) {
+  EXPECT_EQ(ReadLaunchCommand({"sh", "-c", "cd /w && horovodrun -np 2 python t.py"}).problem,
+            "horovodrun found inside the command, expected it first, with the program behind it: "
+            "its ranks would read the pod's HOROVOD_RANK as their own");
+  EXPECT_NE(Told("env A=1 /opt/bin/mpirun python t.py").find("/opt/bin/mpirun found inside"),
+            std::string::npos);
+  EXPECT_EQ(Told("python mpirun.py"), "none: python mpirun.py");
 }
 
 TEST(ReadLaunchCommand, MpirunTakesOneHyphenOrTwo) {
