@@ -1,7 +1,6 @@
 #include "operator/api/launch_remarks.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "operator/api/pod_template.h"
 
@@ -9,11 +8,9 @@ namespace lockstep::control {
 namespace {
 
 // All words of the command, those of a script in it among them, "--nnodes=1" as two.
-std::vector<std::string> ScriptWords(const PodTemplate& pod) {
+std::vector<std::string> ScriptWords(const std::vector<std::string>& command) {
   std::vector<std::string> words;
-  std::vector<std::string> parts = pod.command;
-  parts.insert(parts.end(), pod.args.begin(), pod.args.end());
-  for (const std::string& part : parts) {
+  for (const std::string& part : command) {
     std::string_view left = part;
     while (!left.empty()) {
       const std::size_t end = std::min(left.find_first_of(" \t\r\n\\=\"'"), left.size());
@@ -26,21 +23,32 @@ std::vector<std::string> ScriptWords(const PodTemplate& pod) {
   return words;
 }
 
+bool IsOne(const std::string& machines) {
+  return machines == "1" || machines == "1:1";
+}
+
 // What keeps torchrun in one pod: "--standalone"; empty: nothing does.
-std::string WhatKeepsAlone(const PodTemplate& pod) {
-  const std::vector<std::string> words = ScriptWords(pod);
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == "--standalone") {
-      return words[i];
-    }
-    const bool is_count = words[i] == "--nnodes" && i + 1 < words.size();
-    if (is_count && (words[i + 1] == "1" || words[i + 1] == "1:1")) {
-      return words[i] + "=" + words[i + 1];
-    }
+std::string WhatKeepsAlone(const std::vector<std::string>& command, const RoleSpec& role) {
+  const std::vector<std::string> words = ScriptWords(command);
+  if (std::find(words.begin(), words.end(), "--standalone") != words.end()) {
+    return "--standalone";
   }
-  const auto variable = pod.env.find("PET_NNODES");
-  const bool is_one = variable != pod.env.end() && variable->second == "1";
-  return is_one ? "PET_NNODES=1" : "";
+  const std::string machines = TorchrunOption(command, "--nnodes");
+  if (IsOne(machines)) {
+    return "--nnodes=" + machines;
+  }
+  const auto variable = role.pod.env.find("PET_NNODES");
+  if (machines.empty() && variable != role.pod.env.end() && IsOne(variable->second)) {
+    return "PET_NNODES=" + variable->second;
+  }
+  const std::string backend = TorchrunOption(command, "--rdzv_backend");
+  if (!backend.empty() && backend != "static" &&
+      TorchrunOption(command, "--rdzv_endpoint").empty() &&
+      role.pod.env.count("PET_RDZV_ENDPOINT") == 0) {
+    return "--rdzv-backend=" + backend + " and no --rdzv-endpoint";
+  }
+  return machines.empty() && role.launcher == ProcessLauncher::kLockstep ? "launcher: Lockstep"
+                                                                         : "";
 }
 
 }  // namespace
@@ -55,7 +63,7 @@ std::vector<LaunchRemark> RemarksOn(const TrainingJob& job) {
     const RoleSpec& role = job.spec.roles[i];
     std::vector<std::string> command = role.pod.command;
     command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
-    const std::string kept = WhatKeepsAlone(role.pod);
+    const std::string kept = WhatKeepsAlone(command, role);
     if (pods < 2 || !IsRank(role.name) || kept.empty() || !NamesTorchrun(command)) {
       continue;
     }
@@ -65,6 +73,20 @@ std::vector<LaunchRemark> RemarksOn(const TrainingJob& job) {
                            " pods of the job; remove it, and Lockstep tells torchrun of them"});
   }
   return remarks;
+}
+
+std::string TorchrunOption(const std::vector<std::string>& command, std::string_view name) {
+  const std::vector<std::string> words = ScriptWords(command);
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    std::string word = words[i];
+    if (word.starts_with("--")) {
+      std::replace(word.begin() + 2, word.end(), '-', '_');
+    }
+    if (word == name) {
+      return words[i + 1];
+    }
+  }
+  return "";
 }
 
 }  // namespace lockstep::control

@@ -23,10 +23,34 @@ TEST(LaunchRemarks, TorchrunThatIsKeptInOnePodIsToldOf) {
            {"torchrun", "--nnodes=1", "train.py"},
            {"torchrun", "--nnodes", "1", "train.py"},
            {"torchrun", "--nnodes=1:1", "train.py"},
+           {"torchrun", "--nnodes", "1", "--rdzv-backend=c10d", "train.py"},
            {"sh", "-c", "cd /work\ntorchrun \\\n  --nnodes=1 train.py"}}) {
     EXPECT_NE(ToldOf(command).find("torchrun with --nnodes=1"), std::string::npos)
         << command.back();
   }
+}
+
+// Its store would be on its own machine.
+TEST(LaunchRemarks, TorchrunThatIsNotToldWhereToMeetIsToldOf) {
+  EXPECT_NE(ToldOf({"torchrun", "--rdzv-backend=c10d", "train.py"})
+                .find("torchrun with --rdzv-backend=c10d and no --rdzv-endpoint does not join"),
+            std::string::npos);
+  EXPECT_EQ(ToldOf({"torchrun", "--rdzv_backend=c10d", "--rdzv_endpoint=$MASTER_ADDR:1", "t.py"}),
+            "");
+  EXPECT_EQ(ToldOf({"torchrun", "--rdzv_backend=static", "t.py"}), "");
+}
+
+TEST(LaunchRemarks, TorchrunThatLockstepIsNotToTellIsToldOf) {
+  TrainingJob job;
+  job.spec.roles.emplace_back();
+  job.spec.roles[0].replicas = 2;
+  job.spec.roles[0].pod.command = {"torchrun", "t.py"};
+  job.spec.roles[0].launcher = ProcessLauncher::kLockstep;
+  ASSERT_EQ(RemarksOn(job).size(), 1U);
+  EXPECT_NE(RemarksOn(job)[0].message.find("torchrun with launcher: Lockstep does not join"),
+            std::string::npos);
+  job.spec.roles[0].pod.command = {"torchrun", "--nnodes=2", "t.py"};
+  EXPECT_TRUE(RemarksOn(job).empty());
 }
 
 TEST(LaunchRemarks, OthersAreNot) {

@@ -1,9 +1,10 @@
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "operator/api/jobs_by_name.h"
-#include "operator/api/training_queue.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/summary.h"
@@ -18,7 +19,7 @@ namespace {
 class Converter {
  public:
   explicit Converter(const ConvertArguments& arguments)
-      : options_{arguments.image, arguments.command} {}
+      : options_{arguments.image, arguments.command, {}} {}
 
   void ConvertFile(const std::string& file) {
     const Result<std::string> text = ReadManifestText(file);
@@ -33,6 +34,15 @@ class Converter {
       return;
     }
     YamlStream stream = ReadYaml(*text);
+    const std::size_t braces = text->find("{{");
+    if (!stream.problems.empty() && braces != std::string::npos) {
+      Tell(file,
+           static_cast<int>(std::count(text->begin(), text->begin() + braces, '\n')) + 1,
+           "",
+           "a template found ({{ ... }}), expected what is made of it, as by helm template");
+      exit_code_ = kCliUsage;
+      return;
+    }
     for (const TextProblem& problem : stream.problems) {
       Tell(file, problem.at.line, problem.field, problem.message);
       exit_code_ = kCliUsage;
@@ -41,7 +51,14 @@ class Converter {
       return;
     }
     const int known_before = known_count_;
-    for (const YamlDocument& document : WithoutLists(std::move(stream.documents))) {
+    const std::vector<YamlDocument> documents = WithoutLists(std::move(stream.documents));
+    options_.runtimes.clear();
+    for (const YamlDocument& document : documents) {
+      if (IsForeignRuntime(document.value)) {
+        options_.runtimes.push_back(document.value);
+      }
+    }
+    for (const YamlDocument& document : documents) {
       ConvertDocument({file, document}, document.value);
     }
     if (known_count_ == known_before) {
@@ -67,23 +84,6 @@ class Converter {
     std::fprintf(stderr, "%s: %s\n", where.c_str(), text.c_str());
   }
 
-  static std::string NameOf(const Json& document) {
-    const auto text = [](const Json& object, const char* key) {
-      const Json value = object.is_object() ? object.value(key, Json()) : Json();
-      return value.is_string() ? value.get<std::string>() : std::string();
-    };
-    const std::string kind = text(document, "kind");
-    if (kind.empty()) {
-      return DescribeJson(document) + " is no object of Kubernetes";
-    }
-    const std::string name = text(document.value("metadata", Json()), "name");
-    return "a document of kind " + kind + " stays as it is" +
-           (name.empty() ? "" : ", " + DescribeJson(name)) +
-           (kind.ends_with("Queue") && kind != kTrainingQueueKind
-                ? "; jobs here wait in a TrainingQueue, which has to be written"
-                : "");
-  }
-
   // Where an object stands.
   struct Place {
     const std::string& file;
@@ -98,8 +98,9 @@ class Converter {
 
   void ConvertDocument(const Place& place, const Json& document) {
     if (!IsForeignJob(document)) {
-      place.TellOf("", "not converted: " + NameOf(document));
-      exit_code_ = IsUnknownForeignJob(document) ? kCliUsage : exit_code_;
+      const OtherDocument other = DescribeOther(document);
+      place.TellOf("", "not converted: " + other.text);
+      exit_code_ = other.is_job ? kCliUsage : exit_code_;
       return;
     }
     ++known_count_;
@@ -126,6 +127,9 @@ class Converter {
       place.TellOf(ForeignField(conversion, field),
                    problem.error.message() + " (" + (field.empty() ? "" : field + " of ") +
                        "the TrainingJob made of it)");
+    }
+    for (const ManifestProblem& warning : manifest.warnings) {
+      place.TellOf(ForeignField(conversion, warning.error.field()), warning.error.message());
     }
     const bool is_new = manifest.jobs.empty() ||
                         !names_.Add(manifest.jobs.front(), conversion.job, count_).has_value();

@@ -1,5 +1,6 @@
 #include "operator/convert/conversion.h"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 #include <utility>
@@ -7,12 +8,16 @@
 #include "common/base/check.h"
 #include "operator/api/fields.h"
 #include "operator/api/training_job.h"
+#include "operator/api/training_queue.h"
 #include "operator/convert/foreign_object.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/kubeflow_names.h"
 
 namespace lockstep::control {
 namespace {
+
+constexpr std::string_view kJobGroup = "kubeflow.org/";
+constexpr std::string_view kTrainerGroup = "trainer.kubeflow.org/";
 
 struct ForeignKind {
   std::string_view group;  // how apiVersion begins
@@ -21,10 +26,11 @@ struct ForeignKind {
 };
 
 // The first that fits.
-constexpr std::array<ForeignKind, 5> kKinds = {{
+constexpr std::array<ForeignKind, 6> kKinds = {{
     {"kubeflow.org/", "TFJob", ConvertTfJob},
     {"kubeflow.org/", "PyTorchJob", ConvertPyTorchJob},
-    {"kubeflow.org/v2", "MPIJob", ConvertMpiJobV2},
+    {"kubeflow.org/v2", "MPIJob", ConvertMpiJobWithJob},
+    {"kubeflow.org/v1alpha2", "MPIJob", ConvertMpiJobWithJob},
     {"kubeflow.org/", "MPIJob", ConvertMpiJob},
     {"trainer.kubeflow.org/", "TrainJob", ConvertTrainJob},
 }};
@@ -42,6 +48,39 @@ const ForeignKind* KindOf(const Json& document) {
     }
   }
   return nullptr;
+}
+
+std::string TextOf(const Json& object, const char* key) {
+  const Json value = object.is_object() ? object.value(key, Json()) : Json();
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// Whether a text, such as one of a ConfigMap, has a manifest of such a job in it.
+bool HoldsManifest(const std::string& text) {
+  return text.find("kubeflow.org/v") != std::string::npos &&
+         std::any_of(kKinds.begin(), kKinds.end(), [&](const ForeignKind& known) {
+           return text.find("kind: " + std::string(known.kind)) != std::string::npos;
+         });
+}
+
+// Where the first such job is in `value`, which stands at `path`; empty: nowhere.
+std::string PathOfJob(const Json& value, const std::string& path) {
+  if (KindOf(value) != nullptr ||
+      (value.is_string() && HoldsManifest(value.get_ref<const std::string&>()))) {
+    return path;
+  }
+  std::size_t index = 0;
+  if (!value.is_structured()) {
+    return "";
+  }
+  for (const auto& [key, inner] : value.items()) {
+    const std::string at = value.is_array() ? path + "[" + std::to_string(index++) + "]"
+                                            : path + (path.empty() ? "" : ".") + key;
+    if (std::string found = PathOfJob(inner, at); !found.empty()) {
+      return found;
+    }
+  }
+  return "";
 }
 
 constexpr const char* kKueueLabels = "kueue.x-k8s.io/";
@@ -82,20 +121,60 @@ Json ConvertMetadata(ForeignObject metadata) {
   return result;
 }
 
+// Jobs of Kueue's are created suspended, and Kueue starts them. Here the label alone has a job
+// wait, and nobody but its user starts a suspended one.
+void StartSuspendedOfKueue(Json* job, Conversion* conversion) {
+  const Json labels = job->at("metadata").value("labels", Json());
+  Json& spec = (*job)["spec"];
+  const bool is_suspended =
+      spec.contains("runPolicy") && spec["runPolicy"].value("suspend", Json()) == true;
+  if (is_suspended && labels.is_object() && labels.contains(kKueueQueue)) {
+    spec["runPolicy"].erase("suspend");
+    conversion->notes.push_back(
+        {ForeignField(*conversion, "spec.runPolicy.suspend"),
+         "not kept: Kueue removed it when it admitted the job; here the label " +
+             std::string(kKueueQueue) + " makes the job wait"});
+  }
+}
+
 }  // namespace
 
 bool IsForeignJob(const Json& document) {
   return KindOf(document) != nullptr;
 }
 
-bool IsUnknownForeignJob(const Json& document) {
-  const Json version = document.is_object() ? document.value("apiVersion", Json()) : Json();
-  const Json kind = document.is_object() ? document.value("kind", Json()) : Json();
-  const bool is_theirs = version.is_string() && kind.is_string() &&
-                         (version.get<std::string>().starts_with("kubeflow.org/") ||
-                          version.get<std::string>().starts_with("trainer.kubeflow.org/")) &&
-                         kind.get<std::string>().ends_with("Job");
-  return is_theirs && !IsForeignJob(document);
+bool IsForeignRuntime(const Json& document) {
+  return TextOf(document, "apiVersion").starts_with(kTrainerGroup) &&
+         TextOf(document, "kind").ends_with("TrainingRuntime");
+}
+
+OtherDocument DescribeOther(const Json& document) {
+  const std::string kind = TextOf(document, "kind");
+  const std::string group = TextOf(document, "apiVersion");
+  if (document.is_null() || kind.empty()) {
+    return {false,
+            (document.is_null() ? "empty" : DescribeJson(document) + " found") +
+                ", expected apiVersion and kind"};
+  }
+  if (IsForeignRuntime(document)) {
+    return {false, "a " + kind + " is read for the TrainJobs that name it"};
+  }
+  const std::string name = TextOf(document.value("metadata", Json()), "name");
+  const std::string stays = "a document of kind " + kind + " stays as it is" +
+                            (name.empty() ? "" : ", " + DescribeJson(name));
+  const bool is_known_kind = std::any_of(
+      kKinds.begin(), kKinds.end(), [&](const ForeignKind& known) { return known.kind == kind; });
+  if (is_known_kind) {
+    return {true, kind + " of " + group + " found, expected a " + ForeignKinds()};
+  }
+  if (const std::string path = PathOfJob(document, ""); !path.empty()) {
+    return {true, stays + "; it holds a job at " + path + ": convert that by itself"};
+  }
+  if (kind.ends_with("Queue") && kind != kTrainingQueueKind) {
+    return {false, stays + "; jobs here wait in a TrainingQueue, which has to be written"};
+  }
+  const bool is_theirs = group.starts_with(kJobGroup) || group.starts_with(kTrainerGroup);
+  return {is_theirs && kind.ends_with("Job"), stays};
 }
 
 std::string ForeignKinds() {
@@ -110,12 +189,19 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   for (const char* const key : {"apiVersion", "kind", "status"}) {
     foreign.Take(key);
   }
+  if (TextOf(document, "apiVersion") == "kubeflow.org/v1alpha1") {
+    foreign.Fail("apiVersion",
+                 "kubeflow.org/v1alpha1 found, whose fields are others, expected v1" +
+                     std::string(kind->kind == "MPIJob" ? " or v2beta1" : ""));
+    return conversion;
+  }
   Json job = {{"apiVersion", std::string(kApiVersion)}, {"kind", std::string(kTrainingJobKind)}};
   job["metadata"] = ConvertMetadata(foreign.TakeObject("metadata"));
   ForeignObject spec = foreign.TakeObject("spec");
   job["spec"] = kind->convert(&spec, options);
   spec.Finish();
   foreign.Finish();
+  StartSuspendedOfKueue(&job, &conversion);
   NoteKubeflowNames(document.value("spec", Json()), job, &conversion);
   if (conversion.errors.empty()) {
     conversion.job = std::move(job);

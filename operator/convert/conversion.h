@@ -12,6 +12,7 @@ namespace lockstep::control {
 struct ConversionOptions {
   std::string image;                 // of pods whose manifest names none
   std::vector<std::string> command;  // of pods whose manifest leaves it to the image
+  std::vector<Json> runtimes{};      // TrainingRuntimes and ClusterTrainingRuntimes beside the jobs
 };
 
 // Something that the job could not keep, or keeps in another way.
@@ -37,8 +38,18 @@ struct Conversion {
 // kubeflow.org, TrainJob of trainer.kubeflow.org.
 bool IsForeignJob(const Json& document);
 
-// Whether it is a job of theirs of another kind, such as JAXJob, which is not converted.
-bool IsUnknownForeignJob(const Json& document);
+// Whether it is a TrainingRuntime or ClusterTrainingRuntime of trainer.kubeflow.org, which
+// TrainJobs name.
+bool IsForeignRuntime(const Json& document);
+
+// A document that is no such job, and what there is to say of it.
+struct OtherDocument {
+  bool is_job = false;  // it is one of training, or holds one: it should have been converted
+  std::string text;     // "a document of kind ConfigMap stays as it is, "c""
+};
+
+// Precondition: not IsForeignJob.
+OtherDocument DescribeOther(const Json& document);
 
 // "TFJob, PyTorchJob, MPIJob (kubeflow.org) or TrainJob (trainer.kubeflow.org)".
 std::string ForeignKinds();

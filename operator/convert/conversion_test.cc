@@ -100,7 +100,7 @@ metadata: {name: mpi}
 spec:
   slotsPerWorker: 2
   mpiReplicaSpecs:
-    Launcher: {template: {spec: {containers: [{name: launcher, image: i, command: [mpirun, a]}]}}}
+    Launcher: {template: {spec: {containers: [{name: l, image: i, command: [mpirun, a.py]}]}}}
     Worker: {replicas: 2, template: {spec: {containers: [{name: worker, image: i}]}}}
 )");
   const std::vector<std::pair<std::string, std::string>> rows = {
@@ -273,36 +273,17 @@ Json RoleOfPyTorch(const Conversion& conversion) {
   return conversion.job["spec"]["roles"][0];
 }
 
-TEST(ConvertPyTorchJob, TorchrunGivesWayToProcesses) {
-  const Conversion conversion = Convert(PyTorchJob("[torchrun, --nnodes=2, t.py]",
-                                                   "  nprocPerNode: \"2\"\n  elasticPolicy: "
-                                                   "{minReplicas: 1, maxRestarts: 9}\n",
-                                                   2));
+TEST(ConvertPyTorchJob, ElasticPolicyIsASizeAndABackoffLimit) {
+  const Conversion conversion = Convert(
+      PyTorchJob("[torchrun, t.py]",
+                 "  nprocPerNode: \"2\"\n  elasticPolicy: {minReplicas: 1, maxRestarts: 9}\n",
+                 2));
 
   const Json role = RoleOfPyTorch(conversion);
   EXPECT_EQ(role["processes"], 2);
   EXPECT_EQ(role["restartPolicy"], "OnFailure");
-  EXPECT_EQ(role["template"]["spec"]["containers"][0]["command"], Json({"python3", "t.py"}));
   EXPECT_EQ(conversion.job["spec"]["successPolicy"], "AllWorkers");
   EXPECT_EQ(conversion.job["spec"]["runPolicy"]["backoffLimit"], 9);
-  EXPECT_NE(NotesOf(conversion)
-                .find("torchrun is left out: Lockstep starts every rank itself, and "
-                      "tells it who it is; so are its options --nnodes 2\n"),
-            std::string::npos);
-}
-
-TEST(ConvertPyTorchJob, HowManyProcessesAPodRuns) {
-  const auto processes = [](const std::string& command, const std::string& per_pod, int gpus) {
-    const std::string more = per_pod.empty() ? "" : "  nprocPerNode: \"" + per_pod + "\"\n";
-    const Json role = RoleOfPyTorch(Convert(PyTorchJob(command, more, gpus)));
-    return role.value("processes", 0);  // 0: one for each GPU
-  };
-  EXPECT_EQ(processes("[torchrun, t.py]", "", 4), 0);
-  EXPECT_EQ(processes("[torchrun, t.py]", "gpu", 4), 0);
-  EXPECT_EQ(processes("[torchrun, --nproc-per-node=4, t.py]", "auto", 4), 4);
-  EXPECT_EQ(processes("[torchrun, t.py]", "auto", 0), 1);
-  EXPECT_EQ(processes("[python, t.py]", "", 4), 1);
-  EXPECT_EQ(processes("[python, t.py]", "", 0), 0);
 }
 
 TEST(ConvertPyTorchJob, RestartsOfTheElasticPolicyAreTheBackoffLimitOrGiveWayToIt) {
@@ -317,46 +298,6 @@ TEST(ConvertPyTorchJob, RestartsOfTheElasticPolicyAreTheBackoffLimitOrGiveWayToI
   EXPECT_EQ(both.job["spec"]["runPolicy"]["backoffLimit"], 3);
   EXPECT_EQ(NotesOf(both),
             "spec.elasticPolicy.maxRestarts: not kept: runPolicy.backoffLimit says it\n");
-}
-
-// Notes on how many processes a pod runs; the launcher's own is left out.
-std::string ProcessNotes(const std::string& command, const std::string& per_pod) {
-  const Conversion conversion =
-      Convert(PyTorchJob(command,
-                         "  runPolicy: {backoffLimit: 1}\n" +
-                             (per_pod.empty() ? "" : "  nprocPerNode: \"" + per_pod + "\"\n"),
-                         0));
-  std::string notes;
-  for (const ConversionNote& note : conversion.notes) {
-    const bool is_launchers = note.text.starts_with("torchrun is left out");
-    notes += is_launchers ? "" : note.field + ": " + note.text + "\n";
-  }
-  return notes;
-}
-
-TEST(ConvertPyTorchJob, WhoSaysHowManyProcessesIsNamed) {
-  const std::string container = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]";
-  EXPECT_EQ(ProcessNotes("[torchrun, --nproc_per_node, '8', t.py]", "4"),
-            "spec.nprocPerNode: not kept for " + container + ": its command says 8\n");
-  EXPECT_EQ(ProcessNotes("[torchrun, --nproc_per_node=4, t.py]", "4"), "");
-  EXPECT_EQ(ProcessNotes("[torchrun, --nproc-per-node=auto, t.py]", ""),
-            container +
-                ".command: \"auto\", which meant as many processes as the node has cores: a "
-                "TrainingJob has one; set the role's processes for more\n");
-  EXPECT_EQ(ProcessNotes("[python3, t.py]", "4"),
-            "spec.nprocPerNode: not kept for " + container +
-                ": torchrun would heed it, and it does not start that command; see processes\n");
-}
-
-TEST(ConvertPyTorchJob, ShellThatStartsALauncherIsWarnedOf) {
-  EXPECT_NE(NotesOf(Convert(PyTorchJob("[sh, -c, 'torchrun t.py']", "", 0)))
-                .find("seems to start torchrun"),
-            std::string::npos);
-  const std::string notes = ProcessNotes("[sh, -c, 'torchrun t.py']", "4");
-  EXPECT_NE(notes.find("with the program in the launcher's place, set the role's processes"),
-            std::string::npos)
-      << notes;
-  EXPECT_EQ(notes.find("does not start that command"), std::string::npos) << notes;
 }
 
 TEST(ConvertPyTorchJob, CommandThatIsNoListIsNotCalledMissing) {
@@ -399,7 +340,9 @@ spec:
   EXPECT_EQ(container["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
   const std::string notes = NotesOf(conversion);
   EXPECT_NE(notes.find("2 ranks were asked for; the job has 4"), std::string::npos) << notes;
-  EXPECT_NE(notes.find("it needs mpirun"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("MPI programs (nccl-tests, GROMACS) will not work; Horovod will"),
+            std::string::npos)
+      << notes;
 }
 
 TEST(ConvertTrainJob, PatchesReachThePods) {
@@ -442,7 +385,7 @@ spec:
                                         {"torch", {}});
 
   JobOf(conversion);
-  EXPECT_EQ(conversion.job["spec"]["runPolicy"]["suspend"], true);
+  EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
   const Json role = conversion.job["spec"]["roles"][0];
   EXPECT_EQ(role["replicas"], 3);
   EXPECT_EQ(role["processes"], 2);
@@ -450,12 +393,18 @@ spec:
   const Json pod = role["template"]["spec"];
   EXPECT_EQ(pod["serviceAccountName"], "sa");
   EXPECT_EQ(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/v");
-  EXPECT_EQ(pod["containers"][0]["command"], Json({"python3", "-c", "print(1)"}));
+  EXPECT_EQ(pod["containers"][0]["command"],
+            Json({"torchrun", "--no-python", "python3", "-c", "print(1)"}));
   const std::string notes = NotesOf(conversion);
   EXPECT_NE(notes.find("spec.runtimeRef.name: what the runtime torch-distributed adds"),
             std::string::npos);
   EXPECT_NE(notes.find("kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it"),
             std::string::npos);
+  EXPECT_NE(
+      notes.find("spec.suspend: not kept: Kueue removed it when it admitted the job; here the "
+                 "label kueue.x-k8s.io/queue-name makes the job wait\n"),
+      std::string::npos)
+      << notes;
   EXPECT_NE(notes.find("kueue.x-k8s.io/priority-class is kept: beside"), std::string::npos)
       << notes;
 }
@@ -480,6 +429,59 @@ TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
           << kind << spec;
     }
   }
+}
+
+TEST(ConvertForeignJob, FirstVersionIsRefusedByItsName) {
+  EXPECT_EQ(JobOf(Convert("apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: "
+                          "j}\nspec: {gpus: 8, template: {}}\n")),
+            "apiVersion: kubeflow.org/v1alpha1 found, whose fields are others, expected v1 or "
+            "v2beta1\n");
+}
+
+TEST(ConvertForeignJob, NumbersAndBooleansOfACommandAreText) {
+  const Conversion conversion = Convert(
+      TfJob("{containers: [{name: tensorflow, image: i, command: [python, t.py, --epochs, 10], "
+            "args: [--amp, true, --lr, 0.5]}]}"));
+  EXPECT_EQ(FirstContainer(conversion)["command"],
+            Json({"python", "t.py", "--epochs", "10", "--amp", "true", "--lr", "0.5"}));
+  ExpectNote(conversion, "containers[0].args[1]: kept as the text \"true\"\n");
+  EXPECT_EQ(JobOf(Convert(TfJob("{containers: [{name: tensorflow, image: i, command: [a, {}]}]}"))),
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command[1]: an object found, "
+            "expected a text\n");
+}
+
+TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {
+  const Json job = {{"apiVersion", "kubeflow.org/v1"}, {"kind", "TFJob"}};
+  const OtherDocument wrapper =
+      DescribeOther({{"apiVersion", "workload.codeflare.dev/v1beta2"},
+                     {"kind", "AppWrapper"},
+                     {"spec", {{"components", Json::array({Json{{"template", job}}})}}}});
+  EXPECT_TRUE(wrapper.is_job);
+  EXPECT_EQ(wrapper.text,
+            "a document of kind AppWrapper stays as it is; it holds a job at "
+            "spec.components[0].template: convert that by itself");
+  const OtherDocument map = DescribeOther(
+      {{"apiVersion", "v1"},
+       {"kind", "ConfigMap"},
+       {"data", {{"job.yaml", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n"}, {"a", "b"}}}});
+  EXPECT_TRUE(map.is_job);
+  EXPECT_NE(map.text.find("it holds a job at data.job.yaml"), std::string::npos) << map.text;
+}
+
+TEST(DescribeOther, KindsOfOtherGroupsAreNotTakenForTheirs) {
+  const OtherDocument other =
+      DescribeOther({{"apiVersion", "training.kubedl.io/v1alpha1"}, {"kind", "TFJob"}});
+  EXPECT_TRUE(other.is_job);
+  EXPECT_EQ(other.text,
+            "TFJob of training.kubedl.io/v1alpha1 found, expected a TFJob, PyTorchJob, MPIJob "
+            "(kubeflow.org) or TrainJob (trainer.kubeflow.org)");
+  EXPECT_FALSE(DescribeOther({{"apiVersion", "v1"}, {"kind", "ConfigMap"}}).is_job);
+  EXPECT_TRUE(DescribeOther({{"apiVersion", "kubeflow.org/v1"}, {"kind", "JAXJob"}}).is_job);
+}
+
+TEST(DescribeOther, EmptyItemIsCalledEmpty) {
+  EXPECT_EQ(DescribeOther(Json()).text, "empty, expected apiVersion and kind");
+  EXPECT_EQ(DescribeOther(3).text, "3 found, expected apiVersion and kind");
 }
 
 TEST(IsForeignJob, GoesByGroupAndKind) {

@@ -32,7 +32,7 @@ Json RoleHead(const std::string& role, const std::string& restart_policy, Foreig
 Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options);
 Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options);
 Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options);
-Json ConvertMpiJobV2(ForeignObject* spec, const ConversionOptions& options);  // v2beta1
+Json ConvertMpiJobWithJob(ForeignObject* spec, const ConversionOptions& options);
 Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options);
 
 }  // namespace lockstep::control

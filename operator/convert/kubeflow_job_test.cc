@@ -84,9 +84,42 @@ TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
   ExpectNote(ConvertText(pod("python, t.py", "cpu: 1")), note);
   ExpectNoNote(ConvertText(pod("python, t.py", "nvidia.com/gpu: 1")), note);
   ExpectNote(ConvertText(pod("torchrun, --nproc-per-node=gpu, t.py", "cpu: 1")),
-             "shows it no GPU (NVIDIA_VISIBLE_DEVICES=none); ask for them in resources.limits");
+             "command: \"gpu\" found where no GPU is asked for: Lockstep shows such a pod no GPU");
   ExpectNote(ConvertText(pod("python, t.py", "cpu: 1")),
              "containers[0].ports[0]: was MASTER_PORT, which is 29500 here unless env sets it");
+}
+
+TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
+  const std::string job = KubeflowJob("TFJob", "  runPolicy: {suspend: true}\n", Role("Worker"));
+  std::string queued = job;
+  queued.replace(queued.find("{name: j}"), 9, "{name: j, labels: {kueue.x-k8s.io/queue-name: q}}");
+  const Conversion conversion = ConvertText(queued);
+  EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
+  ExpectNote(conversion,
+             "spec.runPolicy.suspend: not kept: Kueue removed it when it admitted the job");
+  EXPECT_EQ(ConvertText(job).job["spec"]["runPolicy"]["suspend"], true);
+}
+
+TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
+  const auto convert = [](const std::string& scheduler) {
+    return ConvertText(KubeflowJob("TFJob",
+                                   "",
+                                   "    Worker: {template: {spec: {schedulerName: " + scheduler +
+                                       ", containers: [{name: tensorflow, image: i, command: "
+                                       "[a]}]}}}\n"));
+  };
+  const std::string field = "spec.tfReplicaSpecs.Worker.template.spec.schedulerName: ";
+  const auto has_scheduler = [](const Conversion& conversion) {
+    return FirstRole(conversion)["template"]["spec"].contains("schedulerName");
+  };
+  for (const char* const name : {"volcano", "kai-scheduler"}) {
+    const Conversion conversion = convert(name);
+    EXPECT_FALSE(has_scheduler(conversion)) << name;
+    ExpectNote(conversion, field + name + " is not kept: Lockstep itself places the gang");
+  }
+  EXPECT_TRUE(has_scheduler(convert("mine")));
+  ExpectNote(convert("mine"), field + "kept: mine binds each pod to the node");
+  ExpectNoNote(convert("default-scheduler"), "schedulerName");
 }
 
 TEST(ConvertTfJob, SidecarIsStartedAgain) {

@@ -3,17 +3,176 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "common/base/plural.h"
-#include "operator/convert/launcher_name.h"
-#include "operator/convert/launcher_options.h"
+#include "common/contract/launcher.h"
 #include "operator/convert/variable_references.h"
 
 namespace lockstep::control {
 namespace {
+
+// What an option of a launcher means to us.
+enum class Meaning {
+  kDropped,           // it is about what Lockstep does itself
+  kPerPod,            // how many processes a pod runs
+  kCount,             // how many there are in all
+  kOnePerPod,         // a pod runs one
+  kMapping,           // it may say how many a pod runs
+  kWorkingDirectory,  // where the program starts
+  kVariable,          // a variable of the program, by name
+  kNames              // names of variables that are handed on
+};
+
+struct OptionGroup {
+  int value_count = 0;  // words behind each
+  Meaning meaning = Meaning::kDropped;
+  std::string_view names;  // with blanks between them
+};
+
+// Names with one hyphen: mpirun takes one and two alike. Source: manuals of OpenMPI 4.1, MPICH 4.2
+// and Intel MPI 2021.
+constexpr std::array<OptionGroup, 11> kMpirunOptions = {{
+    {1, Meaning::kCount, "-np -n -c"},
+    {1, Meaning::kVariable, "-x"},
+    {2, Meaning::kVariable, "-genv -env"},
+    {0,
+     Meaning::kDropped,
+     "-genvall -allow-run-as-root -oversubscribe -bind-to-core -bind-to-none "
+     "-nooversubscribe -tag-output -timestamp-output -report-bindings "
+     "-display-map -display-allocation -verbose -v -q -prepend-rank -l"},
+    {1, Meaning::kNames, "-genvlist -envlist"},
+    {1, Meaning::kPerPod, "-N -npernode -ppn -perhost"},
+    {0, Meaning::kOnePerPod, "-pernode"},
+    {1, Meaning::kWorkingDirectory, "-wdir -wd"},
+    {1,
+     Meaning::kDropped,
+     "-H -host -hosts -hostfile -machinefile -f -bind-to -rank-by -prefix "
+     "-launcher -bootstrap -iface -output-filename"},
+    {2, Meaning::kDropped, "-mca -gmca"},
+    {1, Meaning::kMapping, "-map-by"},
+}};
+
+// Source: horovod.runner.launch, 0.28.
+constexpr std::array<OptionGroup, 3> kHorovodrunOptions = {{
+    {1, Meaning::kCount, "-np --num-proc"},
+    {1,
+     Meaning::kDropped,
+     "--min-np --min-num-proc --max-np --max-num-proc --slots --slots-per-host "
+     "--elastic-timeout --reset-limit --host-discovery-script -H --hosts "
+     "-hostfile --hostfile -p --ssh-port -i --ssh-identity-file --start-timeout "
+     "--network-interfaces --network-interface --output-filename --config-file "
+     "--fusion-threshold-mb --cycle-time-ms --cache-capacity --timeline-filename "
+     "--mpi-args --log-level --binding-args"},
+    {0, Meaning::kDropped, "--autotune --verbose --disable-cache --gloo --mpi --jsrun --tcp"},
+}};
+
+// The options that `name` is among; null: nobody knows it.
+const OptionGroup* OptionOf(Launcher launcher, std::string name) {
+  const bool is_mpirun = launcher == Launcher::kMpirun;
+  const auto groups = is_mpirun ? std::span<const OptionGroup>(kMpirunOptions)
+                                : std::span<const OptionGroup>(kHorovodrunOptions);
+  name = " " + (is_mpirun && name.starts_with("--") ? name.substr(1) : name) + " ";
+  const auto found = std::find_if(groups.begin(), groups.end(), [&](const OptionGroup& group) {
+    return (" " + std::string(group.names) + " ").find(name) != std::string::npos;
+  });
+  return found == groups.end() || name.find(' ', 1) + 1 < name.size() ? nullptr : &*found;
+}
+
+std::string_view BaseName(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+template <std::size_t kCount>
+bool IsOneOf(std::string_view text, const std::array<std::string_view, kCount>& names) {
+  return std::find(names.begin(), names.end(), text) != names.end();
+}
+
+bool Contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+Launcher FindLauncher(const std::vector<std::string>& words) {
+  constexpr std::array<std::string_view, 5> kOfMpi = {
+      "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "mpirun.real"};
+  const std::string_view first = words.empty() ? "" : BaseName(words[0]);
+  if (IsOneOf(first, kOfMpi)) {
+    return Launcher::kMpirun;
+  }
+  return first == "horovodrun" ? Launcher::kHorovodrun : Launcher::kNone;
+}
+
+// mpirun or horovodrun in a script: its ranks would take the HOROVOD_RANK of the pod for theirs.
+// Empty: there is none.
+std::string ProblemOfScript(const std::vector<std::string>& words) {
+  std::istringstream in(JoinedWords(words));
+  for (std::string word; in >> word;) {
+    if (FindLauncher({word}) != Launcher::kNone) {
+      return word +
+             " found inside the command, expected it first, with the program behind it: "
+             "its ranks would read the pod's HOROVOD_RANK as their own";
+    }
+  }
+  return "";
+}
+
+// The first name in `text` of a variable that mpirun sets, of OpenMPI, MPICH, Intel and MVAPICH;
+// empty: it has none.
+std::string VariableOfMpirun(const std::string& text) {
+  constexpr std::array<std::string_view, 5> kBeginnings = {
+      "OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "MPI_LOCAL", "MV2_COMM_WORLD_"};
+  for (const std::string_view beginning : kBeginnings) {
+    if (const std::size_t at = text.find(beginning); at != std::string::npos) {
+      const auto end = std::find_if(
+          text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), [](unsigned char c) {
+            return std::isalnum(c) == 0 && c != '_';
+          });
+      return {text.begin() + static_cast<std::ptrdiff_t>(at), end};
+    }
+  }
+  return "";
+}
+
+// Whether the program calls MPI itself, as far as its words tell: those of Python may use Horovod,
+// and what a shell starts is not seen.
+bool CallsMpi(const std::vector<std::string>& program) {
+  constexpr std::array<std::string_view, 3> kShells = {"sh", "bash", "dash"};
+  const std::string text = JoinedWords(program);
+  const bool is_benchmark = std::any_of(program.begin(), program.end(), [](const auto& word) {
+    return word.ends_with("_perf") || Contains(word, "_perf ");  // of nccl-tests
+  });
+  if (is_benchmark || Contains(text, "mpi4py")) {
+    return true;
+  }
+  const bool may_be_horovods = Contains(text, "python") || Contains(text, ".py") ||
+                               Contains(text, ".sh") || IsOneOf(BaseName(program[0]), kShells);
+  return !may_be_horovods;
+}
+
+// Why every rank cannot run the program by itself; empty: it can.
+std::string ProblemOf(const std::vector<std::string>& program, Launcher launcher) {
+  constexpr std::array<std::string_view, 5> kOthers = {
+      "torchrun", "accelerate", "deepspeed", "ds", "composer"};
+  const std::string name(NameOf(launcher));
+  const std::string_view first = BaseName(program[0]);
+  if (NamesTorchrun(program) || IsOneOf(first, kOthers)) {
+    return (NamesTorchrun(program) ? "torchrun" : std::string(first)) + " found behind " + name +
+           ", expected the program itself: Lockstep starts every rank";
+  }
+  if (const std::string variable = VariableOfMpirun(JoinedWords(program)); !variable.empty()) {
+    return variable + " found, which " + name +
+           " alone sets, expected RANK, LOCAL_RANK, WORLD_SIZE or LOCAL_WORLD_SIZE";
+  }
+  if (launcher == Launcher::kMpirun && CallsMpi(program)) {
+    return "\"" + program[0] +
+           "\" found behind mpirun, expected a Python program that uses Horovod: MPI programs "
+           "(nccl-tests, GROMACS) do not work without mpirun";
+  }
+  return "";
+}
 
 void NoteVariable(const std::vector<std::string>& values, LaunchCommand* command) {
   if (values.size() == 2) {
@@ -36,114 +195,48 @@ void NoteNames(const std::string& list, LaunchCommand* command) {
   }
 }
 
-constexpr const char* kExpectedCount = "a number from 1 to 9999";
-constexpr std::string_view kSettingOfTorchrun = "PET_";
-
-// "--nnodes" of PET_NNODES.
-std::string OptionOfSetting(std::string_view variable) {
-  std::string option = "--";
-  for (const char letter : variable.substr(kSettingOfTorchrun.size())) {
-    option += static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  }
-  return option;
-}
-
-// Whether deepspeed takes the number for none: it counts for itself.
-bool IsUnsaidOfDeepspeed(Launcher launcher, const std::string& value) {
-  return launcher == Launcher::kDeepspeed && (value == "0" || value == "-1");
-}
-
-bool IsOfMpi(Launcher launcher) {
-  return launcher == Launcher::kMpirun || launcher == Launcher::kHorovodrun;
-}
-
-// A launcher of PyTorch's, `inner`, that `outer` starts.
-LaunchCommand Within(const LaunchCommand& outer, LaunchCommand inner) {
-  inner.outer = outer.launcher;
-  inner.outer_count = outer.process_count;
-  inner.outer_per_pod = outer.processes_per_pod;
-  inner.environment.insert(
-      inner.environment.begin(), outer.environment.begin(), outer.environment.end());
-  inner.handed_on = outer.handed_on;
-  inner.dropped.insert(inner.dropped.begin(), outer.dropped.begin(), outer.dropped.end());
-  inner.unknown_counts.insert(
-      inner.unknown_counts.begin(), outer.unknown_counts.begin(), outer.unknown_counts.end());
-  inner.working_directory = outer.working_directory;
-  return inner;
-}
-
 // The launcher's options, one after the other, until its program begins.
 class OptionReader {
  public:
   OptionReader(const std::vector<std::string>& words,
-               const LauncherName& name,
+               Launcher launcher,
                const std::map<std::string, std::string>& known)
-      : words_(words), known_(known), at_(name.word_count), python_(name.python) {
-    command_.launcher = name.launcher;
-    command_.pods_with_several = name.launcher == Launcher::kAccelerate
-                                     ? PodsWithSeveral::kThoseWithDevices
-                                     : PodsWithSeveral::kAll;
-    command_.local_rank_argument = name.local_rank_argument;
+      : words_(words), known_(known) {
+    command_.launcher = launcher;
   }
 
-  LaunchCommand Read(const std::map<std::string, std::string>& settings) {
-    if (command_.launcher == Launcher::kTorchrun) {
-      HeedSettings(settings);
-    }
+  LaunchCommand Read() {
     while (at_ < words_.size() && words_[at_].starts_with('-') && command_.problem.empty()) {
       ReadOption();
     }
-    if (command_.problem.empty() && at_ >= words_.size()) {
-      command_.problem = "no program found behind the options of " + Name();
-    }
-    if (command_.launcher == Launcher::kAccelerate && command_.problem.empty()) {
-      CountPerPod();
-    }
-    if (IsOfMpi(command_.launcher) && command_.problem.empty()) {
-      RefuseSeveralPrograms();
-    }
-    if (IsTorchLauncher(command_.launcher) && has_python_) {
-      command_.program.push_back(python_);
-      if (is_module_) {
-        command_.program.emplace_back("-m");
-      }
-    }
-    while (at_ < words_.size()) {
-      command_.program.push_back(words_[at_++]);
+    command_.program.assign(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end());
+    if (command_.problem.empty()) {
+      command_.problem = ProblemOfProgram();
     }
     return std::move(command_);
   }
 
  private:
-  // The command line wins over them: it is read later.
-  void HeedSettings(const std::map<std::string, std::string>& settings) {
-    for (const auto& [name, value] : settings) {
-      const auto found = name.starts_with(kSettingOfTorchrun)
-                             ? OptionOf(Launcher::kTorchrun, OptionOfSetting(name))
-                             : std::nullopt;
-      if (!found.has_value() || found->meaning == Meaning::kUsesEnvironment ||
-          !command_.problem.empty()) {
-        continue;
-      }
-      command_.heeded_variables.push_back(name);
-      const std::string written = name + "=" + value;
-      const bool is_flag = found->value_count == 0;
-      if (is_flag && value.find_first_not_of("0123456789") != std::string::npos) {
-        Refuse(written, "a whole number, as torchrun does");
-      } else if (!is_flag || value.find_first_not_of('0') != std::string::npos) {
-        Heed(written, *found, {value});
-      }
+  std::string ProblemOfProgram() const {
+    if (command_.program.empty()) {
+      return "no program found behind the options of " + words_[0];
     }
+    if (std::find(command_.program.begin(), command_.program.end(), ":") !=
+        command_.program.end()) {  // such as `mpirun -np 1 a : -np 1 b`
+      return "several programs found behind " + words_[0] +
+             ", with \":\" between them, expected one: every pod of a role runs the same";
+    }
+    return ProblemOf(command_.program, command_.launcher);
   }
 
   void ReadOption() {
     const std::string& word = words_[at_++];
     const std::size_t equals = word.find('=');
-    const auto found = OptionOf(command_.launcher, word.substr(0, equals));
-    if (!found.has_value()) {
+    const OptionGroup* const found = OptionOf(command_.launcher, word.substr(0, equals));
+    if (found == nullptr) {
       if (equals == std::string::npos) {
         command_.problem =
-            "the option " + word + " of " + Name() +
+            "the option " + word + " of " + words_[0] +
             " is not known, so it cannot be told where the program begins; remove it";
       } else {
         command_.dropped.push_back(word);
@@ -158,133 +251,33 @@ class OptionReader {
       values.push_back(words_[at_++]);
     }
     if (static_cast<int>(values.size()) < found->value_count) {
-      command_.problem = "the option " + word + " of " + Name() + " lacks its value";
+      command_.problem = "the option " + word + " of " + words_[0] + " lacks its value";
       return;
     }
-    const bool is_number =
-        found->meaning == Meaning::kPerPod || found->meaning == Meaning::kCount ||
-        found->meaning == Meaning::kMachines || found->meaning == Meaning::kMapping;
-    std::string written = Written(word.substr(0, equals), values);
-    if (is_number && Resolved(values[0]) != values[0]) {
-      values[0] = Resolved(values[0]);
-      written += " (= " + values[0] + ")";
-    }
-    Heed(written, *found, values);
-  }
-
-  std::string Name() const {
-    const bool is_one_word = !IsPython(words_[0]) && command_.launcher != Launcher::kAccelerate;
-    return is_one_word ? words_[0] : std::string(NameOf(command_.launcher));
-  }
-
-  // Of accelerate, which is told how many there are in all.
-  void CountPerPod() {
-    const int64_t machines = command_.machines.value_or(MachineRange()).max;
-    const std::optional<int64_t>& count = command_.process_count;
-    const bool has_one = command_.pods_with_several == PodsWithSeveral::kNone;
-    if (!command_.unknown_counts.empty() && !has_one) {
-      command_.problem = NoNumber(command_.unknown_counts.front());
-      return;
-    }
-    if (!count.has_value()) {
-      if (machines > 1 && !has_one) {
-        command_.problem = "--num_machines " + std::to_string(machines) + " of " + Name() +
-                           " needs --num_processes, the number in all: without it a pod starts as "
-                           "many as it has GPUs, divided by the machines";
-      }
-      return;
-    }
-    if (has_one) {
-      command_.processes_per_pod = std::to_string(*count / std::max<int64_t>(machines, 1));
-      return;
-    }
-    if (machines < 1 || *count < machines || *count % machines != 0) {
-      command_.problem = "--num_processes " + std::to_string(*count) + " on --num_machines " +
-                         std::to_string(machines) +
-                         " is not the same number on each, as a TrainingJob's pods have";
-      return;
-    }
-    command_.processes_per_pod = std::to_string(*count / machines);
-  }
-
-  // A value as the container has it, where the file says that.
-  std::string Resolved(const std::string& value) const {
-    InlinedValue inlined = InlineReferences(value, known_);
-    return inlined.has_changed ? std::move(inlined.text) : value;
-  }
-
-  static std::string Written(const std::string& name, const std::vector<std::string>& values) {
-    std::string text = name;
+    const bool is_number = found->meaning == Meaning::kPerPod ||
+                           found->meaning == Meaning::kCount || found->meaning == Meaning::kMapping;
+    std::string written = word.substr(0, equals);
     for (const std::string& value : values) {
-      text += " " + value;
+      written += " " + value;
     }
-    return text;
-  }
-
-  // Such as `mpirun -np 1 a : -np 1 b`.
-  void RefuseSeveralPrograms() {
-    if (std::find(words_.begin() + static_cast<std::ptrdiff_t>(at_), words_.end(), ":") !=
-        words_.end()) {
-      command_.problem =
-          "several programs found behind " + Name() +
-          ", with \":\" between them, expected one: every pod of a role runs the same";
+    if (is_number) {
+      if (InlinedValue inlined = InlineReferences(values[0], known_); inlined.has_changed) {
+        values[0] = std::move(inlined.text);
+        written += " (= " + values[0] + ")";
+      }
     }
+    Heed(written, found->meaning, values);
   }
 
-  std::string NoNumber(const std::string& written) const {
-    return written + " of " + Name() +
-           " is no number, so it cannot be told how many processes a pod has; say the number there";
-  }
-
-  void HeedMachines(const std::string& written, const std::string& value) {
-    const bool is_torchrun = command_.launcher == Launcher::kTorchrun;
-    command_.names_machines = command_.names_machines || is_torchrun;
-    command_.machines = MachineRangeOf(value);
-    command_.unknown_machines.clear();
-    const bool is_range = command_.machines.has_value() && value.find(':') != std::string::npos;
-    if (IsUnsaidOfDeepspeed(command_.launcher, value)) {
-      return;
-    }
-    if (HasReference(value) && command_.launcher == Launcher::kAccelerate) {
-      command_.problem = NoNumber(written);  // it divides by it
-    } else if (HasReference(value)) {
-      command_.unknown_machines = written;
-    } else if (!command_.machines.has_value() || (is_range && !is_torchrun)) {
-      Refuse(written,
-             std::string(kExpectedCount) +
-                 (is_torchrun ? ", or MIN:MAX of such, as torchrun does" : ""));
-    }
-  }
-
-  void Refuse(const std::string& written, const std::string& expected) {
-    command_.problem = written + " of " + Name() + " found, expected " + expected;
-  }
-
-  void HeedCount(const std::string& written, const std::string& value) {
-    if (const int64_t count = ProcessCountOf(value); count > 0) {
-      command_.process_count = count;
+  void HeedCount(const std::string& written,
+                 const std::string& value,
+                 std::optional<int64_t>* count) {
+    if (const int64_t number = ProcessCountOf(value); number > 0) {
+      *count = number;
     } else if (HasReference(value)) {
       command_.unknown_counts.push_back(written);
     } else {
-      Refuse(written, kExpectedCount);
-    }
-  }
-
-  void HeedPerPod(const std::string& written, const std::string& value) {
-    const Launcher launcher = command_.launcher;
-    const bool is_torchrun = launcher == Launcher::kTorchrun;
-    if (is_torchrun ? IsCountOfTorchrun(value) : ProcessCountOf(value) > 0) {
-      command_.processes_per_pod = value;
-    } else if (HasReference(value) && IsTorchLauncher(launcher)) {
-      command_.processes_per_pod = value;
-    } else if (HasReference(value)) {
-      command_.unknown_counts.push_back(written);
-    } else if (IsUnsaidOfDeepspeed(launcher, value)) {
-      command_.dropped.push_back(written);
-    } else {
-      Refuse(written,
-             is_torchrun ? "a number from 1 to 9999, auto, gpu or cpu, as torchrun does"
-                         : kExpectedCount);
+      command_.problem = written + " of " + words_[0] + " found, expected a number from 1 to 9999";
     }
   }
 
@@ -294,72 +287,35 @@ class OptionReader {
     const std::size_t end = value.find(':', kPerResource.size());
     if (value.starts_with(kPerResource) && end != std::string::npos &&
         (value.substr(end) == ":node" || value.substr(end).starts_with(":node:"))) {
-      HeedPerPod(written, value.substr(kPerResource.size(), end - kPerResource.size()));
+      HeedCount(written,
+                value.substr(kPerResource.size(), end - kPerResource.size()),
+                &command_.processes_per_pod);
     }
   }
 
-  void Heed(const std::string& written,
-            const LauncherOption& option,
-            const std::vector<std::string>& values) {
-    switch (option.meaning) {
+  void Heed(const std::string& written, Meaning meaning, const std::vector<std::string>& values) {
+    switch (meaning) {
       case Meaning::kPerPod:
-        HeedPerPod(written, values[0]);
+        HeedCount(written, values[0], &command_.processes_per_pod);
         return;
       case Meaning::kCount:
-        HeedCount(written, values[0]);
+        HeedCount(written, values[0], &command_.process_count);
         return;
-      case Meaning::kOnePerPod:
-        command_.processes_per_pod = "1";
-        break;
-      case Meaning::kMapping:
-        HeedMapping(written, values[0]);
-        break;
-      case Meaning::kMachines:
-        HeedMachines(written, values[0]);
-        break;
-      case Meaning::kOneMachine:
-        HeedMachines(written, "1");
-        break;
-      case Meaning::kHostfile:
-        command_.names_machines = true;
-        break;
       case Meaning::kWorkingDirectory:
         command_.working_directory = values[0];
         return;
-      case Meaning::kMultiGpu:
-        if (command_.pods_with_several != PodsWithSeveral::kNone) {
-          command_.pods_with_several = PodsWithSeveral::kAll;
-        }
-        break;
-      case Meaning::kCpu:
-        command_.pods_with_several = PodsWithSeveral::kNone;
-        command_.environment.emplace_back(option.variable, option.value);
-        return;
-      case Meaning::kSetting:
-        command_.environment.emplace_back(option.variable,
-                                          values.empty() ? option.value : values[0]);
-        return;
-      case Meaning::kRefused:
-        command_.problem = written + " of " + Name() +
-                           " cannot be kept: what it says reaches the program by " + Name() +
-                           " alone; give the program itself as the command, and say it there or "
-                           "in env";
-        return;
-      case Meaning::kUsesEnvironment:
-        command_.local_rank_argument.clear();
-        break;
       case Meaning::kVariable:
         NoteVariable(values, &command_);
         return;
       case Meaning::kNames:
         NoteNames(values[0], &command_);
         return;
-      case Meaning::kModule:
-        is_module_ = true;
-        return;
-      case Meaning::kNoPython:
-        has_python_ = false;
-        return;
+      case Meaning::kOnePerPod:
+        command_.processes_per_pod = 1;
+        break;
+      case Meaning::kMapping:
+        HeedMapping(written, values[0]);
+        break;
       case Meaning::kDropped:
         break;
     }
@@ -368,10 +324,7 @@ class OptionReader {
 
   const std::vector<std::string>& words_;
   const std::map<std::string, std::string>& known_;
-  std::size_t at_;
-  std::string python_;
-  bool is_module_ = false;
-  bool has_python_ = true;
+  std::size_t at_ = 1;
   LaunchCommand command_;
 };
 
@@ -381,34 +334,24 @@ std::string_view NameOf(Launcher launcher) {
   switch (launcher) {
     case Launcher::kNone:
       return "";
-    case Launcher::kTorchrun:
-      return "torchrun";
     case Launcher::kMpirun:
       return "mpirun";
     case Launcher::kHorovodrun:
       return "horovodrun";
-    case Launcher::kAccelerate:
-      return "accelerate launch";
-    case Launcher::kDeepspeed:
-      return "deepspeed";
   }
   return "";
 }
 
-bool IsTorchLauncher(Launcher launcher) {
-  return launcher == Launcher::kTorchrun || launcher == Launcher::kAccelerate ||
-         launcher == Launcher::kDeepspeed;
+std::string JoinedWords(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += (text.empty() ? "" : " ") + word;
+  }
+  return text;
 }
 
 std::string RanksAskedFor(int64_t count) {
   return Plural(count, "rank") + (count == 1 ? " was" : " were") + " asked for";
-}
-
-std::optional<MachineRange> MachineRangeOf(const std::string& text) {
-  const std::size_t colon = text.find(':');
-  const int64_t min = ProcessCountOf(text.substr(0, colon));
-  const int64_t max = colon == std::string::npos ? min : ProcessCountOf(text.substr(colon + 1));
-  return min > 0 && max >= min ? std::optional(MachineRange{min, max}) : std::nullopt;
 }
 
 int64_t ProcessCountOf(const std::string& text) {
@@ -420,33 +363,20 @@ int64_t ProcessCountOf(const std::string& text) {
   return is_count ? std::stoll(text) : 0;
 }
 
-bool IsCountOfTorchrun(const std::string& text) {
-  // The last two by what makers of devices add to torch, which is asked for by its own name.
-  constexpr std::array<std::string_view, 6> kWords = {"auto", "gpu", "cpu", "xpu", "hpu", "npu"};
-  return ProcessCountOf(text) > 0 || std::find(kWords.begin(), kWords.end(), text) != kWords.end();
-}
-
 bool HasReference(const std::string& text) {
   return !InlineReferences(text, {}).unknown.empty();
 }
 
 LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
-                                const std::map<std::string, std::string>& known,
-                                const std::map<std::string, std::string>& settings) {
-  const LauncherName name = FindLauncher(words);
-  if (name.launcher == Launcher::kNone) {
+                                const std::map<std::string, std::string>& known) {
+  const Launcher launcher = FindLauncher(words);
+  if (launcher == Launcher::kNone) {
     LaunchCommand command;
     command.program = words;
+    command.problem = ProblemOfScript(words);
     return command;
   }
-  LaunchCommand command = OptionReader(words, name, known).Read(settings);
-  if (!IsOfMpi(command.launcher) || !command.problem.empty() ||
-      !IsTorchLauncher(FindLauncher(command.program).launcher)) {
-    return command;
-  }
-  const std::map<std::string, std::string> given(command.environment.begin(),
-                                                 command.environment.end());
-  return Within(command, ReadLaunchCommand(command.program, known, given));
+  return OptionReader(words, launcher, known).Read();
 }
 
 }  // namespace lockstep::control

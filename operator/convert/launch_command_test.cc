@@ -7,21 +7,25 @@
 namespace lockstep::control {
 namespace {
 
-// "torchrun per=4: python3 train.py --lr 1 | dropped: --nnodes 2".
-std::string Told(const std::string& line) {
+std::vector<std::string> WordsOf(const std::string& line) {
   std::istringstream in(line);
   std::vector<std::string> words;
   for (std::string word; in >> word;) {
     words.push_back(word);
   }
-  const LaunchCommand command = ReadLaunchCommand(words);
+  return words;
+}
+
+// "mpirun per=4: python3 train.py --lr 1 | dropped: --tag-output".
+std::string Told(const std::string& line) {
+  const LaunchCommand command = ReadLaunchCommand(WordsOf(line));
   if (!command.problem.empty()) {
     return command.problem;
   }
   std::string text(NameOf(command.launcher));
   text = text.empty() ? "none" : text;
-  if (!command.processes_per_pod.empty()) {
-    text += " per=" + command.processes_per_pod;
+  if (command.processes_per_pod.has_value()) {
+    text += " per=" + std::to_string(*command.processes_per_pod);
   }
   if (command.process_count.has_value()) {
     text += " count=" + std::to_string(*command.process_count);
@@ -39,29 +43,26 @@ std::string Told(const std::string& line) {
   for (const std::string& option : command.dropped) {
     text += " | " + option;
   }
-  if (!command.local_rank_argument.empty()) {
-    text += " || " + command.local_rank_argument;
-  }
   return text;
 }
 
-TEST(ReadLaunchCommand, ProgramWithoutLauncherIsItself) {
-  EXPECT_EQ(Told("python3 train.py --nnodes 2"), "none: python3 train.py --nnodes 2");
-  EXPECT_EQ(Told("python -m train"), "none: python -m train");
+TEST(ReadLaunchCommand, OtherCommandsStayAsTheyAre) {
+  for (const char* const line : {"python3 train.py --nnodes 2",
+                                 "torchrun --nnodes=2 train.py",
+                                 "accelerate launch --use_fsdp t.py",
+                                 "deepspeed t.py"}) {
+    EXPECT_EQ(Told(line), "none: " + std::string(line));
+  }
   EXPECT_EQ(Told(""), "none:");
 }
 
-TEST(ReadLaunchCommand, TorchrunInItsForms) {
-  EXPECT_EQ(Told("torchrun train.py --lr 1"), "torchrun: python3 train.py --lr 1");
-  EXPECT_EQ(Told("/opt/bin/torchrun --nnodes=2 --nproc-per-node 4 train.py"),
-            "torchrun per=4: python3 train.py | --nnodes 2");
-  EXPECT_EQ(Told("torchrun --nproc_per_node=gpu -m pkg.train --epochs 3"),
-            "torchrun per=gpu: python3 -m pkg.train --epochs 3");
-  EXPECT_EQ(Told("torchrun --no-python bash run.sh"), "torchrun: bash run.sh");
-  EXPECT_EQ(Told("python3.11 -m torch.distributed.run --standalone train.py"),
-            "torchrun: python3.11 train.py | --standalone");
-  EXPECT_EQ(Told("python -m torch.distributed.launch --use_env --rdzv-conf=a=1,b=2 x.py"),
-            "torchrun: python x.py | --use_env | --rdzv-conf a=1,b=2");
+TEST(ReadLaunchCommand, LauncherInAScriptIsRefused) {
+  EXPECT_EQ(ReadLaunchCommand({"sh", "-c", "cd /w && horovodrun -np 2 python t.py"}).problem,
+            "horovodrun found inside the command, expected it first, with the program behind it: "
+            "its ranks would read the pod's HOROVOD_RANK as their own");
+  EXPECT_NE(Told("env A=1 /opt/bin/mpirun python t.py").find("/opt/bin/mpirun found inside"),
+            std::string::npos);
+  EXPECT_EQ(Told("python mpirun.py"), "none: python mpirun.py");
 }
 
 TEST(ReadLaunchCommand, MpirunTakesOneHyphenOrTwo) {
@@ -70,8 +71,8 @@ TEST(ReadLaunchCommand, MpirunTakesOneHyphenOrTwo) {
            "-x PATH -mca pml ob1 --mca btl ^openib python train.py -n 3"),
       "mpirun count=4 NCCL_DEBUG=INFO $PATH: python train.py -n 3 | --allow-run-as-root | -bind-to "
       "none | --map-by slot | -mca pml ob1 | --mca btl ^openib");
-  EXPECT_EQ(Told("mpiexec.hydra -genv A 1 -ppn 2 -n 8 ./pi"), "mpirun per=2 count=8 A=1: ./pi");
-  EXPECT_EQ(Told("mpiexec -genvlist A,B -n 8 ./pi"), "mpirun count=8 $A $B: ./pi");
+  EXPECT_EQ(Told("mpiexec.hydra -genv A 1 -ppn 2 -n 8 ./t.py"), "mpirun per=2 count=8 A=1: ./t.py");
+  EXPECT_EQ(Told("mpiexec -genvlist A,B -n 8 ./t.py"), "mpirun count=8 $A $B: ./t.py");
 }
 
 TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {
@@ -79,97 +80,52 @@ TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {
             "horovodrun count=2: python t.py | --min-np 1 | --host-discovery-script /d.sh");
 }
 
-TEST(ReadLaunchCommand, LocalRankThatWasAnArgumentIsNamedUnlessItWasRefused) {
-  EXPECT_EQ(Told("python -m torch.distributed.launch --nproc_per_node 2 t.py --lr 1"),
-            "torchrun per=2: python t.py --lr 1 || --local-rank (before torch 2: --local_rank)");
-  EXPECT_EQ(Told("python -m torch.distributed.launch --use-env t.py"),
-            "torchrun: python t.py | --use-env");
-  EXPECT_EQ(Told("python -m torch.distributed.run t.py"), "torchrun: python t.py");
-  EXPECT_EQ(Told("deepspeed t.py"), "deepspeed: python3 t.py || --local_rank");
-  EXPECT_EQ(Told("deepspeed --no_local_rank t.py"), "deepspeed: python3 t.py | --no_local_rank");
-}
-
-TEST(ReadLaunchCommand, AccelerateIsToldOfAllProcessesAndSetsVariables) {
-  EXPECT_EQ(Told("accelerate launch t.py --num_processes 3"),
-            "accelerate launch: python3 t.py --num_processes 3");
-  EXPECT_EQ(
-      Told("accelerate launch --num_processes 4 --num-machines=2 --machine_rank 0 "
-           "--main_process_ip h --mixed_precision bf16 --cpu --dynamo-use-dynamic -m pkg.t --lr 1"),
-      "accelerate launch per=2 count=4 ACCELERATE_MIXED_PRECISION=bf16 ACCELERATE_USE_CPU=True "
-      "ACCELERATE_DYNAMO_USE_DYNAMIC=True: python3 -m pkg.t --lr 1 | --num-machines 2 | "
-      "--machine_rank 0 | --main_process_ip h");
-  EXPECT_EQ(Told("accelerate-launch --num_processes 2 t.py"),
-            "accelerate launch per=2 count=2: python3 t.py");
-  EXPECT_EQ(Told("python -m accelerate.commands.launch --no_python ./t.sh"),
-            "accelerate launch: ./t.sh");
-  EXPECT_EQ(Told("accelerate launch --num_processes 3 --num_machines 2 t.py"),
-            "--num_processes 3 on --num_machines 2 is not the same number on each, as a "
-            "TrainingJob's pods have");
-  EXPECT_EQ(Told("accelerate config"), "none: accelerate config");
-}
-
-TEST(ReadLaunchCommand, AccelerateIsAskedForTheNumbersThatItDividesBy) {
-  EXPECT_EQ(Told("accelerate launch --num_processes 4 --num_machines $(NNODES) t.py"),
-            "--num_machines $(NNODES) of accelerate launch is no number, so it cannot be told how "
-            "many processes a pod has; say the number there");
+TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
   const std::string rest =
-      "--num_machines 2 of accelerate launch needs --num_processes, the number in all: without it "
-      "a pod starts as many as it has GPUs, divided by the machines";
-  EXPECT_EQ(Told("accelerate launch --num_machines 2 t.py"), rest);
-  const std::string unknown =
-      "--num_processes $(N) of accelerate launch is no number, so it cannot be told how many "
-      "processes a pod has; say the number there";
-  EXPECT_EQ(Told("accelerate launch --num_machines 2 --num_processes $(N) t.py"), unknown);
-  EXPECT_EQ(Told("accelerate launch --cpu --num_machines 2 t.py"),
-            "accelerate launch ACCELERATE_USE_CPU=True: python3 t.py | --num_machines 2");
-  EXPECT_EQ(Told("accelerate launch --num_processes $(N) t.py"), unknown);
-  EXPECT_EQ(Told("accelerate launch --num_processes 0 t.py"),
-            "--num_processes 0 of accelerate launch found, expected a number from 1 to 9999");
+      " found behind mpirun, expected a Python program that uses Horovod: MPI programs "
+      "(nccl-tests, "
+      "GROMACS) do not work without mpirun";
+  EXPECT_EQ(Told("mpirun -np 2 /opt/all_reduce_perf -b 8"), "\"/opt/all_reduce_perf\"" + rest);
+  EXPECT_EQ(Told("mpirun gmx_mpi mdrun"), "\"gmx_mpi\"" + rest);
+  EXPECT_EQ(Told("mpirun python3 -m mpi4py t.py"), "\"python3\"" + rest);
+  EXPECT_EQ(ReadLaunchCommand({"mpirun", "sh", "-c", "cd /o; ./sendrecv_perf -b 8"}).problem,
+            "\"sh\"" + rest);
+  for (const char* const line : {"mpirun python t.py",
+                                 "mpirun ./t.py",
+                                 "mpirun numactl python t.py",
+                                 "mpirun bash run.sh",
+                                 "horovodrun ./program"}) {
+    EXPECT_EQ(ReadLaunchCommand(WordsOf(line)).problem, "") << line;
+  }
 }
 
-TEST(ReadLaunchCommand, DeepspeedSaysHowManyAPodRuns) {
+TEST(ReadLaunchCommand, ProgramThatReadsMpirunsVariablesIsRefused) {
   EXPECT_EQ(
-      Told("deepspeed --num_gpus 2 --num_nodes 2 --hostfile /h --no_local_rank --module t --x"),
-      "deepspeed per=2: python3 -m t --x | --num_nodes 2 | --hostfile /h | --no_local_rank");
-  EXPECT_EQ(Told("python3.11 -m deepspeed.launcher.runner --no_local_rank --master_port=1 t.py"),
-            "deepspeed: python3.11 t.py | --no_local_rank | --master_port 1");
+      ReadLaunchCommand({"mpirun", "sh", "-c", "python t.py --r $OMPI_COMM_WORLD_RANK"}).problem,
+      "OMPI_COMM_WORLD_RANK found, which mpirun alone sets, expected RANK, LOCAL_RANK, "
+      "WORLD_SIZE or LOCAL_WORLD_SIZE");
 }
 
-TEST(ReadLaunchCommand, OtherNamesOfDeepspeedAndOptionsOfPythonAreKnown) {
-  EXPECT_EQ(Told("/opt/conda/bin/ds --num_gpus 2 t.py"),
-            "deepspeed per=2: python3 t.py || --local_rank");
-  EXPECT_EQ(Told("python -u -m deepspeed.launcher.runner t.py"),
-            "deepspeed: python t.py || --local_rank");
-  EXPECT_EQ(Told("python -W ignore -um torch.distributed.run t.py"), "torchrun: python t.py");
-  EXPECT_EQ(Told("python -u t.py -m torch.distributed.run"),
-            "none: python -u t.py -m torch.distributed.run");
-}
-
-TEST(ReadLaunchCommand, WhatReachesTheProgramByItsLauncherAloneIsRefused) {
-  const std::string why = " cannot be kept: what it says reaches the program by ";
-  const std::string what =
-      " alone; give the program itself as the command, and say it there or in env";
-  EXPECT_EQ(Told("accelerate launch --config_file a.yaml t.py"),
-            "--config_file a.yaml of accelerate launch" + why + "accelerate launch" + what);
-  EXPECT_EQ(Told("accelerate launch --use_fsdp --fsdp_version 2 t.py"),
-            "--use_fsdp of accelerate launch" + why + "accelerate launch" + what);
-  EXPECT_EQ(Told("accelerate launch --fsdp-version 2 --use_fsdp t.py"),
-            "--fsdp-version 2 of accelerate launch" + why + "accelerate launch" + what);
-  EXPECT_EQ(Told("deepspeed --include localhost:0,1 t.py"),
-            "--include localhost:0,1 of deepspeed" + why + "deepspeed" + what);
+TEST(ReadLaunchCommand, LauncherBehindMpirunIsRefused) {
+  EXPECT_EQ(
+      Told("mpirun -np 2 torchrun --nproc_per_node=4 t.py"),
+      "torchrun found behind mpirun, expected the program itself: Lockstep starts every rank");
+  EXPECT_EQ(
+      Told("horovodrun -np 2 accelerate launch t.py"),
+      "accelerate found behind horovodrun, expected the program itself: Lockstep starts every "
+      "rank");
 }
 
 TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {
-  EXPECT_EQ(Told("torchrun --bogus 3 train.py"),
-            "the option --bogus of torchrun is not known, so it cannot be told where the program "
+  EXPECT_EQ(Told("mpirun --bogus 3 train.py"),
+            "the option --bogus of mpirun is not known, so it cannot be told where the program "
             "begins; remove it");
-  EXPECT_EQ(Told("torchrun --bogus=3 train.py"), "torchrun: python3 train.py | --bogus=3");
+  EXPECT_EQ(Told("mpirun --bogus=3 train.py"), "mpirun: train.py | --bogus=3");
 }
 
 TEST(ReadLaunchCommand, MissingProgramOrValueIsSaid) {
   EXPECT_EQ(Told("mpirun -np 2"), "no program found behind the options of mpirun");
   EXPECT_EQ(Told("mpirun -np"), "the option -np of mpirun lacks its value");
-  EXPECT_EQ(Told("torchrun"), "no program found behind the options of torchrun");
 }
 
 }  // namespace

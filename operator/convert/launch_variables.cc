@@ -1,10 +1,8 @@
 #include "operator/convert/launch_variables.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "common/base/name_list.h"
@@ -13,13 +11,6 @@
 
 namespace lockstep::control {
 namespace {
-
-// The container's variables; empty where they are no list, which the job's decoder refuses.
-Json VariablesOf(const ConvertedPod& pod) {
-  const Json& container = pod.spec.at("containers").at(0);
-  const auto env = container.find("env");
-  return env != container.end() && env->is_array() ? *env : Json::array();
-}
 
 // Where `name` stands among them; their count: nowhere.
 std::size_t IndexOf(const std::string& name, const Json& variables) {
@@ -80,11 +71,30 @@ std::map<std::string, std::string> WrittenValues(const Json& variables, std::siz
   return known;
 }
 
+// References to what the launcher has from elsewhere. `of_what`: " in the value of A".
+void NoteUnknownReferences(const std::vector<std::string>& references,
+                           const std::string& of_what,
+                           const std::string& field,
+                           const ConvertedPod& worker,
+                           Conversion* conversion) {
+  const Json variables = VariablesOf(worker);
+  for (const std::string& reference : references) {
+    const std::string name = reference.substr(2, reference.size() - 3);  // of "$(NAME)"
+    const bool is_set = IndexOf(name, variables) < variables.size();
+    conversion->notes.push_back(
+        {field,
+         reference + of_what +
+             (is_set ? " has the workers' own value: this file does not say the launcher's"
+                     : " is not set in the workers and stays as text")});
+  }
+}
+
 // A variable of the launcher's for a worker: Kubernetes reads its references in that container,
 // which has others, or has them only later. `foreign`: where it is written.
 Json ForWorker(Json variable,
                const std::map<std::string, std::string>& known,
                const std::string& foreign,
+               const ConvertedPod& worker,
                Conversion* conversion) {
   const Json value = variable.value("value", Json());
   if (!value.is_string()) {
@@ -94,60 +104,12 @@ Json ForWorker(Json variable,
   if (inlined.has_changed) {
     variable["value"] = std::move(inlined.text);
   }
-  if (!inlined.unknown.empty()) {
-    conversion->notes.push_back(
-        {foreign,
-         NameList(inlined.unknown) + " in the value of " + variable.at("name").get<std::string>() +
-             ": what the launcher has there cannot be told from this file; a worker has what "
-             "variables of its own before this one say, or else these letters"});
-  }
+  NoteUnknownReferences(inlined.unknown,
+                        " in the value of " + variable.at("name").get<std::string>(),
+                        foreign,
+                        worker,
+                        conversion);
   return variable;
-}
-
-// Where else in the manifest the container may have the variable from: "secret a, config map b".
-std::string SourcesOf(const std::string& variable, const ConvertedPod& pod) {
-  const Json sources = pod.spec.at("containers").at(0).value("envFrom", Json());
-  std::vector<std::string> names;
-  for (const Json& source : sources.is_array() ? sources : Json::array()) {
-    const Json prefix = source.is_object() ? source.value("prefix", Json()) : Json();
-    if (prefix.is_string() && !variable.starts_with(prefix.get<std::string>())) {
-      continue;
-    }
-    for (const auto& [key, kind] :
-         {std::pair("secretRef", "secret "), std::pair("configMapRef", "config map ")}) {
-      const Json object = source.is_object() ? source.value(key, Json()) : Json();
-      const Json name = object.is_object() ? object.value("name", Json()) : Json();
-      if (name.is_string()) {
-        names.push_back(kind + name.get<std::string>());
-      }
-    }
-  }
-  return NameList(names);
-}
-
-// No file says the values of these, which the launcher has from its image or a secret, say.
-void NoteUnknown(const std::vector<std::string>& variables,
-                 const std::string& field,
-                 const ConvertedPod& launcher,
-                 Conversion* conversion) {
-  std::string of_image;
-  for (const std::string& name : variables) {
-    const std::string sources = SourcesOf(name, launcher);
-    if (sources.empty()) {
-      of_image += (of_image.empty() ? "" : ", ") + name;
-    } else {
-      conversion->notes.push_back(
-          {field,
-           name + ": not handed on from the launcher, which had the value from its envFrom (" +
-               sources + ") or its image: a worker that is to have it needs that envFrom too"});
-    }
-  }
-  if (!of_image.empty()) {
-    conversion->notes.push_back(
-        {field,
-         of_image + ": not handed on from the launcher, whose image had the value: every worker "
-                    "has what its own image or template says"});
-  }
 }
 
 }  // namespace
@@ -157,39 +119,9 @@ std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod) {
   return WrittenValues(variables, variables.size());
 }
 
-// Source: pkg/controller.v1/pytorch of kubeflow/trainer v1.9.4, and its plugin torch of v2.3.
-bool IsSettingOfOperator(const std::string& variable) {
-  constexpr std::array<std::string_view, 5> kNames = {
-      "PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"};
-  return std::find(kNames.begin(), kNames.end(), variable) != kNames.end();
-}
-
-void NoteSettingsOfTorchrun(const LaunchCommand& command,
-                            const ConvertedPod& pod,
-                            Conversion* conversion) {
-  if (command.launcher != Launcher::kTorchrun) {
-    return;
-  }
-  const Json variables = VariablesOf(pod);
-  const std::vector<std::string>& heeded = command.heeded_variables;
-  for (std::size_t i = 0; i < variables.size(); ++i) {
-    const Json name = variables[i].is_object() ? variables[i].value("name", Json()) : Json();
-    if (!name.is_string() || !name.get<std::string>().starts_with("PET_")) {
-      continue;
-    }
-    const bool is_heeded = std::find(heeded.begin(), heeded.end(), name) != heeded.end();
-    const bool is_of_operator = command.is_told_by_operator && IsSettingOfOperator(name);
-    conversion->notes.push_back(
-        {ForeignPath(pod, i),
-         name.get<std::string>() +
-             (is_heeded        ? " is read as an option of torchrun's: it says nothing to the job"
-              : is_of_operator ? " is not heeded: Kubeflow's operator gave torchrun another"
-                               : " is not heeded: torchrun read it, which is left out")});
-  }
-}
-
 std::vector<std::string> ProgramForWorker(const LaunchCommand& command,
                                           const ConvertedPod& launcher,
+                                          const ConvertedPod& worker,
                                           Conversion* conversion) {
   const std::map<std::string, std::string> known = WrittenVariables(launcher);
   std::vector<std::string> words;
@@ -199,13 +131,7 @@ std::vector<std::string> ProgramForWorker(const LaunchCommand& command,
     words.push_back(inlined.has_changed ? std::move(inlined.text) : word);
     unknown.insert(unknown.end(), inlined.unknown.begin(), inlined.unknown.end());
   }
-  if (!unknown.empty()) {
-    conversion->notes.push_back(
-        {command.path,
-         NameList(unknown) +
-             ": what the launcher has there cannot be told from this file; a worker has what its "
-             "own variables say, or else these letters"});
-  }
+  NoteUnknownReferences(unknown, "", command.path, worker, conversion);
   return words;
 }
 
@@ -234,7 +160,6 @@ void SetVariables(const LaunchCommand& command,
                   ConvertedPod* pod,
                   Conversion* conversion) {
   const std::string& command_path = command.path;
-  const Launcher giver = command.outer == Launcher::kNone ? command.launcher : command.outer;
   const auto is_ours = [&](const std::string& name) {
     if (IsReservedVariable(name)) {
       conversion->notes.push_back({command_path, name + " is not kept: Lockstep sets it itself"});
@@ -248,9 +173,10 @@ void SetVariables(const LaunchCommand& command,
       continue;
     }
     const Json variable = {{"name", name}, {"value", value}};
-    Put(is_same_pod ? variable
-                    : ForWorker(variable, WrittenVariables(launcher), command_path, conversion),
-        giver,
+    Put(is_same_pod
+            ? variable
+            : ForWorker(variable, WrittenVariables(launcher), command_path, *pod, conversion),
+        command.launcher,
         command_path,
         pod,
         conversion);
@@ -262,19 +188,23 @@ void SetVariables(const LaunchCommand& command,
       continue;
     }
     if (index == variables.size()) {
-      if (!is_same_pod || SourcesOf(name, launcher).empty()) {
-        unknown.push_back(name);
-      }
+      unknown.push_back(name);
       continue;
     }
     const std::string foreign = ForeignPath(launcher, index);
-    Put(ForWorker(variables[index], WrittenValues(variables, index), foreign, conversion),
-        giver,
+    Put(ForWorker(variables[index], WrittenValues(variables, index), foreign, *pod, conversion),
+        command.launcher,
         foreign,
         pod,
         conversion);
   }
-  NoteUnknown(unknown, command_path, launcher, conversion);
+  if (!unknown.empty() && !is_same_pod) {
+    conversion->notes.push_back(
+        {command_path,
+         NameList(unknown) +
+             ": not handed on, as the launcher has the value from its image or envFrom; a worker "
+             "has what its own image, env and envFrom say"});
+  }
 }
 
 }  // namespace lockstep::control

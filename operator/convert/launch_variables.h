@@ -13,21 +13,12 @@ namespace lockstep::control {
 // are elsewhere, or refer to such, are left out.
 std::map<std::string, std::string> WrittenVariables(const ConvertedPod& pod);
 
-// Whether the variable is one that operators set, over what a manifest says, for torchrun in jobs
-// where they tell it of the others: PET_NNODES and its like.
-bool IsSettingOfOperator(const std::string& variable);
-
-// Says of each variable of the pod that torchrun read, in the place of an option, what became of
-// it. `command` is what the pod's program was read from.
-void NoteSettingsOfTorchrun(const LaunchCommand& command,
-                            const ConvertedPod& pod,
-                            Conversion* conversion);
-
-// The words of the program for a container that need not have the variables of `launcher`, where
+// The words of the program for `worker`, which need not have the variables of `launcher`, where
 // Kubernetes read them: $(NAME) is replaced by what the launcher has, or noted where the file does
 // not say that.
 std::vector<std::string> ProgramForWorker(const LaunchCommand& command,
                                           const ConvertedPod& launcher,
+                                          const ConvertedPod& worker,
                                           Conversion* conversion);
 
 // The launcher gives every rank all variables of its pod: adds those that the file names to what

@@ -92,95 +92,108 @@ void SetWorkingDirectory(const LaunchCommand& command,
        command.working_directory.empty() ? launcher.container_path + ".workingDir" : command.path});
 }
 
-// mpirun starts a launcher of PyTorch's, or the command is one: that says how many processes a pod
-// has, and mpirun how many of the launcher there are.
-void SetTorchProcessesOfWorker(const LaunchCommand& command,
-                               const MpiSlots& slots,
-                               ConvertedPod* pod,
-                               Json* worker,
-                               Conversion* conversion) {
-  // Nothing but its command tells torchrun of more than one.
-  const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
-  SetTorchProcesses(command, unless_told, command.path, pod, worker, conversion);
-  const int64_t pods = worker->at("replicas").get<int64_t>();
-  const int64_t per_pod = RanksOf(*worker, *pod) / std::max<int64_t>(pods, 1);
-  if (const int64_t count = slots.count.value_or(1); count != 1 && count != per_pod) {
-    conversion->notes.push_back({slots.field,
-                                 "not kept: " + std::string(NameOf(command.launcher)) +
-                                     " says how many processes a worker has"});
-  }
-}
-
 // As many as the launcher's command starts in each worker, else as the worker has slots. `spec` is
 // the job's.
 void SetWorkerProcesses(const LaunchCommand& command,
                         ForeignObject* spec,
                         ConvertedPod* pod,
                         Json* worker) {
-  Conversion* const conversion = spec->conversion();
   const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
-  const int64_t pods = worker->at("replicas").get<int64_t>();
-  const bool is_nested = command.outer != Launcher::kNone;
-  if (is_nested || (IsTorchLauncher(command.launcher) && !command.processes_per_pod.empty())) {
-    SetTorchProcessesOfWorker(command, slots, pod, worker, conversion);
-  } else {
-    SetMpiProcesses(command, &slots, pod, worker, conversion);
-  }
-  if (is_nested) {
-    NoteOuterCount(command, pods, slots.count.value_or(1), conversion);
-  }
-  NoteMachineCount(
-      command, *pod, pods, conversion, is_nested ? kInEachPod : "in the launcher's pod alone");
+  SetMpiProcesses(command, &slots, pod, worker, spec->conversion());
+  const int64_t processes = worker->at("processes").get<int64_t>();
   NoteMpiLaunch(command,
-                RanksOf(*worker, *pod),
-                RanksOf(*worker, *pod) / std::max<int64_t>(pods, 1),
+                worker->at("replicas").get<int64_t>() * processes,
+                processes,
                 true,
-                conversion);
+                spec->conversion());
+}
+
+// Without mpirun in front nobody knows what a launcher starts on which rank.
+void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
+  if (!command->problem.empty() || IsMpiLaunch(*command) || command->program.empty()) {
+    return;
+  }
+  command->problem =
+      "\"" + command->program[0] +
+      "\" found, expected mpirun or horovodrun with the program: every rank runs what the launcher "
+      "starts, and a script does more than that; for torchrun use a PyTorchJob";
+  conversion->errors.push_back(
+      Error(ErrorCode::kInvalidArgument, command->problem).WithField(command->path));
 }
 
 // Whether ranks had all variables of the launcher's pod. Source: Hydra's -genvall, its default, of
 // MPICH and Intel MPI; gloo_run.py and mpi_run.py of Horovod. OpenMPI hands on what -x says.
 bool GivesAllVariables(const LaunchCommand& command, const std::string& implementation) {
-  const Launcher first = command.outer == Launcher::kNone ? command.launcher : command.outer;
   const bool is_hydra = implementation == "MPICH" || implementation == "Intel";
-  const bool is_told = !command.handed_on.empty() ||
-                       std::find(command.dropped.begin(), command.dropped.end(), "-genvnone") !=
-                           command.dropped.end();
-  return first == Launcher::kHorovodrun || (first == Launcher::kMpirun && is_hydra && !is_told);
+  return command.launcher == Launcher::kHorovodrun ||
+         (command.launcher == Launcher::kMpirun && is_hydra && command.handed_on.empty());
 }
 
-Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* restarts_unsaid) {
-  Conversion* const conversion = spec->conversion();
+// What a version of the kind means.
+struct Version {
+  const char* restart_policy;  // of a launcher whose manifest says none
+  const char* restarts;        // that no backoffLimit allows
+  bool has_job = false;        // a Job of batch/v1 is around the launcher's pod
+};
+
+// A Job makes another pod in the place of one that failed, as backoffLimit allows.
+Json LauncherHead(const std::string& role, const Version& version, ForeignObject* launcher) {
+  Json head = RoleHead(role, version.restart_policy, launcher);
+  if (version.has_job && head.at("restartPolicy") == "Never") {
+    head["restartPolicy"] = "OnFailure";
+    launcher->Note("restartPolicy",
+                   "Never is kept as OnFailure: the launcher's Job started it again, as "
+                   "backoffLimit allowed");
+  }
+  return head;
+}
+
+bool JoinsWorkers(ForeignObject* spec) {
   const Json* const joins = spec->Take("runLauncherAsWorker");
-  const std::string implementation = spec->TakeText("mpiImplementation").value_or("");
-  for (const char* const key :
-       {"sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mainContainer"}) {
-    spec->Drop(key, "not kept: nothing is started over ssh");
+  if (joins != nullptr && !joins->is_boolean()) {
+    spec->Fail("runLauncherAsWorker", DescribeJson(*joins) + " found, expected true or false");
   }
-  ForeignObject replicas = spec->TakeObject("mpiReplicaSpecs");
-  ForeignObject launcher_spec = replicas.TakeObject("Launcher");
-  ForeignObject worker_spec = replicas.TakeObject("Worker");
-  replicas.Finish();
-  if (!launcher_spec || !worker_spec) {
-    for (const char* const key : {"runPolicy", "slotsPerWorker"}) {
-      spec->Take(key);
-    }
-    const std::string found = launcher_spec ? "no Worker" : worker_spec ? "no Launcher" : "neither";
-    spec->Fail("mpiReplicaSpecs",
-               found + " found, expected a Launcher, which has the command, and a Worker" +
-                   (launcher_spec && joins != nullptr
-                        ? "; of a launcher that is the only worker (runLauncherAsWorker) write one "
-                          "with the launcher's template and replicas: 0"
-                        : ""));
-    return Json::object();
+  return joins != nullptr && *joins == true;
+}
+
+// Without workers the launcher's pod is the job.
+Json ConvertLauncherAlone(ForeignObject* spec,
+                          ForeignObject launcher,
+                          const ConversionOptions& options,
+                          const Version& version) {
+  Conversion* const conversion = spec->conversion();
+  Json role = LauncherHead("worker", version, &launcher);
+  ConvertedPod pod = ConvertPod(&launcher, {"mpi-launcher", "launcher"});
+  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
+  const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
+  const bool has_slots = JoinsWorkers(spec);
+  if (IsMpiLaunch(command)) {
+    SetMpiProcesses(command, has_slots ? &slots : nullptr, &pod, &role, conversion);
+    const int64_t processes = role.at("processes").get<int64_t>();
+    NoteMpiLaunch(command, RanksOf(role, pod), processes, has_slots, conversion);
+  } else if (pod.gpu_count() > 1) {
+    role["processes"] = 1;  // which drives them all, as before
   }
-  const Json launcher_head = RoleHead("launcher", "OnFailure", &launcher_spec);
+  launcher.Finish();
+  NoteOriginsOfRole(0, launcher.PathOf("template"), pod, conversion);
+  role["template"] = pod.ToTemplate();
+  return {{"strategy", IsMpiLaunch(command) ? "Horovod" : "MultiWorkerMirrored"},
+          {"roles", Json::array({std::move(role)})}};
+}
+
+Json ConvertWithWorkers(ForeignObject* spec,
+                        ForeignObject launcher_spec,
+                        ForeignObject worker_spec,
+                        const ConversionOptions& options,
+                        const Version& version) {
+  Conversion* const conversion = spec->conversion();
+  const Json launcher_head = LauncherHead("launcher", version, &launcher_spec);
   ConvertedPod launcher =
       ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"}, OtherContainers::kGone);
   launcher_spec.Finish();
-  LaunchCommand command =
-      ReadProgram(&launcher, TorchrunIsTold::kByItsManifest, options, conversion);
-  if (GivesAllVariables(command, implementation)) {
+  LaunchCommand command = ReadProgram(&launcher, options, conversion);
+  RefuseOtherLaunchers(&command, conversion);
+  if (GivesAllVariables(command, spec->TakeText("mpiImplementation").value_or(""))) {
     HandOnAll(launcher, &command, conversion);
   }
   NoteLauncherPod(launcher, &launcher_spec, conversion);
@@ -188,9 +201,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   Json worker = RoleHead("worker", "Never", &worker_spec);
   ConvertedPod pod = ConvertPod(&worker_spec, {"mpi-worker", "worker"});
   worker_spec.Finish();
-  if (joins != nullptr && !joins->is_boolean()) {
-    spec->Fail("runLauncherAsWorker", DescribeJson(*joins) + " found, expected true or false");
-  } else if (joins != nullptr && *joins == true) {
+  if (JoinsWorkers(spec)) {
     const int64_t replicas_with_it = worker.at("replicas").get<int64_t>() + 1;
     worker["replicas"] = replicas_with_it;
     spec->Note("runLauncherAsWorker",
@@ -201,9 +212,8 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   DropChecksOfSshd(&pod, conversion);
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
   SetWorkerProcesses(command, spec, &pod, &worker);
-  Json& container = pod.container();
   if (!HasImage(pod)) {
-    container["image"] = launcher.container()["image"];
+    pod.container()["image"] = launcher.container()["image"];
     pod.origins.push_back(
         {std::string(kContainerInRole) + ".image", launcher.container_path + ".image"});
   }
@@ -212,26 +222,45 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const char* 
   const std::string of_container = kContainerInRole;
   pod.origins.push_back({of_container + ".command", launcher.container_path + ".command"});
   pod.origins.push_back({"restartPolicy", launcher_spec.PathOf("restartPolicy")});
-  conversion->origins.push_back({"spec.roles", replicas.PathOf("Worker") + ".replicas"});
-  NoteOriginsOfRole(0, replicas.PathOf("Worker"), pod, conversion);
+  conversion->origins.push_back({"spec.roles", worker_spec.PathOf("replicas")});
+  NoteOriginsOfRole(0, spec->PathOf("mpiReplicaSpecs.Worker"), pod, conversion);
   worker["template"] = pod.ToTemplate();
-  Json job_spec = {
-      {"strategy", IsTorchLauncher(command.launcher) ? "MultiWorkerMirrored" : "Horovod"},
-      {"successPolicy", "AllWorkers"},
-      {"roles", Json::array({std::move(worker)})}};
-  ConvertRunPolicy(spec, std::nullopt, &job_spec, restarts_unsaid);
+  return {{"strategy", "Horovod"}, {"roles", Json::array({std::move(worker)})}};
+}
+
+Json Convert(ForeignObject* spec, const ConversionOptions& options, const Version& version) {
+  ForeignObject replicas = spec->TakeObject("mpiReplicaSpecs");
+  ForeignObject launcher = replicas.TakeObject("Launcher");
+  ForeignObject worker = replicas.TakeObject("Worker");
+  replicas.Finish();
+  Json job_spec = Json::object();
+  if (!launcher) {
+    spec->Take("slotsPerWorker");
+    spec->Fail("mpiReplicaSpecs", "no Launcher found, expected one, which has the command");
+  } else if (!worker) {
+    job_spec = ConvertLauncherAlone(spec, std::move(launcher), options, version);
+  } else {
+    job_spec = ConvertWithWorkers(spec, std::move(launcher), std::move(worker), options, version);
+  }
+  for (const char* const key :
+       {"sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mainContainer"}) {
+    spec->Drop(key, "not kept: nothing is started over ssh");
+  }
+  job_spec["successPolicy"] = "AllWorkers";
+  ConvertRunPolicy(spec, std::nullopt, &job_spec, version.restarts);
   return job_spec;
 }
 
 }  // namespace
 
+// Source: pkg/apis/kubeflow.org/v1/mpi_defaults.go of kubeflow/training-operator v1.9.
 Json ConvertMpiJob(ForeignObject* spec, const ConversionOptions& options) {
-  return Convert(spec, options, kNoLimit);
+  return Convert(spec, options, {"Never", kNoLimit});
 }
 
-// Its operator hands the field on to a Job of batch/v1 around the launcher, whose default that is.
-Json ConvertMpiJobV2(ForeignObject* spec, const ConversionOptions& options) {
-  return Convert(spec, options, "6 retries of the launcher");
+// v1alpha2 and v2beta1. Source: pkg/apis/kubeflow of kubeflow/mpi-operator v0.2.3 and v0.8.
+Json ConvertMpiJobWithJob(ForeignObject* spec, const ConversionOptions& options) {
+  return Convert(spec, options, {"OnFailure", "6 retries of the launcher", true});
 }
 
 }  // namespace lockstep::control

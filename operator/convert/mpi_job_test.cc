@@ -24,50 +24,6 @@ std::string MpiJob(const std::string& command, int slots = 1, const std::string&
          "    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: a}]}}}\n";
 }
 
-TEST(ConvertMpiJob, LauncherOfPyTorchBehindMpirunGivesWayToo) {
-  const Conversion conversion =
-      ConvertText(MpiJob("mpirun, -np, '2', -x, A=1, torchrun, --nproc_per_node=4, t.py"));
-  EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
-  EXPECT_EQ(FirstRole(conversion)["processes"], 4);
-  EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python3", "t.py"}));
-  EXPECT_EQ(FirstContainer(conversion)["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
-  ExpectNote(conversion, std::string(kLaunchersCommand) + "mpirun and torchrun are left out");
-  ExpectNote(conversion, "torchrun for one node trained in each pod for itself: the job's 2 pods");
-
-  const Conversion met =
-      ConvertText(MpiJob("mpirun, -np, '2', torchrun, --nnodes, '2', --nproc_per_node=4, t.py"));
-  EXPECT_EQ(NotesOf(met).find("for itself"), std::string::npos) << NotesOf(met);
-  EXPECT_EQ(NotesOf(met).find("times"), std::string::npos) << NotesOf(met);
-}
-
-TEST(ConvertMpiJob, MoreLaunchersThanWorkersAreSaid) {
-  const Conversion conversion = ConvertText(MpiJob("mpirun, -np, '4', deepspeed, t.py", 2));
-  EXPECT_EQ(FirstRole(conversion)["processes"], 1);
-  ExpectNote(conversion,
-             std::string(kLaunchersCommand) +
-                 "mpirun was to start deepspeed 4 times; the job has the processes of one in each "
-                 "of its pods\n");
-  ExpectNote(conversion, "spec.slotsPerWorker: not kept: deepspeed says how many");
-  ExpectNote(ConvertText(MpiJob("mpirun, accelerate, launch, t.py", 2)),
-             "mpirun was to start accelerate launch 4 times");
-  const Conversion torchrun = ConvertText(MpiJob("mpirun, -pernode, torchrun, t.py", 2));
-  EXPECT_EQ(FirstRole(torchrun)["processes"], 1);
-  EXPECT_EQ(NotesOf(torchrun).find("times"), std::string::npos) << NotesOf(torchrun);
-}
-
-TEST(ConvertMpiJob, ScriptBehindMpirunThatStartsALauncherIsWarnedOf) {
-  const Conversion conversion = ConvertText(
-      MpiJob("mpirun, -np, '2', bash, -c, 'torchrun --node_rank $OMPI_COMM_WORLD_RANK t.py --n "
-             "$OMPI_COMM_WORLD_SIZE'"));
-  ExpectNote(conversion, std::string(kLaunchersCommand) + "seems to start torchrun");
-  ExpectNote(conversion,
-             std::string(kLaunchersCommand) +
-                 "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE: mpirun set what is so called, and "
-                 "nobody does now: it is empty to a program or a shell, and $(NAME) stays as it "
-                 "is; programs have RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE\n");
-  EXPECT_EQ(NotesOf(ConvertText(MpiJob("mpirun, python, t.py"))).find("seems"), std::string::npos);
-}
-
 TEST(ConvertMpiJob, FieldsOfTheLaunchersPodAreNamed) {
   const Conversion conversion = ConvertText(R"(
 apiVersion: kubeflow.org/v2beta1
@@ -90,7 +46,7 @@ spec:
           volumes: [{name: lv, emptyDir: {}}]
     Worker:
       replicas: 2
-      restartPolicy: OnFailure
+      restartPolicy: Always
       template: {spec: {containers: [{name: w, image: a, command: [sshd], args: [-De]}]}}
 )");
 
@@ -115,7 +71,7 @@ spec:
   ExpectNote(conversion,
              std::string(kWorkersReplica) +
                  "restartPolicy: not kept: the program's end was the launcher's, whose "
-                 "restartPolicy, Never, is the role's\n");
+                 "restartPolicy, OnFailure, is the role's\n");
   EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/app");
 }
 
@@ -123,49 +79,6 @@ TEST(ConvertMpiJob, WorkingDirectoryIsThatOfMpirun) {
   const Conversion conversion =
       ConvertText(MpiJob("mpirun, --wdir, /b, python, t.py", 1, ", workingDir: /app"));
   EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/b");
-}
-
-// Nobody tells a launcher of PyTorch's of the workers but its command.
-TEST(ConvertMpiJob, LaunchersOfPyTorchThatKnewOfNoOtherMachineAreToldOf) {
-  const std::string each = " trained in each pod for itself: the job's 2 pods train together";
-  const std::string one = " trained in the launcher's pod alone: the job's 2 pods train together";
-  ExpectNote(ConvertText(MpiJob("mpirun, -np, '2', accelerate, launch, --multi_gpu, t.py")),
-             std::string(kLaunchersCommand) + "accelerate launch for one node" + each);
-  ExpectNote(ConvertText(MpiJob("mpirun, -np, '2', torchrun, t.py")),
-             "torchrun for one node" + each);
-  ExpectNote(ConvertText(MpiJob("accelerate, launch, t.py")),
-             "accelerate launch for one node" + one);
-  ExpectNote(ConvertText(MpiJob("torchrun, --nproc_per_node=2, t.py")),
-             "torchrun for one node" + one);
-  ExpectNote(ConvertText(MpiJob("deepspeed, t.py")), "deepspeed without a hostfile" + one);
-  for (const char* const met : {"mpirun, -np, '2', accelerate, launch, --num_machines, '2', "
-                                "--num_processes, '2', t.py",
-                                "deepspeed, --hostfile, /etc/mpi/hostfile, t.py"}) {
-    const std::string notes = NotesOf(ConvertText(MpiJob(met)));
-    EXPECT_EQ(notes.find("train together"), std::string::npos) << notes;
-  }
-  ExpectNote(
-      ConvertText(MpiJob("accelerate, launch, --num_machines, '3', --num_processes, '3', t.py")),
-      "--num_machines 3 was asked for; the job trains on all of its pods, 2");
-}
-
-TEST(ConvertMpiJob, SlotsAreSpokenOfWhereTheyAreNotTheProcesses) {
-  const auto notes = [](const std::string& command, int slots) {
-    return NotesOf(ConvertText(MpiJob(command, slots)));
-  };
-  const std::string not_kept =
-      "spec.slotsPerWorker: not kept: torchrun says how many processes a worker has\n";
-  const std::string two = "mpirun, -pernode, torchrun, --nnodes=2, --nproc_per_node=2, t.py";
-  EXPECT_NE(notes(two, 4).find(not_kept), std::string::npos);
-  EXPECT_EQ(notes(two, 2).find("slotsPerWorker"), std::string::npos) << notes(two, 2);
-  EXPECT_NE(notes("torchrun, '--nproc_per_node=$(K)', t.py", 2).find(not_kept), std::string::npos);
-}
-
-TEST(ConvertMpiJob, AccelerateStartsOneProcessWhereItIsToldOfMoreInVain) {
-  const Conversion conversion =
-      ConvertText(MpiJob("accelerate, launch, --cpu, --num_processes, '4', t.py", 2));
-  EXPECT_EQ(FirstRole(conversion)["processes"], 1);
-  ExpectNote(conversion, "told of 4 processes a pod, accelerate launch started one");
 }
 
 TEST(ConvertMpiJob, RunLauncherAsWorkerIsTrueOrFalse) {
@@ -178,8 +91,6 @@ TEST(ConvertMpiJob, RunLauncherAsWorkerIsTrueOrFalse) {
 TEST(ConvertMpiJob, OneOfAThingIsSpokenOfAsOne) {
   ExpectNote(ConvertText(MpiJob("mpirun, -np, '1', python, t.py")),
              "1 rank was asked for; the job has 2");
-  ExpectNote(ConvertText(MpiJob("mpirun, -np, '1', torchrun, t.py")),
-             "mpirun was to start torchrun 1 time; the job has");
 }
 
 TEST(ConvertMpiJob, SeveralProgramsAreRefused) {
@@ -235,8 +146,7 @@ TEST(ConvertMpiJob, ProgramHasTheLaunchersValues) {
   EXPECT_EQ(FirstContainer(conversion)["command"],
             Json({"python", "t.py", "--lr=0.1 $$HOME", "$(B)", "$$(LR)"}));
   ExpectNote(conversion,
-             std::string(kLaunchersCommand) +
-                 "$(B): what the launcher has there cannot be told from this file");
+             std::string(kLaunchersCommand) + "$(B) is not set in the workers and stays as text\n");
 }
 
 TEST(ConvertMpiJob, LauncherThatGivesRanksItsVariablesGivesThemToTheWorkers) {
@@ -258,26 +168,77 @@ TEST(ConvertMpiJob, LauncherThatGivesRanksItsVariablesGivesThemToTheWorkers) {
   ExpectNote(ConvertText(hydra), note);
 }
 
-TEST(ConvertMpiJob, SlotsOfHostsAreAnotherNumber) {
-  const std::string note = "2 ranks were asked for by the hosts and their slots; the job has 8";
-  ExpectNote(ConvertText(MpiJob("mpirun, -H, 'a:1,b', python, t.py", 4)), note);
-  EXPECT_EQ(NotesOf(ConvertText(MpiJob("mpirun, -H, 'a:4,b:4', t.py", 4))).find("hosts"),
-            std::string::npos);
-  ExpectNote(ConvertText(MpiJob("orterun, -np, '2', t.py", 4)), "2 ranks were asked for");
-}
-
-TEST(ConvertMpiJob, LauncherWithoutWorkersIsRefusedWithWhatWasFound) {
+TEST(ConvertMpiJob, LauncherWithoutWorkersIsTheJob) {
   const std::string job =
       "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
-      "  slotsPerWorker: 4\n  runLauncherAsWorker: true\n  runPolicy: {backoffLimit: 3}\n"
-      "  mpiReplicaSpecs: {Launcher: {template: {spec: {containers: []}}}}\n";
-  const Conversion conversion = ConvertText(job);
+      "  slotsPerWorker: 4\n  runPolicy: {backoffLimit: 3}\n"
+      "  mpiReplicaSpecs: {Launcher: {template: {spec: {containers: [{name: l, image: a, command: "
+      "[mpirun, -np, '2', python, t.py]}]}}}}\n";
+  const Conversion alone = ConvertText(job);
+  EXPECT_EQ(alone.job["spec"]["strategy"], "Horovod");
+  EXPECT_EQ(FirstRole(alone)["replicas"], 1);
+  EXPECT_EQ(FirstRole(alone)["processes"], 2);
+  EXPECT_EQ(FirstContainer(alone)["command"], Json({"python", "t.py"}));
+
+  std::string joins = job;
+  joins.replace(joins.find("-np, '2', "), 10, "");
+  joins.insert(joins.find("  slotsPerWorker"), "  runLauncherAsWorker: true\n");
+  EXPECT_EQ(FirstRole(ConvertText(joins))["processes"], 4);
+
+  std::string plain = job;
+  plain.replace(plain.find("mpirun, -np, '2', "), 18, "");
+  EXPECT_EQ(ConvertText(plain).job["spec"]["strategy"], "MultiWorkerMirrored");
+}
+
+TEST(ConvertMpiJob, WorkersWithoutLauncherAreRefused) {
   EXPECT_EQ(
-      ErrorsOf(conversion),
-      "spec.mpiReplicaSpecs: no Worker found, expected a Launcher, which has the command, and "
-      "a Worker; of a launcher that is the only worker (runLauncherAsWorker) write one with "
-      "the launcher's template and replicas: 0\n");
-  EXPECT_EQ(NotesOf(conversion), "");
+      ErrorsOf(ConvertText("apiVersion: kubeflow.org/v1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
+                           "  mpiReplicaSpecs: {Worker: {template: {spec: {containers: []}}}}\n")),
+      "spec.mpiReplicaSpecs: no Launcher found, expected one, which has the command\n");
+}
+
+// Its other steps would run on every rank, and what it starts is not in the file.
+TEST(ConvertMpiJob, LauncherThatIsNeitherMpirunNorHorovodrunIsRefused) {
+  for (const auto& [command, first] : std::vector<std::pair<std::string, std::string>>{
+           {"bash, launch.sh", "bash"},
+           {"/opt/run.sh", "/opt/run.sh"},
+           {"python, t.py", "python"},
+           {"deepspeed, --hostfile, /etc/mpi/hostfile, t.py", "deepspeed"}}) {
+    EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command))),
+              std::string(kLaunchersCommand) + "\"" + first +
+                  "\" found, expected mpirun or horovodrun with the program: every rank runs what "
+                  "the launcher starts, and a script does more than that; for torchrun use a "
+                  "PyTorchJob\n");
+  }
+}
+
+TEST(ConvertMpiJob, RestartsOfTheLauncherAreThoseOfItsVersion) {
+  const auto convert = [](const std::string& version) {
+    std::string text = MpiJob("mpirun, python, t.py");
+    text.replace(text.find("v2beta1"), 7, version);
+    text.replace(text.find("  runPolicy: {backoffLimit: 1}\n"), 31, "");
+    return ConvertText(text);
+  };
+  for (const auto& [version, policy, restarts] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"v2beta1", "OnFailure", "6 retries of the launcher"},
+           {"v1", "Never", "no limit"},
+           {"v1alpha2", "OnFailure", "6 retries of the launcher"}}) {
+    const Conversion conversion = convert(version);
+    EXPECT_EQ(FirstRole(conversion)["restartPolicy"], policy) << version;
+    ExpectNote(conversion, "spec.runPolicy.backoffLimit: not there, which meant " + restarts);
+  }
+}
+
+TEST(ConvertMpiJob, LauncherThatAJobStartsAgainIsStartedAgain) {
+  std::string text = MpiJob("mpirun, python, t.py");
+  text.replace(text.find("Launcher: {"), 11, "Launcher: {restartPolicy: Never, ");
+  const Conversion with_job = ConvertText(text);
+  EXPECT_EQ(FirstRole(with_job)["restartPolicy"], "OnFailure");
+  ExpectNote(with_job,
+             std::string(kLaunchersReplica) + "restartPolicy: Never is kept as OnFailure");
+  text.replace(text.find("v2beta1"), 7, "v1");
+  EXPECT_EQ(FirstRole(ConvertText(text))["restartPolicy"], "Never");
 }
 
 }  // namespace

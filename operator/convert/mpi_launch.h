@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "operator/convert/conversion.h"
 #include "operator/convert/launch_command.h"
@@ -10,7 +11,7 @@
 
 namespace lockstep::control {
 
-// Whether the program is one of MPI or Horovod, by its launcher.
+// Whether mpirun or horovodrun starts the program.
 bool IsMpiLaunch(const LaunchCommand& command);
 
 // The slots of mpirun in a pod, where the kind of job has them.
@@ -36,12 +37,7 @@ void NoteMpiLaunch(const LaunchCommand& command,
                    bool has_slots,
                    Conversion* conversion);
 
-// Says so where mpirun or horovodrun would start the launcher behind it another number of times
-// than the `pods` that it knows of are, one in each. `slots`: how many it starts in a pod if it is
-// told nothing.
-void NoteOuterCount(const LaunchCommand& command,
-                    int64_t pods,
-                    int64_t slots,
-                    Conversion* conversion);
+// The same of the roles of a job without slots. Whether mpirun or horovodrun starts one.
+bool NoteMpiLaunches(const std::vector<ConvertedReplica>& roles, Conversion* conversion);
 
 }  // namespace lockstep::control

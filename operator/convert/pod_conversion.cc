@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
+#include <string_view>
 #include <utility>
 
-#include "common/base/name_list.h"
 #include "common/json/json.h"
 #include "operator/api/pod_template.h"
 #include "operator/convert/launch_variables.h"
-#include "operator/convert/launcher_mentions.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
@@ -24,47 +22,36 @@ void Fail(std::string field, std::string text, Conversion* conversion) {
       Error(ErrorCode::kInvalidArgument, std::move(text)).WithField(std::move(field)));
 }
 
-std::vector<std::string> WordsOf(const Json& container, const char* key) {
-  std::vector<std::string> words;
-  const auto found = container.find(key);
-  if (found != container.end() && found->is_array()) {
-    for (const Json& word : *found) {
-      if (word.is_string()) {
-        words.push_back(word.get<std::string>());
-      }
-    }
-  }
-  return words;
-}
-
 std::string At(const std::string& list, std::size_t index) {
   return list + "[" + std::to_string(index) + "]";
 }
 
-void DropReservedVariables(ConvertedPod* pod, Conversion* conversion) {
-  Json& container = pod->container();
-  const std::string path = pod->container_path + ".env";
-  const auto env = container.find("env");
-  if (env == container.end() || !env->is_array()) {
-    return;
+// The list of words `key` of the container. YAML reads 10 and true as other things than text, which
+// is what a program is given.
+std::vector<std::string> ReadWords(const char* key,
+                                   const ConvertedPod& pod,
+                                   Conversion* conversion) {
+  std::vector<std::string> words;
+  const std::string path = pod.container_path + "." + key;
+  const Json list = pod.spec.at("containers").at(0).value(key, Json());
+  if (!list.is_null() && !list.is_array()) {
+    Fail(path,
+         DescribeJson(list) + " found, expected a list of words, such as [python3, train.py]",
+         conversion);
+    return words;
   }
-  Json kept = Json::array();
-  for (std::size_t i = 0; i < env->size(); ++i) {
-    const Json& variable = (*env)[i];
-    const auto name = variable.is_object() ? variable.find("name") : variable.end();
-    const bool is_ours = variable.is_object() && name != variable.end() && name->is_string() &&
-                         IsReservedVariable(name->get<std::string>());
-    if (is_ours) {
-      Note(At(path, i),
-           name->get<std::string>() + " is not kept: Lockstep sets it itself",
-           conversion);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Json& word = list[i];
+    if (word.is_string()) {
+      words.push_back(word.get<std::string>());
+    } else if (word.is_number() || word.is_boolean()) {
+      words.push_back(DumpJson(word));
+      Note(At(path, i), "kept as the text \"" + words.back() + "\"", conversion);
     } else {
-      pod->origins.push_back(
-          {At(std::string(kContainerInRole) + ".env", kept.size()), At(path, i)});
-      kept.push_back(variable);
+      Fail(At(path, i), DescribeJson(word) + " found, expected a text", conversion);
     }
   }
-  *env = std::move(kept);
+  return words;
 }
 
 // Kubernetes reads 0.5 and "0.5" alike; a TrainingJob wants fractions in quotes, as the API server
@@ -148,49 +135,13 @@ std::size_t MainIndex(const Json& containers, const std::vector<std::string>& na
   return 0;
 }
 
-std::string Joined(const std::vector<std::string>& words, const char* between) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : between) + word;
+void NoteLauncher(const LaunchCommand& command, Conversion* conversion) {
+  std::string text = std::string(NameOf(command.launcher)) +
+                     " is left out: Lockstep starts every rank itself, and tells it who it is";
+  for (const std::string& option : command.dropped) {
+    text += (&option == &command.dropped.front() ? "; so are its options " : ", ") + option;
   }
-  return text;
-}
-
-void NoteLauncher(const LaunchCommand& command, const std::string& path, Conversion* conversion) {
-  const bool is_nested = command.outer != Launcher::kNone;
-  std::string text = (is_nested ? std::string(NameOf(command.outer)) + " and " : std::string()) +
-                     std::string(NameOf(command.launcher)) + (is_nested ? " are" : " is") +
-                     " left out: Lockstep starts every rank itself, and tells it who it is";
-  if (!command.dropped.empty()) {
-    text += (is_nested ? "; so are their options " : "; so are its options ") +
-            Joined(command.dropped, ", ");
-  }
-  if (command.launcher == Launcher::kAccelerate) {
-    text += "; what a configuration file in the image says (accelerate config) is not in this file";
-  }
-  Note(path, std::move(text), conversion);
-  if (!command.local_rank_argument.empty()) {
-    Note(path,
-         "the program is not given " + command.local_rank_argument +
-             " any more, which the launcher put first of its arguments: it has the number in the "
-             "variable LOCAL_RANK, and must read it there",
-         conversion);
-  }
-}
-
-// What mpirun told each of its processes, under names of its own, nobody tells them now.
-void NoteVariablesOfMpirun(const std::vector<std::string>& program,
-                           const std::string& path,
-                           Conversion* conversion) {
-  const std::vector<std::string> names = VariablesOfMpirun(Joined(program, " "));
-  if (!names.empty()) {
-    Note(path,
-         NameList(names) +
-             ": mpirun set what is so called, and nobody does now: it is empty to a program or a "
-             "shell, and $(NAME) stays as it is; programs have RANK, LOCAL_RANK, WORLD_SIZE and "
-             "LOCAL_WORLD_SIZE",
-         conversion);
-  }
+  Note(command.path, std::move(text), conversion);
 }
 
 // The limits of its resources, by name; empty where they are none.
@@ -255,8 +206,35 @@ Json ConvertedPod::ToTemplate() const {
   return result;
 }
 
+Json VariablesOf(const ConvertedPod& pod) {
+  const Json env = pod.spec.at("containers").at(0).value("env", Json());
+  return env.is_array() ? env : Json::array();
+}
+
+void DropVariables(const std::function<bool(const std::string& name)>& is_gone,
+                   const std::string& why,
+                   ConvertedPod* pod,
+                   Conversion* conversion) {
+  const Json variables = VariablesOf(*pod);
+  const std::string env = std::string(kContainerInRole) + ".env";
+  Json kept = Json::array();
+  for (std::size_t i = 0; i < variables.size(); ++i) {
+    const Json name = variables[i].is_object() ? variables[i].value("name", Json()) : Json();
+    const std::string foreign = pod->ForeignPathOf(At(env, i));
+    if (name.is_string() && is_gone(name.get<std::string>())) {
+      Note(foreign, name.get<std::string>() + why, conversion);
+    } else {
+      pod->origins.push_back({At(env, kept.size()), foreign});
+      kept.push_back(variables[i]);
+    }
+  }
+  if (kept.size() < variables.size()) {
+    pod->container()["env"] = std::move(kept);
+  }
+}
+
 void CleanContainer(ConvertedPod* pod, Conversion* conversion) {
-  DropReservedVariables(pod, conversion);
+  DropVariables(IsReservedVariable, " is not kept: Lockstep sets it itself", pod, conversion);
   QuoteFractions(&pod->container());
 }
 
@@ -285,6 +263,7 @@ ConvertedPod ConvertPod(ForeignObject* replica,
   metadata.Take("creationTimestamp");
   metadata.Finish();
   ForeignObject spec = pod_template.TakeObject("spec");
+  pod.origins.push_back({"template.spec", pod_template.PathOf("spec")});
   DropOwnedFields(&spec);
   if (const Json* const first = spec.Take("initContainers"); first != nullptr) {
     if (first->is_array()) {
@@ -334,17 +313,27 @@ void NoteHiddenGpus(const ConvertedPod& pod, Conversion* conversion) {
   }
 }
 
-// Whether `key` of the container is a list, or not there; else it is a problem.
-bool IsListOfWords(const std::string& key, ConvertedPod* pod, Conversion* conversion) {
-  const Json& container = pod->container();
-  const auto found = container.find(key);
-  const bool is_list = found == container.end() || found->is_null() || found->is_array();
-  if (!is_list) {
-    Fail(pod->container_path + "." + key,
-         DescribeJson(*found) + " found, expected a list of words, such as [python3, train.py]",
-         conversion);
+// Another scheduler than the cluster's own was asked for the sake of the gang, or binds each pod to
+// the node that Lockstep has chosen.
+void SettleScheduler(ConvertedPod* pod, Conversion* conversion) {
+  constexpr std::array<std::string_view, 4> kOfGangs = {
+      "volcano", "kai-scheduler", "scheduler-plugins-scheduler", "yunikorn"};
+  const Json name = pod->spec.value("schedulerName", Json());
+  if (!name.is_string() || name == "default-scheduler") {
+    return;
   }
-  return is_list;
+  const bool is_of_gangs = std::find(kOfGangs.begin(), kOfGangs.end(), name) != kOfGangs.end();
+  Note(pod->ForeignPathOf("template.spec.schedulerName"),
+       is_of_gangs
+           ? name.get<std::string>() +
+                 " is not kept: Lockstep itself places the gang, whole or not at all; for a share "
+                 "of the cluster set scheduling.queue"
+           : "kept: " + name.get<std::string>() +
+                 " binds each pod to the node that Lockstep has chosen",
+       conversion);
+  if (is_of_gangs) {
+    pod->spec.erase("schedulerName");
+  }
 }
 
 void SetProgram(const LaunchCommand& command,
@@ -352,14 +341,14 @@ void SetProgram(const LaunchCommand& command,
                 ConvertedPod* pod,
                 Conversion* conversion) {
   pod->container()["command"] =
-      &launcher == pod ? command.program : ProgramForWorker(command, launcher, conversion);
+      &launcher == pod ? command.program : ProgramForWorker(command, launcher, *pod, conversion);
   pod->container().erase("args");
   if (!command.working_directory.empty()) {
     pod->container()["workingDir"] = command.working_directory;
     pod->origins.push_back({std::string(kContainerInRole) + ".workingDir", command.path});
   }
   SetVariables(command, launcher, pod, conversion);
-  NoteSettingsOfTorchrun(command, *pod, conversion);
+  SettleScheduler(pod, conversion);
   NoteHiddenGpus(*pod, conversion);
 }
 
@@ -368,9 +357,9 @@ bool HasImage(const ConvertedPod& pod) {
 }
 
 // The words that the container starts, options filling in; an image that is missing, too.
-std::vector<std::string> ReadWords(ConvertedPod* pod,
-                                   const ConversionOptions& options,
-                                   Conversion* conversion) {
+std::vector<std::string> ReadCommand(ConvertedPod* pod,
+                                     const ConversionOptions& options,
+                                     Conversion* conversion) {
   Json& container = pod->container();
   const std::string& path = pod->container_path;
   if (!HasImage(*pod)) {
@@ -381,48 +370,27 @@ std::vector<std::string> ReadWords(ConvertedPod* pod,
   } else if (!container["image"].is_string()) {
     Fail(path + ".image", DescribeJson(container["image"]) + " found, expected a text", conversion);
   }
-  const bool has_lists =
-      IsListOfWords("command", pod, conversion) && IsListOfWords("args", pod, conversion);
-  std::vector<std::string> words = WordsOf(container, "command");
+  const std::size_t errors_before = conversion->errors.size();
+  std::vector<std::string> words = ReadWords("command", *pod, conversion);
+  const std::vector<std::string> args = ReadWords("args", *pod, conversion);
   if (words.empty()) {
     words = options.command;
   }
-  if (words.empty() && has_lists) {
+  if (words.empty() && conversion->errors.size() == errors_before) {
     Fail(path + ".command",
          "missing, expected the program to run: what the image starts by itself is not known here; "
          "say it with --command",
          conversion);
   }
-  const std::vector<std::string> args = WordsOf(container, "args");
   words.insert(words.end(), args.begin(), args.end());
   return words;
 }
 
-// Options that hand on what torchrun would read in the operator's variables all the same.
-void ForgetOperatorsOwn(LaunchCommand* command) {
-  if (command->unknown_machines.ends_with("$(PET_NNODES)")) {
-    command->unknown_machines.clear();
-  }
-  if (command->processes_per_pod == "$(PET_NPROC_PER_NODE)") {
-    command->processes_per_pod.clear();
-  }
-}
-
 LaunchCommand ReadProgram(ConvertedPod* pod,
-                          TorchrunIsTold told,
                           const ConversionOptions& options,
                           Conversion* conversion) {
-  const std::vector<std::string> words = ReadWords(pod, options, conversion);
-  const bool is_by_operator = told == TorchrunIsTold::kByOperator;
-  std::map<std::string, std::string> known = WrittenVariables(*pod);
-  if (is_by_operator) {
-    std::erase_if(known, [](const auto& one) { return IsSettingOfOperator(one.first); });
-  }
-  LaunchCommand command = ReadLaunchCommand(words, known, known);
-  command.is_told_by_operator = is_by_operator && command.outer == Launcher::kNone;
-  if (command.is_told_by_operator && command.launcher == Launcher::kTorchrun) {
-    ForgetOperatorsOwn(&command);
-  }
+  LaunchCommand command =
+      ReadLaunchCommand(ReadCommand(pod, options, conversion), WrittenVariables(*pod));
   command.path = pod->container_path + ".command";
   if (!command.problem.empty()) {
     Fail(command.path, command.problem, conversion);
@@ -432,28 +400,15 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
     return unread;
   }
   if (command.launcher != Launcher::kNone) {
-    NoteLauncher(command, command.path, conversion);
+    NoteLauncher(command, conversion);
   }
-  const std::vector<std::string>& program = command.program;
-  if (!IsTorchLauncher(command.launcher) &&
-      (std::any_of(program.begin(), program.end(), MentionsLauncher) ||
-       MentionsLauncher(Joined(program, " ")))) {
-    Note(command.path,
-         "seems to start torchrun, accelerate launch, deepspeed, mpirun or horovodrun: Lockstep "
-         "starts every rank itself and gives each its RANK, so put the program in the launcher's "
-         "place",
-         conversion);
-    command.may_launch = true;
-  }
-  NoteVariablesOfMpirun(program, command.path, conversion);
   return command;
 }
 
 LaunchCommand ConvertProgram(ConvertedPod* pod,
-                             TorchrunIsTold told,
                              const ConversionOptions& options,
                              Conversion* conversion) {
-  LaunchCommand command = ReadProgram(pod, told, options, conversion);
+  LaunchCommand command = ReadProgram(pod, options, conversion);
   SetProgram(command, *pod, pod, conversion);
   return command;
 }

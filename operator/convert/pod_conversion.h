@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -53,24 +54,28 @@ ConvertedPod ConvertPod(ForeignObject* replica,
                         const std::vector<std::string>& names,
                         OtherContainers others = OtherContainers::kSidecars);
 
+// The container's variables; empty where they are no list, which the job's decoder refuses.
+Json VariablesOf(const ConvertedPod& pod);
+
+// Takes those out of the container whose names `is_gone` says; `why` is noted behind each name.
+void DropVariables(const std::function<bool(const std::string& name)>& is_gone,
+                   const std::string& why,
+                   ConvertedPod* pod,
+                   Conversion* conversion);
+
 // Whether the container names an image, of whatever type.
 bool HasImage(const ConvertedPod& pod);
 
-// Who tells torchrun in a pod of the others, by the variables PET_NNODES, PET_NPROC_PER_NODE and
-// their like: the job's operator, over what the manifest says in them, or nobody else.
-enum class TorchrunIsTold { kByOperator, kByItsManifest };
-
-// Reads what the container starts; notes what becomes of a launcher, and of the variables that it
-// set. Options fill in an image and a command that are not there; without them it is an error. Of a
-// command with a problem nothing else is told.
+// Reads what the container starts; notes what becomes of mpirun or horovodrun. Options fill in an
+// image and a command that are not there; without them it is an error. Of a command with a problem
+// nothing else is told.
 LaunchCommand ReadProgram(ConvertedPod* pod,
-                          TorchrunIsTold told,
                           const ConversionOptions& options,
                           Conversion* conversion);
 
-// The same, and puts the program that a launcher would start in the command's place.
+// The same, and puts the program that mpirun or horovodrun would start in the command's place. Any
+// other command stays.
 LaunchCommand ConvertProgram(ConvertedPod* pod,
-                             TorchrunIsTold told,
                              const ConversionOptions& options,
                              Conversion* conversion);
 

@@ -1,10 +1,8 @@
-#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
-#include "operator/convert/operator_variables.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/torch_processes.h"
 
@@ -23,16 +21,11 @@ std::string ConvertElasticPolicy(ForeignObject policy) {
   policy.Drop("metrics", "not kept: a HorizontalPodAutoscaler may set the scale of the job");
   for (const char* const key :
        {"rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf", "standalone"}) {
-    policy.Drop(key, "not kept: ranks meet by Lockstep's own rendezvous");
+    policy.Drop(key, "not kept: torchrun finds the job's pods by PET_MASTER_ADDR and its like");
   }
   policy.Finish();
   return per_pod;
 }
-
-struct PerPod {
-  std::string text;
-  std::string field;
-};
 
 // Kubeflow's operator takes MASTER_PORT from the port of this name.
 void NoteMasterPort(ConvertedPod* pod, Conversion* conversion) {
@@ -47,45 +40,22 @@ void NoteMasterPort(ConvertedPod* pod, Conversion* conversion) {
 
 ConvertedReplica ConvertPyTorchReplica(const std::string& role,
                                        ForeignObject replica,
-                                       const PerPod& per_pod,
+                                       const TorchCount& per_pod,
                                        const ConversionOptions& options) {
   Conversion* const conversion = replica.conversion();
   Json result = RoleHead(role, "OnFailure", &replica);
   NoteExitCodes(result, &replica);
   ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
   NoteMasterPort(&pod, conversion);
-  const LaunchCommand command =
-      ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
-  SetTorchProcesses(command, per_pod.text, per_pod.field, &pod, &result, conversion);
+  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
   if (IsMpiLaunch(command)) {
     SetMpiProcesses(command, nullptr, &pod, &result, conversion);
+  } else {
+    SetTorchProcesses(command, per_pod, &pod, &result, conversion);
   }
   result["template"] = pod.ToTemplate();
   replica.Finish();
   return {std::move(result), std::move(pod), command};
-}
-
-// Whether those who start together were told of as many as there are, and who tells them now.
-void NoteRankCounts(const std::vector<ConvertedReplica>& all, Conversion* conversion) {
-  int64_t ranks = 0;
-  int64_t pods = 0;
-  for (const ConvertedReplica& one : all) {
-    ranks += RanksOf(one.role, one.pod);
-    pods += one.role.at("replicas").get<int64_t>();
-  }
-  bool is_unseen_said = false;
-  for (const ConvertedReplica& one : all) {
-    is_unseen_said = is_unseen_said || NoteUnseenLauncher(one.command, pods, conversion);
-    const int64_t replicas = one.role.at("replicas").get<int64_t>();
-    NoteVariablesOfOperator(
-        one.command, one.pod, RanksOf(one.role, one.pod) / replicas, pods, conversion);
-    if (IsMpiLaunch(one.command)) {
-      NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
-    }
-    NoteRankCount(one.command, ranks, one.pod, conversion);
-    NoteMachineCount(one.command, one.pod, pods, conversion);
-    NoteOuterCount(one.command, 1, 1, conversion);  // in each pod, as it knows of no other
-  }
 }
 
 }  // namespace
@@ -93,8 +63,9 @@ void NoteRankCounts(const std::vector<ConvertedReplica>& all, Conversion* conver
 Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = Json::object();
   const bool is_said = spec->Take("nprocPerNode") != nullptr;  // "1": it is refused
-  PerPod per_pod{spec->TakeText("nprocPerNode").value_or(is_said ? "1" : ""),
-                 spec->PathOf("nprocPerNode")};
+  TorchCount per_pod{spec->TakeText("nprocPerNode").value_or(is_said ? "1" : "auto"),
+                     spec->PathOf("nprocPerNode"),
+                     is_said};
   Json from_elastic = Json::object();
   ForeignObject elastic = spec->TakeObject("elasticPolicy");
   const auto restarts_max = elastic.TakeCount("maxRestarts");
@@ -106,8 +77,8 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
                          : "not kept: runPolicy.backoffLimit says it");
   }
   const std::string of_elastic = ConvertElasticPolicy(std::move(elastic));
-  if (per_pod.text.empty() && !of_elastic.empty()) {
-    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode")};
+  if (!is_said && !of_elastic.empty()) {
+    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode"), true};
   }
   std::vector<ConvertedReplica> kept;
   bool has_chief = false;
@@ -131,11 +102,8 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
     NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, spec->conversion());
     kept.push_back(std::move(converted));
   }
-  NoteRankCounts(kept, spec->conversion());
+  const bool is_of_mpi = NoteMpiLaunches(kept, spec->conversion());
   spec->NoteOrigin("pytorchReplicaSpecs", "spec.roles");
-  const bool is_of_mpi = std::any_of(kept.begin(), kept.end(), [](const ConvertedReplica& one) {
-    return IsMpiLaunch(one.command);
-  });
   job_spec["strategy"] = is_of_mpi ? "Horovod" : "MultiWorkerMirrored";
   if (!has_chief) {
     job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has

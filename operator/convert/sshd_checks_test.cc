@@ -13,7 +13,7 @@ Conversion WithWorker(const std::string& more) {
       "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
       "  runPolicy: {backoffLimit: 1}\n  mpiReplicaSpecs:\n"
       "    Launcher: {template: {spec: {containers: [{name: l, image: a, command: [mpirun, "
-      "p]}]}}}\n"
+      "t.py]}]}}}\n"
       "    Worker: {template: {spec: {containers: [{name: w, image: a, ports: [{name: shell, "
       "containerPort: 2222}], command: [sshd, -De], " +
       more + "}]}}}\n");

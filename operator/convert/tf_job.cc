@@ -37,39 +37,16 @@ ConvertedReplica ConvertTfReplica(const std::string& role,
   Json result = RoleHead(role, "Never", &replica);
   NoteExitCodes(result, &replica);
   ConvertedPod pod = ConvertPod(&replica, {kContainer});
-  const LaunchCommand command =
-      ConvertProgram(&pod, TorchrunIsTold::kByItsManifest, options, replica.conversion());
+  const LaunchCommand command = ConvertProgram(&pod, options, replica.conversion());
   NoteTfPort(&pod, replica.conversion());
-  // Nothing but its command tells torchrun of more than one.
-  const std::string unless_told = command.processes_per_pod.empty() ? "1" : "";
-  SetTorchProcesses(command, unless_told, command.path, &pod, &result, replica.conversion());
   if (IsMpiLaunch(command)) {
     SetMpiProcesses(command, nullptr, &pod, &result, replica.conversion());
+  } else {
+    KeepTorchrunAlone(command, &pod, &result, replica.conversion());
   }
   result["template"] = pod.ToTemplate();
   replica.Finish();
   return {std::move(result), std::move(pod), command};
-}
-
-// Whether mpirun or horovodrun starts the ranks, and what there is to say of launchers.
-bool NoteLaunches(const std::vector<ConvertedReplica>& all, Conversion* conversion) {
-  int64_t ranks = 0;
-  int64_t pods = 0;
-  for (const ConvertedReplica& one : all) {
-    const bool is_rank = one.role.at("name") != "evaluator";
-    ranks += is_rank ? RanksOf(one.role, one.pod) : 0;
-    pods += is_rank ? one.role.at("replicas").get<int64_t>() : 0;
-  }
-  bool is_of_mpi = false;
-  for (const ConvertedReplica& one : all) {
-    NoteRankCount(one.command, ranks, one.pod, conversion);
-    NoteMachineCount(one.command, one.pod, pods, conversion);
-    if (IsMpiLaunch(one.command)) {
-      is_of_mpi = true;
-      NoteMpiLaunch(one.command, ranks, one.role.at("processes").get<int64_t>(), false, conversion);
-    }
-  }
-  return is_of_mpi;
 }
 
 // With cleanPodPolicy None the pods beside the one whose success is the job's worked on.
@@ -121,7 +98,7 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
     }
   }
   spec->NoteOrigin("tfReplicaSpecs", "spec.roles");
-  const bool is_of_mpi = NoteLaunches(kept, spec->conversion());
+  const bool is_of_mpi = NoteMpiLaunches(kept, spec->conversion());
   if (is_of_mpi && names.contains("ps")) {
     replicas.Fail("PS",
                   "found beside mpirun or horovodrun, expected none: Horovod has no such role");

@@ -8,34 +8,35 @@
 
 namespace lockstep::control {
 
-// How many processes a pod of PyTorch runs, written into `role`: as the launcher on its command
-// line was told, else, where that is torchrun, `per_pod` ("", a number, "auto", "gpu", "cpu"),
-// which stands at `field`. accelerate and deepspeed that are told nothing run one for each device
-// that PyTorch finds, and a pod without a launcher runs one; so does one of accelerate's that
-// LaunchCommand says has one.
+// How many processes Kubeflow's operator told torchrun to start in each pod, by
+// PET_NPROC_PER_NODE.
+struct TorchCount {
+  std::string text;      // a number, "auto", "gpu", "cpu"
+  std::string field;     // of the foreign manifest
+  bool is_said = false;  // by the manifest; else it is the operator's default
+};
+
+// Whether the command starts torchrun, or may: launchers that call it, and programs whose text the
+// manifest does not have.
+bool MayStartTorchrun(const std::vector<std::string>& program);
+
+// A pod of PyTorch runs its command once, as under Kubeflow's operator, and torchrun in it finds
+// the job's pods by PET_*, which the runtime sets. Writes into `role` how many ranks that makes
+// where the manifest says it, and into the pod's variables what torchrun is to count itself. Errors
+// are references $(PET_…), which Kubernetes cannot replace here, and counts that torchrun refuses.
 void SetTorchProcesses(const LaunchCommand& command,
-                       const std::string& per_pod,
-                       const std::string& field,
+                       const TorchCount& per_pod,
                        ConvertedPod* pod,
                        Json* role,
                        Conversion* conversion);
 
-// How many ranks the pods of `role` are, if it is as SetTorchProcesses left it.
+// The same of a job whose operator told torchrun nothing: it stays in its own pod.
+void KeepTorchrunAlone(const LaunchCommand& command,
+                       ConvertedPod* pod,
+                       Json* role,
+                       Conversion* conversion);
+
+// How many ranks the pods of `role` are, if it is as these left it.
 int64_t RanksOf(const Json& role, const ConvertedPod& pod);
-
-// Says so where the launcher trained on other machines than the job's `pods` together, or may not
-// any more lose and gain some. `alone`: where it trained if it was told of no other machine.
-inline constexpr const char* kInEachPod = "in each pod for itself";
-void NoteMachineCount(const LaunchCommand& command,
-                      const ConvertedPod& pod,
-                      int64_t pods,
-                      Conversion* conversion,
-                      const std::string& alone = kInEachPod);
-
-// Says so where the launcher was told of another number in all than the job's `ranks`.
-void NoteRankCount(const LaunchCommand& command,
-                   int64_t ranks,
-                   const ConvertedPod& pod,
-                   Conversion* conversion);
 
 }  // namespace lockstep::control

@@ -8,260 +8,197 @@
 namespace lockstep::control {
 namespace {
 
+constexpr const char* kContainer = "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].";
 constexpr const char* kCommand =
-    "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: ";
+    "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command";
 
-// A PyTorchJob of two workers that run `command`.
-Conversion ConvertTwoWorkers(const std::string& command,
-                             int gpus = 0,
-                             const std::string& more = "") {
+struct Workers {
+  int gpus = 0;
+  std::string per_pod = {};  // nprocPerNode
+  std::string env = {};
+};
+
+// A PyTorchJob or TFJob of two workers whose container has the command `command`.
+Conversion ConvertWorkers(const std::string& command,
+                          const Workers& workers = {},
+                          const std::string& kind = "PyTorchJob") {
+  const bool is_torch = kind == "PyTorchJob";
   return ConvertText(
-      "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
-      "  runPolicy: {backoffLimit: 1}\n" +
-      more +
-      "  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template: {spec: "
-      "{containers: [{name: pytorch, image: i, command: " +
-      command + ", resources: {limits: {nvidia.com/gpu: " + std::to_string(gpus) + "}}}]}}\n");
+      "apiVersion: kubeflow.org/v1\nkind: " + kind +
+      "\nmetadata: {name: j}\nspec:\n  runPolicy: {backoffLimit: 1}\n" +
+      (workers.per_pod.empty() ? "" : "  nprocPerNode: '" + workers.per_pod + "'\n") +
+      (is_torch ? "  pytorchReplicaSpecs:" : "  tfReplicaSpecs:") +
+      "\n    Worker:\n      replicas: 2\n      template: {spec: {containers: [{name: " +
+      (is_torch ? "pytorch" : "tensorflow") + ", image: i, command: [" + command + "], env: [" +
+      workers.env + "], resources: {limits: {cpu: 8" +
+      (workers.gpus > 0 ? ", nvidia.com/gpu: " + std::to_string(workers.gpus) : "") + "}}}]}}\n");
 }
 
-constexpr const char* kAccelerateIsOut =
-    "accelerate launch is left out: Lockstep starts every rank itself, and tells it who it is";
-constexpr const char* kNoConfiguration =
-    "; what a configuration file in the image says (accelerate config) is not in this file\n";
-
-TEST(ConvertPyTorchJob, AccelerateGivesWayToProcessesAndVariables) {
-  const Conversion conversion = ConvertTwoWorkers(
-      "[accelerate, launch, --num_processes=4, --num_machines, '2', --mixed_precision, bf16, t.py, "
-      "--lr, '1']",
-      2);
-
-  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
-  EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python3", "t.py", "--lr", "1"}));
-  EXPECT_EQ(FirstContainer(conversion)["env"],
-            Json::array({{{"name", "ACCELERATE_MIXED_PRECISION"}, {"value", "bf16"}}}));
-  EXPECT_EQ(NotesOf(conversion),
-            std::string(kCommand) + kAccelerateIsOut + "; so are its options --num_machines 2" +
-                kNoConfiguration);
+Json ProcessesOf(const Conversion& conversion) {
+  return FirstRole(conversion).value("processes", Json());
 }
 
-// A PyTorchJob of one pod that asks for `devices` and runs `command`.
-Conversion WithDevices(const std::string& command, const std::string& devices) {
-  return ConvertText(
-      "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n"
-      "  runPolicy: {backoffLimit: 1}\n"
-      "  pytorchReplicaSpecs: {Worker: {template: {spec: {containers: [{name: pytorch, image: i, "
-      "command: [" +
-      command + "], resources: {limits: {" + devices + "}}}]}}}}\n");
+Json CountVariable(const std::string& value) {
+  return Json::array({{{"name", "PET_NPROC_PER_NODE"}, {"value", value}}});
 }
 
-constexpr const char* kCannotBeTold = "which meant a process for each device that PyTorch finds";
+TEST(ConvertPyTorchJob, TorchrunStaysInTheCommand) {
+  for (const auto& [command, words] : std::vector<std::pair<std::string, Json>>{
+           {"torchrun, --nnodes=2, --nproc-per-node=4, t.py, --lr, '1'",
+            {"torchrun", "--nnodes=2", "--nproc-per-node=4", "t.py", "--lr", "1"}},
+           {"python3, -m, torch.distributed.run, --nproc_per_node, '4', t.py",
+            {"python3", "-m", "torch.distributed.run", "--nproc_per_node", "4", "t.py"}},
+           {"sh, -c, 'cd /w && torchrun --nproc_per_node=4 t.py'",
+            {"sh", "-c", "cd /w && torchrun --nproc_per_node=4 t.py"}}}) {
+    const Conversion conversion = ConvertWorkers(command, {4});
+    EXPECT_EQ(FirstContainer(conversion)["command"], words);
+    EXPECT_EQ(ProcessesOf(conversion), 4) << command;
+    EXPECT_FALSE(FirstRole(conversion).contains("launcher"));
+    EXPECT_EQ(NotesOf(conversion), "") << command;
+  }
+  EXPECT_EQ(
+      ForeignField(ConvertWorkers("torchrun, --nproc-per-node=4, t.py"), "spec.roles[0].processes"),
+      kCommand);
+}
 
-// What starts one process for each device goes by all that PyTorch knows of, whoever makes them.
-TEST(ConvertPyTorchJob, DevicesOfOtherMakersAreCounted) {
+TEST(ConvertPyTorchJob, RanksAreCountedAsTorchrunIsTold) {
   struct Row {
     std::string command;
-    std::string devices;
+    Workers workers;
     Json processes;
+    Json env;
   };
 
   for (const Row& row : std::vector<Row>{
-           {"torchrun, --nproc-per-node=auto, t.py", "amd.com/gpu: 4", 4},
-           {"torchrun, --nproc-per-node=gpu, t.py", "amd.com/gpu: 4", 4},
-           {"torchrun, t.py", "gpu.intel.com/i915: 2", 2},
-           {"torchrun, --nproc-per-node=xpu, t.py", "gpu.intel.com/xe: 2", 2},
-           {"torchrun, --nproc-per-node=npu, t.py", "huawei.com/Ascend910: 8", 8},
-           {"accelerate, launch, t.py", "amd.com/gpu: 4", 4},
-           {"deepspeed, t.py", "habana.ai/gaudi: 8", 8},
-           {"torchrun, t.py", "nvidia.com/gpu: 4, rdma/hca: 4", Json()},
-           {"accelerate, launch, t.py", "nvidia.com/gpu: 1, rdma/hca: 4", Json()},
-           // CUDA shows a process one part of a GPU, however many a pod has.
-           {"torchrun, t.py", "nvidia.com/mig-1g.5gb: 2", 1},
-           {"accelerate, launch, t.py", "nvidia.com/mig-1g.5gb: 2", 1},
-       }) {
-    const Conversion conversion = WithDevices(row.command, row.devices);
-    const Json processes = FirstRole(conversion).value("processes", Json());
-    EXPECT_TRUE(processes == row.processes || (row.processes.is_null() && processes == 1))
-        << row.command << ", " << row.devices << ": " << processes;
-    EXPECT_EQ(NotesOf(conversion).find("TrainingJob has"), std::string::npos)
-        << NotesOf(conversion);
+           {"torchrun, t.py", {4}, Json(), Json::array()},  // one for each GPU
+           {"torchrun, t.py", {4, "gpu"}, Json(), Json::array()},
+           {"torchrun, t.py", {4, "8"}, 8, Json::array()},
+           {"torchrun, t.py", {4, "2"}, 1, CountVariable("2")},  // a rank has one GPU, or all
+           {"torchrun, --nproc_per_node=2, t.py", {4}, 1, Json::array()},
+           {"torchrun, --nproc_per_node=gpu, t.py", {4}, Json(), Json::array()},
+           {"torchrun, t.py", {4, "cpu"}, 1, CountVariable("cpu")},
+           {"torchrun, t.py", {0, "auto"}, Json(), CountVariable("auto")},
+           {"torchrun, t.py", {}, Json(), CountVariable("auto")},
+           {"torchrun, '--nproc-per-node=$(K)', t.py",
+            {0, "", "{name: K, value: '4'}"},
+            4,
+            Json::array({{{"name", "K"}, {"value", "4"}}})},
+           {"sh, -c, 'torchrun --nproc_per_node=$N t.py'", {4}, 1, Json::array()}}) {
+    const Conversion conversion = ConvertWorkers(row.command, row.workers);
+    EXPECT_EQ(ProcessesOf(conversion), row.processes) << row.command << row.workers.per_pod;
+    EXPECT_EQ(FirstEnv(conversion), row.env) << row.command << row.workers.per_pod;
   }
 }
 
-TEST(ConvertPyTorchJob, DevicesOfWhichNobodyKnowsWhetherPyTorchFindsThemAreSaid) {
-  for (const char* const command : {"torchrun, --nproc-per-node=auto, t.py", "deepspeed, t.py"}) {
-    const Conversion conversion = WithDevices(command, "acme.io/npu: 4");
-    EXPECT_EQ(FirstRole(conversion)["processes"], 1);
-    EXPECT_NE(NotesOf(conversion).find(kCannotBeTold), std::string::npos) << NotesOf(conversion);
-    EXPECT_NE(NotesOf(conversion).find("among 4 of acme.io/npu cannot be told"), std::string::npos)
-        << NotesOf(conversion);
+// RANK and WORLD_SIZE counted pods, and scripts hand them on to torchrun.
+TEST(ConvertPyTorchJob, CommandThatHandsOnRankKeepsWhatItCounts) {
+  for (const char* const reference : {"$RANK", "${WORLD_SIZE}", "$(RANK)"}) {
+    const Conversion conversion = ConvertWorkers(
+        "bash, -c, 'torchrun --nproc_per_node=8 --node_rank=" + std::string(reference) + " t.py'",
+        {8});
+    EXPECT_EQ(ProcessesOf(conversion), 1) << reference;
+    EXPECT_EQ(FirstEnv(conversion), Json::array()) << reference;
   }
-  const std::string told = "accelerate, launch, --num_processes, '4', t.py";
-  EXPECT_EQ(FirstRole(WithDevices(told, "acme.io/npu: 4"))["processes"], 4);
-  EXPECT_EQ(FirstRole(WithDevices(told, "nvidia.com/gpu: 1, rdma/hca: 4"))["processes"], 1);
-  const Conversion claimed =
-      WithDevices("torchrun, t.py", "cpu: 1}, claims: [{name: gpu}], requests: {cpu: 1");
-  EXPECT_NE(NotesOf(claimed).find("among claim gpu cannot be told"), std::string::npos)
-      << NotesOf(claimed);
-  EXPECT_NE(NotesOf(WithDevices("torchrun, --nproc-per-node=gpu, t.py", "gpu.intel.com/xe: 4"))
-                .find("\"gpu\" found where no GPU is asked for"),
-            std::string::npos);
 }
 
-TEST(ConvertPyTorchJob, AccelerateThatIsToldNothingRunsAProcessForEachGpu) {
-  EXPECT_FALSE(FirstRole(ConvertTwoWorkers("[accelerate, launch, t.py]", 2)).contains("processes"));
-  EXPECT_EQ(FirstRole(ConvertTwoWorkers("[accelerate, launch, t.py]"))["processes"], 1);
+TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {
+  for (const char* const command : {"/workspace/train.sh",
+                                    "bash, run.sh",
+                                    "accelerate, launch, --use_fsdp, t.py",
+                                    "sh, -c, 'exec accelerate launch t.py'",
+                                    "tune, run, --nproc_per_node, '8', recipe"}) {
+    const Conversion conversion = ConvertWorkers(command, {8, "8"});
+    EXPECT_EQ(ProcessesOf(conversion), 1) << command;
+    EXPECT_EQ(FirstEnv(conversion), CountVariable("8")) << command;
+    EXPECT_EQ(
+        NotesOf(conversion),
+        "spec.nprocPerNode: kept as PET_NPROC_PER_NODE: the job and WORLD_SIZE count each pod "
+        "as one rank\n");
+    EXPECT_EQ(FirstEnv(ConvertWorkers(command, {8})), CountVariable("auto")) << command;
+  }
 }
 
-// Each pod starts as many without --num_machines.
-TEST(ConvertPyTorchJob, OtherNumberOfProcessesThanWasAskedForIsSaid) {
-  const Conversion conversion =
-      ConvertTwoWorkers("[accelerate, launch, --num_processes, '2', t.py]", 2);
+TEST(ConvertPyTorchJob, ComposerIsToldOfItsRanks) {
+  const Conversion conversion = ConvertWorkers("composer, t.py", {8});
+  EXPECT_EQ(FirstRole(conversion)["launcher"], "Torchrun");
+  EXPECT_EQ(ProcessesOf(conversion), Json());
+  ExpectNote(conversion, std::string(kCommand) + ": composer joins the job's pods by WORLD_SIZE");
+}
+
+TEST(ConvertPyTorchJob, PlainProgramRunsOnceAndNprocPerNodeSaysNothingToIt) {
+  const Conversion conversion = ConvertWorkers("python3, t.py", {4, "4"});
+  EXPECT_EQ(ProcessesOf(conversion), 1);
+  EXPECT_EQ(FirstEnv(conversion), Json::array());
   EXPECT_EQ(NotesOf(conversion),
-            std::string(kCommand) + kAccelerateIsOut + kNoConfiguration + kCommand +
-                "2 ranks were asked for in all; the job has 4, 2 in each of its pods: set the "
-                "role's processes for another number\n");
+            "spec.nprocPerNode: nprocPerNode has no effect here; set roles[].processes\n");
+  EXPECT_EQ(ProcessesOf(ConvertWorkers("python3, t.py", {1})), Json());
 }
 
-// It starts several only with --multi_gpu, which a pod of several GPUs turns on, and without --cpu.
-TEST(ConvertPyTorchJob, AccelerateRunsOneProcessWhereItWouldStartOne) {
-  const std::string note = std::string(kCommand) +
-                           "told of 4 processes a pod, accelerate launch "
-                           "started one, and so does the job: ";
-  const auto expect_one = [&](const std::string& options, int gpus) {
-    const Conversion conversion =
-        ConvertTwoWorkers("[accelerate, launch, " + options + ", t.py]", gpus);
-    EXPECT_EQ(FirstRole(conversion)["processes"], 1) << options;
-    const std::string notes = NotesOf(conversion);
-    EXPECT_NE(notes.find(note), std::string::npos) << options << notes;
-    EXPECT_EQ(notes.find("were asked for in all"), std::string::npos) << notes;
-  };
-  expect_one("--cpu, --num_processes, '4'", 4);
-  expect_one("--num_processes, '4'", 0);
-  expect_one("--num_processes, '4'", 1);
-  expect_one("--cpu, --num_machines, '2', --num_processes, '8'", 0);
-
-  const auto processes_of = [](const std::string& options, int gpus) {
-    return FirstRole(
-        ConvertTwoWorkers("[accelerate, launch, " + options + ", t.py]", gpus))["processes"];
-  };
-  EXPECT_EQ(processes_of("--num_processes, '4'", 2), 4);
-  EXPECT_EQ(processes_of("--multi_gpu, --num_processes, '4'", 1), 4);
-  EXPECT_EQ(processes_of("--cpu", 2), 1);
+TEST(ConvertPyTorchJob, CommandWinsOverNprocPerNode) {
+  const Conversion conversion = ConvertWorkers("torchrun, --nproc_per_node, '8', t.py", {8, "4"});
+  EXPECT_EQ(ProcessesOf(conversion), 8);
+  EXPECT_EQ(NotesOf(conversion),
+            "spec.nprocPerNode: nprocPerNode has no effect here: the command says 8\n");
 }
 
-TEST(ConvertPyTorchJob, SettingsOfAccelerateThatCannotBeKeptAreRefused) {
-  const Conversion conversion =
-      ConvertTwoWorkers("[accelerate, launch, --config_file, a.yaml, t.py]");
-  ASSERT_EQ(conversion.errors.size(), 1U);
-  EXPECT_EQ(conversion.errors[0].field() + ": ", kCommand);
-  EXPECT_TRUE(conversion.errors[0].message().starts_with(
-      "--config_file a.yaml of accelerate launch cannot be kept: "));
-}
-
-TEST(ConvertPyTorchJob, DeepspeedGivesWayToProcesses) {
-  const Conversion conversion =
-      ConvertTwoWorkers("[deepspeed, --num_gpus, '2', --no_ssh, t.py, --deepspeed, ds.json]",
-                        2,
-                        "  nprocPerNode: \"4\"\n");
-
-  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
-  EXPECT_EQ(FirstContainer(conversion)["command"],
-            Json({"python3", "t.py", "--deepspeed", "ds.json"}));
-  const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find("deepspeed is left out: Lockstep starts every rank itself, and tells it who "
-                       "it is; so are its options --no_ssh\n"),
-            std::string::npos)
-      << notes;
-  EXPECT_NE(notes.find("its command starts deepspeed, whose own options say how many"),
-            std::string::npos)
-      << notes;
-}
-
-TEST(ConvertPyTorchJob, OtherMachinesThanDeepspeedTrainedOnAreSaid) {
-  const auto notes = [](const std::string& options) {
-    return NotesOf(ConvertTwoWorkers("[deepspeed, " + options + "t.py]", 1));
-  };
-  EXPECT_NE(notes("").find("deepspeed without a hostfile trained in each pod for itself: the job's "
-                           "2 pods train together"),
-            std::string::npos);
-  EXPECT_EQ(notes("--hostfile, /h, ").find("for itself"), std::string::npos);
-  EXPECT_NE(notes("--num_nodes, '3', ")
-                .find("--num_nodes 3 was asked for; the job trains on all "
-                      "of its pods, 2"),
-            std::string::npos);
-  EXPECT_EQ(notes("--num_nodes, '2', ").find("was asked for"), std::string::npos);
-}
-
-TEST(ConvertPyTorchJob, ProgramThatReadItsLocalRankFromItsArgumentsIsToldWhereItIs) {
-  const auto notes = [](const std::string& command) { return NotesOf(ConvertTwoWorkers(command)); };
-  EXPECT_NE(
-      notes("[python, -m, torch.distributed.launch, --nproc_per_node=1, t.py]")
-          .find(std::string(kCommand) +
-                "the program is not given --local-rank (before torch 2: --local_rank) any more, "
-                "which the launcher put first of its arguments: it has the number in the variable "
-                "LOCAL_RANK, and must read it there\n"),
-      std::string::npos);
-  EXPECT_EQ(notes("[python, -m, torch.distributed.launch, --nproc_per_node=1, --use_env, t.py]")
-                .find("LOCAL_RANK"),
-            std::string::npos);
-  EXPECT_EQ(notes("[torchrun, --nproc_per_node=1, t.py]").find("LOCAL_RANK"), std::string::npos);
-  EXPECT_NE(notes("[deepspeed, t.py]").find("not given --local_rank any more"), std::string::npos);
-}
-
-TEST(ConvertPyTorchJob, ShellThatStartsAccelerateOrDeepspeedIsWarnedOf) {
-  for (const char* const command : {"[sh, -c, 'exec accelerate launch t.py']",
-                                    "[env, A=1, accelerate, launch, t.py]",
-                                    "[bash, -c, 'cd /a; deepspeed t.py']"}) {
-    EXPECT_NE(NotesOf(ConvertTwoWorkers(command)).find("seems to start"), std::string::npos)
-        << command;
+TEST(ConvertPyTorchJob, CountThatTorchrunRefusesIsRefused) {
+  for (const char* const count : {"x", "0"}) {
+    EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, t.py", {4, count})),
+              "spec.nprocPerNode: \"" + std::string(count) +
+                  "\" found, expected a number from 1 to 9999, auto, gpu or cpu, as torchrun "
+                  "does\n");
   }
-  EXPECT_EQ(NotesOf(ConvertTwoWorkers("[python, t.py, --deepspeed, ds.json]")), "");
 }
 
-TEST(ConvertMpiJob, DeepspeedsProgramRunsInTheWorkersAsOneOfPyTorch) {
-  const Conversion conversion = ConvertText(R"(
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata: {name: h}
-spec:
-  slotsPerWorker: 2
-  runPolicy: {backoffLimit: 2}
-  mpiReplicaSpecs:
-    Launcher: {template: {spec: {containers: [{name: l, image: i,
-      command: [deepspeed, --hostfile, /etc/mpi/hostfile, t.py]}]}}}
-    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}
-)");
-
-  EXPECT_EQ(conversion.job["spec"]["strategy"], "MultiWorkerMirrored");
-  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
-  EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python3", "t.py"}));
-  EXPECT_EQ(NotesOf(conversion).find("for itself"), std::string::npos);
-  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), "spec.slotsPerWorker");
+// Kubernetes replaces $(NAME) by what the pod has, and the runtime sets PET_* later.
+TEST(ConvertPyTorchJob, ReferencesToTheOperatorsVariablesAreRefused) {
+  const std::string rest =
+      " found, expected no such reference: the runtime sets PET_NODE_RANK for the process, where "
+      "torchrun reads it and a shell finds $PET_NODE_RANK\n";
+  EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, --node-rank, $(PET_NODE_RANK), t.py")),
+            std::string(kCommand) + ": $(PET_NODE_RANK)" + rest);
+  EXPECT_EQ(ErrorsOf(ConvertWorkers("python, t.py", {0, "", "{name: A, value: $(PET_NODE_RANK)}"})),
+            std::string(kContainer) + "env[0]: $(PET_NODE_RANK)" + rest);
+  EXPECT_EQ(ErrorsOf(ConvertWorkers("sh, -c, 'echo $PET_NODE_RANK; torchrun t.py'")), "");
+  EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, $(PET_X)", {0, "", "{name: PET_X, value: t.py}"})),
+            "");
 }
 
-TEST(ConvertMpiJob, ProcessesOfTheCommandComeFromThere) {
-  const Conversion conversion = ConvertText(R"(
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata: {name: h}
-spec:
-  slotsPerWorker: 2
-  mpiReplicaSpecs:
-    Launcher: {template: {spec: {containers: [{name: l, image: i,
-      command: [accelerate, launch, --multi_gpu, --num_processes, '4', t.py]}]}}}
-    Worker: {replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}
-)");
+TEST(ConvertPyTorchJob, VariablesThatTheOperatorGaveTorchrunWin) {
+  const Conversion conversion = ConvertWorkers(
+      "torchrun, t.py", {4, "", "{name: PET_NNODES, value: '7'}, {name: PET_RDZV_ID, value: a}"});
+  EXPECT_EQ(FirstEnv(conversion), Json::array({{{"name", "PET_RDZV_ID"}, {"value", "a"}}}));
+  EXPECT_EQ(NotesOf(conversion),
+            std::string(kContainer) +
+                "env[0]: PET_NNODES is not kept: Kubeflow's operator overwrote it, and here the "
+                "runtime sets it\n");
+  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[0].value"),
+            std::string(kContainer) + "env[1].value");
+}
 
-  EXPECT_EQ(FirstRole(conversion)["processes"], 4);
-  const std::string command = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command";
-  EXPECT_EQ(ForeignField(conversion, "spec.roles[0].processes"), command);
-  const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find("4 ranks were asked for; the job has 8, 4 in each of its pods"),
-            std::string::npos)
-      << notes;
-  EXPECT_NE(notes.find("spec.slotsPerWorker: not kept: accelerate launch says how many"),
-            std::string::npos)
-      << notes;
+TEST(ConvertTfJob, TorchrunStaysInItsPodAsThere) {
+  const Conversion conversion = ConvertWorkers("torchrun, t.py", {4}, "TFJob");
+  EXPECT_EQ(FirstRole(conversion)["launcher"], "Lockstep");
+  EXPECT_EQ(ProcessesOf(conversion), 1);
+  EXPECT_EQ(NotesOf(conversion),
+            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: torchrun trains in "
+            "each pod alone, as under Kubeflow's operator; remove the role's launcher: Lockstep to "
+            "train together\n");
+}
+
+TEST(MayStartTorchrun, IsAskedOfWhatIsNoPlainPython) {
+  using Words = std::vector<std::string>;
+  for (const Words& words : {Words{"/workspace/train.sh"},
+                             {"bash", "-lc", "cd /w && ./train.sh"},
+                             {"./entrypoint"},
+                             {"python", "-m", "accelerate.commands.launch", "t.py"},
+                             {"python", "-m", "torch.distributed.run", "t.py"}}) {
+    EXPECT_TRUE(MayStartTorchrun(words)) << words[0];
+  }
+  for (const Words& words :
+       {Words{}, {"python3", "t.py"}, {"bash", "-c", "nvidia-smi && python t.py"}, {"./t.py"}}) {
+    EXPECT_FALSE(MayStartTorchrun(words)) << (words.empty() ? "" : words[0]);
+  }
 }
 
 }  // namespace

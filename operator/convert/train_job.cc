@@ -5,12 +5,13 @@
 #include <vector>
 
 #include "common/base/quantity.h"
+#include "operator/api/launch_remarks.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
-#include "operator/convert/operator_variables.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/pod_patch.h"
 #include "operator/convert/torch_processes.h"
+#include "operator/convert/train_runtime.h"
 
 namespace lockstep::control {
 namespace {
@@ -18,10 +19,8 @@ namespace {
 constexpr const char* kTrainerJob = "node";  // the replicated job of a runtime that trains
 constexpr const char* kNotInTheJob = "not kept: it is not said of node, the pods that train";
 
-constexpr const char* kOfTheRuntime =
-    "not kept: a container of the runtime, which is not in this file";
+constexpr const char* kOfOthers = "not kept: of the runtime's containers only node is patched";
 
-// A patch of a pod's containers: those that are not the trainer's are only in the runtime.
 void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* pod) {
   for (ForeignObject& container : spec->TakeObjects(key)) {
     const bool is_trainer = key == std::string_view("containers") &&
@@ -29,7 +28,7 @@ void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* p
     if (is_trainer) {
       ApplyPatch(&container, kContainerInRole, &pod->container(), pod);
     } else if (container) {
-      container.Note("name", kOfTheRuntime);
+      container.Note("name", kOfOthers);
     }
   }
 }
@@ -107,32 +106,42 @@ void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
   patch.Finish();
 }
 
-ConvertedPod PodOfTrainer(ForeignObject* trainer) {
-  ConvertedPod pod;
-  pod.spec["containers"] = Json::array({Json{{"name", "trainer"}}});
-  pod.container_path = trainer->PathOf("");
-  pod.container_path.pop_back();  // "spec.trainer": its fields are the container's
-  Json& container = pod.container();
-  for (const char* const key : {"image", "command", "args", "env"}) {
-    trainer->Copy(key, &container);
+// The runtime's pod, with what the job says of its container.
+ConvertedPod PodOfTrainer(ConvertedPod pod, ForeignObject* trainer) {
+  std::string path = trainer->PathOf("");
+  path.pop_back();  // "spec.trainer": its fields are the container's
+  if (pod.container_path.empty()) {
+    pod.container_path = path;
   }
-  trainer->CopyAs("resourcesPerNode", "resources", &container);
-  pod.origins.push_back(
-      {std::string(kContainerInRole) + ".resources", trainer->PathOf("resourcesPerNode")});
+  Json fields = Json::object();
+  for (const char* const key : {"image", "command", "args", "env"}) {
+    trainer->Copy(key, &fields);
+  }
+  ForeignObject patch(&fields, path, trainer->conversion());
+  ApplyPatch(&patch, kContainerInRole, &pod.container(), &pod);
+  if (const Json* const resources = trainer->Take("resourcesPerNode")) {
+    pod.container()["resources"] = *resources;
+    pod.origins.push_back(
+        {std::string(kContainerInRole) + ".resources", trainer->PathOf("resourcesPerNode")});
+  }
   CleanContainer(&pod, trainer->conversion());
   return pod;
 }
 
-void NoteRuntime(ForeignObject runtime) {
-  const std::string name = runtime.TakeText("name").value_or("");
-  for (const char* const key : {"apiGroup", "kind"}) {
-    runtime.Take(key);
+// What the runtime's own launcher adds to the command is not here.
+void RefuseOtherLaunchers(const TrainRuntime& runtime,
+                          const LaunchCommand& command,
+                          ForeignObject* spec) {
+  if (!command.problem.empty()) {
+    return;
   }
-  runtime.Note("name",
-               "what the runtime" + (name.empty() ? "" : " " + name) +
-                   " adds to the pods (image, volumes, init steps) is not in this file and not in "
-                   "the job");
-  runtime.Finish();
+  if (runtime.kind == "flux") {
+    spec->Fail("runtimeRef.name",
+               "a runtime of Flux found, which starts the ranks, expected torch's");
+  } else if (runtime.kind == "mpi" && !IsMpiLaunch(command)) {
+    spec->Fail("runtimeRef.name",
+               "a runtime of MPI found, expected trainer.command to begin with mpirun");
+  }
 }
 
 // Cores that the container asks for, as Kubeflow's operator counts them; 0: none.
@@ -152,7 +161,7 @@ int64_t CoreCountOf(const ConvertedPod& pod) {
 
 // What torchrun is told of processes where neither it nor the manifest says a number. Source: the
 // plugin torch of kubeflow/trainer v2.3, for which a GPU is what has such a name.
-std::string PerPodUnsaid(const ConvertedPod& pod, ForeignObject* trainer) {
+std::string PerPodUnsaid(const ConvertedPod& pod, bool has_runtime, ForeignObject* trainer) {
   const auto devices = pod.devices();
   if (std::any_of(devices.begin(), devices.end(), [](const auto& device) {
         return device.first.find("gpu") != std::string::npos;
@@ -160,7 +169,7 @@ std::string PerPodUnsaid(const ConvertedPod& pod, ForeignObject* trainer) {
     return "auto";
   }
   const int64_t cores = CoreCountOf(pod);
-  if (cores == 0) {
+  if (cores == 0 && !has_runtime) {
     trainer->Note(
         "numProcPerNode",
         "not there, which meant a process for each GPU or core that the runtime asks for: "
@@ -171,39 +180,35 @@ std::string PerPodUnsaid(const ConvertedPod& pod, ForeignObject* trainer) {
 
 // As many as torchrun starts in a pod, or as mpirun has slots there.
 void SetTrainerProcesses(const LaunchCommand& command,
+                         const TrainRuntime& runtime,
                          ForeignObject* trainer,
                          ConvertedPod* pod,
                          Json* role) {
-  const std::string field = trainer->PathOf("numProcPerNode");
   const Json* const value = trainer->Take("numProcPerNode");  // a text, in older versions
-  std::string per_pod = value == nullptr     ? ""
+  const bool is_of_runtime = value == nullptr && !runtime.per_pod.empty();
+  const std::string field =
+      is_of_runtime ? runtime.per_pod_field : trainer->PathOf("numProcPerNode");
+  std::string per_pod = value == nullptr     ? runtime.per_pod
                         : value->is_string() ? value->get<std::string>()
                                              : DumpJson(*value);
   if (!IsMpiLaunch(command)) {
-    const bool is_unsaid = (per_pod.empty() || per_pod == "auto") &&
-                           command.launcher == Launcher::kTorchrun &&
-                           command.processes_per_pod.empty();
+    const bool is_unsaid = per_pod.empty() || per_pod == "auto";
+    const bool is_counted = is_unsaid && MayStartTorchrun(command.program) &&
+                            TorchrunOption(command.program, "--nproc_per_node").empty();
     if (is_unsaid) {
-      per_pod = PerPodUnsaid(*pod, trainer);
+      per_pod = is_counted ? PerPodUnsaid(*pod, runtime.is_known, trainer) : "auto";
     }
-    SetTorchProcesses(command, per_pod, field, pod, role, trainer->conversion());
-    NoteRankCount(command, RanksOf(*role, *pod), *pod, trainer->conversion());
-    const int64_t pods = role->at("replicas").get<int64_t>();
-    NoteMachineCount(command, *pod, pods, trainer->conversion());
-    NoteUnseenLauncher(command, pods, trainer->conversion());
-    const int64_t processes = RanksOf(*role, *pod) / std::max<int64_t>(pods, 1);
-    NoteVariablesOfOperator(command, *pod, processes, pods, trainer->conversion());
-    NoteOuterCount(command, pods, 1, trainer->conversion());
+    SetTorchProcesses(command, {per_pod, field, !is_unsaid}, pod, role, trainer->conversion());
     return;
   }
   MpiSlots slots{std::nullopt, field};
   if (const int64_t count = ProcessCountOf(per_pod); count > 0) {
     slots.count = count;
   } else if (!per_pod.empty()) {
-    trainer->Note("numProcPerNode",
-                  "not kept: \"" + per_pod +
-                      "\" found, expected a number of slots; set the role's "
-                      "processes for more than one");
+    trainer->conversion()->notes.push_back(
+        {field,
+         "not kept: \"" + per_pod +
+             "\" found, expected a number of slots; set the role's processes for more than one"});
   }
   SetMpiProcesses(command, &slots, pod, role, trainer->conversion());
   const int64_t processes = role->at("processes").get<int64_t>();
@@ -218,19 +223,19 @@ void SetTrainerProcesses(const LaunchCommand& command,
 
 Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   Conversion* const conversion = spec->conversion();
-  NoteRuntime(spec->TakeObject("runtimeRef"));
+  TrainRuntime runtime = ReadTrainRuntime(spec->TakeObject("runtimeRef"), options);
   ForeignObject trainer = spec->TakeObject("trainer");
-  ConvertedPod pod = PodOfTrainer(&trainer);
+  ConvertedPod pod = PodOfTrainer(std::move(runtime.pod), &trainer);
   for (ForeignObject& patch : spec->TakeObjects("runtimePatches")) {
     ApplyRuntimePatch(std::move(patch), &pod);
   }
   ApplyOverrides(spec, &pod);
   Json role = {{"name", "worker"},
-               {"replicas", trainer.TakeCount("numNodes").value_or(1)},
+               {"replicas", trainer.TakeCount("numNodes").value_or(runtime.nodes.value_or(1))},
                {"restartPolicy", "OnFailure"}};
-  const LaunchCommand command =
-      ConvertProgram(&pod, TorchrunIsTold::kByOperator, options, conversion);
-  SetTrainerProcesses(command, &trainer, &pod, &role);
+  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
+  RefuseOtherLaunchers(runtime, command, spec);
+  SetTrainerProcesses(command, runtime, &trainer, &pod, &role);
   pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});
   NoteOriginsOfRole(0, pod.container_path, pod, conversion);

@@ -48,7 +48,7 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
             Json::array({{{"name", "A"}, {"value", "1"}}, {{"name", "B"}, {"value", "2"}}}));
   const std::string notes = NotesOf(conversion);
   const std::string of_runtime =
-      ".name: not kept: a container of the runtime, which is not in this file\n";
+      ".name: not kept: of the runtime's containers only node is patched\n";
   for (const std::string& note :
        {"spec.podTemplateOverrides[0].spec.containers[1]" + of_runtime,
         "spec.podTemplateOverrides[0].spec.initContainers[0]" + of_runtime,
@@ -78,7 +78,8 @@ TEST(ConvertTrainJob, ProcessesThatNobodySaysAreTheDevicesOrCoresAskedFor) {
   EXPECT_EQ(processes("limits: {cpu: 4}"), 4);
   EXPECT_EQ(processes("requests: {cpu: 1500m}, limits: {cpu: 4}"), 2);
   EXPECT_EQ(processes("limits: {cpu: 4, nvidia.com/gpu: 2}"), Json());
-  EXPECT_EQ(processes("limits: {cpu: 4, amd.com/gpu: 2}"), 2);
+  const Conversion other = convert("resourcesPerNode: {limits: {cpu: 4, amd.com/gpu: 2}}");
+  EXPECT_EQ(FirstEnv(other).back(), Json({{"name", "PET_NPROC_PER_NODE"}, {"value", "auto"}}));
   EXPECT_NE(NotesOf(convert("args: [x]"))
                 .find("spec.trainer.numProcPerNode: not there, which meant a process for each GPU "
                       "or core that the runtime asks for: a TrainingJob has one"),

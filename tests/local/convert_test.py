@@ -1,6 +1,7 @@
 """`lockstep convert`: manifests of other operators, made into jobs that run."""
 
 import json
+import pathlib
 import subprocess
 import unittest
 
@@ -23,9 +24,12 @@ spec:
           containers:
           - name: pytorch
             image: trainer
-            command: [torchrun, --no-python, sh, -c]
-            args: ["echo I am $RANK of $WORLD_SIZE, $LOCAL_RANK here"]
+            command: [TORCHRUN, train.py]
     Worker: *pod
+"""
+# What torchrun reads of the job, in place of torchrun.
+TORCHRUN = """#!/bin/sh
+echo "node $PET_NODE_RANK of $PET_NNODES, $PET_NPROC_PER_NODE processes of $*"
 """
 TF_WITHOUT_COMMAND = """
 apiVersion: kubeflow.org/v1
@@ -35,6 +39,7 @@ spec:
   tfReplicaSpecs: {Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}}
 """
 CHIEFS = TF_WITHOUT_COMMAND.replace("{Worker: {", "{Chief: {replicas: 2, ")
+MANIFESTS = pathlib.Path(__file__).with_name("manifests")
 SETTINGS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 
 
@@ -52,14 +57,22 @@ def tf_job(name):
 
 class Convert(LocalTest):
     def test_what_is_converted_runs(self):
-        exit_code, job, notes = convert(PYTORCH)
-        self.assertEqual(exit_code, 0, notes)
-        self.assertIn("torchrun is left out", notes)
+        torchrun = self.scratch / "torchrun"
+        torchrun.write_text(TORCHRUN)
+        torchrun.chmod(0o755)
+        exit_code, job, notes = convert(PYTORCH.replace("TORCHRUN", str(torchrun)))
+        self.assertEqual((exit_code, notes), (0, ""))
         run = self.run_job(job)
         self.assertEqual(run.exit_code, 0, run.output)
-        told = run.pod_log("torch-chief-0") + run.pod_log("torch-worker-0")
-        for rank in range(4):
-            self.assertIn(f"I am {rank} of 4, {rank % 2} here", told)
+        for pod, node in (("torch-chief-0", 0), ("torch-worker-0", 1)):
+            log = run.pod_log(pod)
+            self.assertEqual(log.count(f"node {node} of 2, 2 processes of train.py"), 1, log)
+
+    def test_torchrun_that_stays_in_its_pod_is_told_of_as_by_validate(self):
+        exit_code, job, told = convert(PYTORCH.replace("TORCHRUN", "torchrun, --standalone"))
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("command: torchrun with --standalone does not join the 2 pods of the job",
+                      told)
 
     def test_objects_of_a_list_are_converted_one_by_one(self):
         items = {"apiVersion": "v1", "kind": "List", "items": [tf_job(name) for name in "ab"]}
@@ -123,12 +136,77 @@ class Convert(LocalTest):
         self.assertIn("standard input:1: not converted: a document of kind ConfigMap stays as it "
                       'is, "c"\n', told)
 
+    def test_template_is_called_one(self):
+        for image in ("{{ .Values.image }}", "{{ .Values.image }}:1"):
+            template = TF_WITHOUT_COMMAND.replace("image: i", f"image: {image}")
+            exit_code, job, told = convert(template, "--command", "x")
+            self.assertEqual((exit_code, job), (2, ""))
+            self.assertEqual(told, "standard input:6: a template found ({{ ... }}), expected what "
+                                   "is made of it, as by helm template\n")
+
+    def test_runtime_of_the_same_file_is_part_of_the_train_job(self):
+        pod = {"containers": [{"name": "node", "image": "base", "command": ["x"]}]}
+        node = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+        runtime = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime",
+                   "metadata": {"name": "r"},
+                   "spec": {"template": {"spec": {"replicatedJobs": [node]}}}}
+        job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+               "metadata": {"name": "t"},
+               "spec": {"runtimeRef": {"kind": "TrainingRuntime", "name": "r"}}}
+        exit_code, made, told = convert(f"{json.dumps(runtime)}\n---\n{json.dumps(job)}\n")
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("image: base", made)
+        self.assertIn("a TrainingRuntime is read for the TrainJobs that name it", told)
+
+    def test_empty_item_is_called_empty(self):
+        items = {"apiVersion": "v1", "kind": "List", "items": [None, tf_job("a")]}
+        exit_code, _, told = convert(json.dumps(items), "--command", "x")
+        self.assertEqual(exit_code, 0, told)
+        self.assertIn("items[0]: not converted: empty, expected apiVersion and kind\n", told)
+
     def test_queue_of_others_is_named_and_what_takes_its_place(self):
         queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
         exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
         self.assertIn("a document of kind Queue stays as it is, \"q\"; jobs here wait in a "
                       "TrainingQueue, which has to be written\n", told)
+
+
+class PublishedManifests(unittest.TestCase):
+    """Manifests as people publish them: what is made of them, and all that is said about it."""
+
+    def check(self, name, parts, told_fields):
+        exit_code, job, told = convert((MANIFESTS / name).read_text())
+        self.assertEqual(exit_code, 0, told)
+        for part in parts:
+            self.assertIn(part, job)
+        self.assertEqual([line.split(": ")[1] for line in told.splitlines()], told_fields, told)
+
+    def test_script_with_torchrun_stays_and_its_variables_count_pods(self):
+        pods = "spec.pytorchReplicaSpecs.{}.template.spec.schedulerName"
+        self.check("pytorchjob.yaml",
+                   ["torchrun --nnodes=$WORLD_SIZE --node_rank=$RANK", "processes: 1\n",
+                    "backoffLimit: 2\n"],
+                   ["metadata.labels", pods.format("Master"), pods.format("Worker"),
+                    "spec.runPolicy.suspend"])
+
+    def test_horovodrun_gives_way_to_its_program(self):
+        launcher = "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0]"
+        self.check("mpijob.yaml",
+                   ["strategy: Horovod", "replicas: 4", "processes: 2", "- s3://images",
+                    '- "90"'],
+                   [f"{launcher}.args[7]", f"{launcher}.command", launcher])
+
+    def test_parameter_servers_keep_their_roles(self):
+        self.check("tfjob.yaml",
+                   ["strategy: ParameterServer", "name: chief", "name: ps", "name: evaluator"],
+                   ["spec.tfReplicaSpecs.Chief.restartPolicy"])
+
+    def test_train_job_has_what_its_runtime_says(self):
+        self.check("trainjob.yaml",
+                   ["replicas: 4", "image: registry.example/torch:2", "claimName: cache",
+                    "- torchrun", "nvidia.com/gpu: 4"],
+                   ["not converted"])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,11 @@ namespace lockstep::control {
 Conversion ConvertText(const std::string& text) {
   const YamlStream stream = ReadYaml(text);
   EXPECT_TRUE(stream.problems.empty()) << text;
-  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, {});
+  ConversionOptions options;
+  for (const YamlDocument& document : stream.documents) {
+    options.runtimes.push_back(document.value);
+  }
+  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, options);
   if (conversion.errors.empty()) {
     EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "") << text;
   }

@@ -6,8 +6,8 @@
 
 namespace lockstep::control {
 
-// What is made of the manifest `text`. Where nothing stands in the way it has to be a good
-// TrainingJob, else the test fails.
+// What is made of the first document of `text`; others may be runtimes of it. Where nothing stands
+// in the way it has to be a good TrainingJob, else the test fails.
 Conversion ConvertText(const std::string& text);
 
 // "FIELD: TEXT\n" of each.
