@@ -163,6 +163,9 @@ std::string ExpectedText(const Json& schema) {
   if (IsType(schema, "number")) {
     return "a number" + RangeText(schema);
   }
+  if (schema.contains("x-kubernetes-int-or-string")) {
+    return "a quantity such as 2";
+  }
   if (IsType(schema, "integer") || !schema.contains("type")) {
     return "a whole number" + RangeText(schema);
   }
