@@ -83,16 +83,29 @@ class Rank(unittest.TestCase):
             model.bias.grad.item(), (hvd.size() - hvd.rank()) / hvd.size(), places=6)
 
     def leaves(self):
-        """Rank 0 ends while the others work."""
+        """Rank 0 shuts down while the others work."""
         if hvd.rank() == 0:
-            hvd.shutdown()
+            with self.assertRaisesRegex(lockstep.Mismatch, "rank 0 has shut down, where rank 1"):
+                hvd.shutdown()
             return
         with self.assertRaises(SystemExit) as end:
             hvd.allreduce(torch.zeros(3), name="loss")
         self.assertEqual(end.exception.code, 75)
 
 
+def exit_early():
+    """Rank 0 has fewer steps than the others."""
+    hvd.init()
+    for step in range(20):
+        hvd.allreduce(torch.ones(4), name="gradient")
+        if step == 10 and hvd.rank() == 0:
+            sys.exit(0)
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "exit_early":
+        exit_early()
+        sys.exit(0)
     parts = unittest.TestSuite(map(Rank, sys.argv[1:]))
     result = unittest.TextTestRunner(stream=sys.stderr, failfast=True).run(parts)
     sys.exit(0 if result.wasSuccessful() else 1)

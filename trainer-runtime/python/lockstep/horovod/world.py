@@ -22,6 +22,7 @@ from lockstep.horovod.header import (
     Agreement,
     Call,
     Kind,
+    ShutDown,
     agree,
     decode,
 )
@@ -199,13 +200,17 @@ class World(Generic[Array]):
             self._try(call, lambda: self._session.all_reduce(zeros, op, self._seconds))
 
     def leave(self, ends_well: bool) -> None:
-        """Closes the session: once all ranks do, where this one ends well."""
+        """Closes the session: once all ranks do, where this one ends well. Errors: Mismatch (others
+        call instead; the session is closed)."""
         try:
             if ends_well and self._broken is None:
                 self._seconds = CALL_SECONDS  # those that still work may come later, or never
-                self.is_elastic = True  # nothing ends here that has not ended yet
-                self.exchange(Call(Kind.SHUTDOWN))
+                self._agree(self._begin_header(Call(Kind.SHUTDOWN)).wait())
                 self._session.finish(CALL_SECONDS)
+        except ShutDown as alone:
+            raise Mismatch(
+                f"rank {self.rank} has shut down, where {alone.call}: all ranks shut down after "
+                "the same call", Status.MISMATCH) from None
         except (MeetAgain, Mismatch) as lost:
             print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
         finally:

@@ -215,7 +215,9 @@ class Agreement(unittest.TestCase):
         def work(rank):
             here = process.current()
             if rank == 0:
-                here.leave(ends_well=True)
+                with self.assertRaisesRegex(
+                        Mismatch, 'rank 0 has shut down, where rank 1 calls allreduce "x"'):
+                    here.leave(ends_well=True)
                 return here._session.calls
             return hvd.allreduce(torch.ones(1), name="x")
         with contextlib.redirect_stderr(io.StringIO()) as told:
@@ -223,7 +225,8 @@ class Agreement(unittest.TestCase):
         self.assertEqual(calls, ["close"])
         self.assertIsInstance(other, SystemExit)
         self.assertEqual(other.code, 75)
-        self.assertIn('rank 0 has shut down, where rank 1 calls allreduce "x"', told.getvalue())
+        self.assertIn('rank 0 is lost: shut down, where rank 1 calls allreduce "x"',
+                      told.getvalue())
 
     def test_all_that_end_well_finish_together_and_others_at_once(self):
         def work(rank):
