@@ -109,6 +109,19 @@ class Rank(unittest.TestCase):
         session = self.met(lockstep.numpy.open())
         count = 3 if session.rank == 0 else 4
         self.fails(lockstep.Mismatch, "", session.all_reduce, np.zeros(count), timeout=PATIENCE)
+        shape = [2, 3] if session.rank == 0 else [3, 2]
+        kind = "int32" if session.rank == 0 else "float32"
+        for call, array in (
+                (session.all_reduce, np.zeros(shape)),
+                (session.all_gather, np.zeros(shape)),
+                (lambda array: session.begin_all_reduce(array).wait(), np.zeros(shape)),
+                (lambda array: session.broadcast(array, 1), np.zeros(shape)),
+                (lambda array: session.broadcast(array, 1), np.zeros(6, kind))):
+            self.met(session)
+            error = self.fails(lockstep.Mismatch, "disagree on the type or shape", call, array)
+            self.assertRegex(str(error), "rank 0 called .*; rank 1 called|"
+                             "rank 1 called .*; rank 0 called")
+            self.assertIn(f"; here {array.dtype.name} {list(array.shape)}", str(error))
         session.close()
 
     def silent(self):

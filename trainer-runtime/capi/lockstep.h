@@ -69,6 +69,10 @@ typedef enum lockstep_type {
   LOCKSTEP_BFLOAT16 = 6
 } lockstep_type;
 
+// The `type` of a collective with a word of the program's own, such as a hash of a shape, of which
+// the lowest 23 bits count: ranks that come with another type or word fail with MISMATCH.
+#define LOCKSTEP_TYPE_WITH(type, word) ((type) + (int)((word)&0x7fffff) * 256)
+
 // Sums of integers wrap around; integers have no mean. 16-bit floats are rounded after each
 // addition.
 typedef enum lockstep_op {
