@@ -98,6 +98,13 @@ class Calls(LocalTest):
             '.*rank 0 has shut down, where rank 1 calls allreduce "gradient"')
         self.assertIn("rank 0 is lost: shut down", run.pod_log("command-worker-1"))
 
+    def test_a_rank_that_crashes_in_its_teardown_has_succeeded(self):
+        run = self.run_job(command_manifest(
+            python_words(RANK, "die_in_teardown"), workers=2, backoff_limit=3))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (0, []), run.output)
+        self.assertEqual(run.output.count("has begun"), 2, run.output)
+        self.assertRegex(run.pod_log("command-worker-0"), "ended by a signal .*SIGSEGV")
+
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
 class Recovery(ElasticCase):

@@ -198,8 +198,24 @@ def leave_early():
         session.all_reduce(np.ones(4, "float32"))
 
 
+def die_when_done():
+    """All work is done; rank 0 is killed before it has closed its session, and rank 1 after it."""
+    session = lockstep.numpy.open()
+    session.meet(has_state=False, step=0, timeout=PATIENCE)
+    print(f"process {os.getpid()} has begun", flush=True)
+    session.all_reduce(np.ones(4, "float32"))
+    session.finish(PATIENCE)
+    if session.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    session.close()
+    if session.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "leave_early":
         lockstep.run(leave_early)
+    if sys.argv[1] == "die_when_done":
+        lockstep.run(die_when_done)
     result = unittest.TextTestRunner(stream=sys.stderr).run(Rank(sys.argv[1]))
     sys.exit(0 if result.wasSuccessful() else 1)

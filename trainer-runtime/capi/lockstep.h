@@ -263,6 +263,7 @@ lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
+// Write before it what must last: where a signal ends the process later, it counts as ended with 0.
 // Errors: as collectives; those that LOCKSTEP_MEET_AGAIN are answered by lockstep_meet, which says
 // FINISHED where the others know already.
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds);

@@ -314,7 +314,8 @@ class Session(abc.ABC, Generic[Array]):
         self._call("report", ctypes.byref(figures_of(progress)))
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:
-        """All work is done: waits for all ranks to say so. Nobody meets after that."""
+        """All work is done: waits for all ranks to say so. Nobody meets after that. Write before it
+        what must last: where a signal ends the process later, it counts as ended with 0."""
         self._call("finish", seconds("timeout", timeout))
 
     def close(self) -> None:
