@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import sys
 from typing import (
     Any,
@@ -47,6 +48,9 @@ class Arrays(Protocol[Array]):
     def padded(self, own: Array, length: int) -> Array:
         """`own`, bytes, with zeros up to that length."""
 
+    def total(self, array: Array) -> float:
+        """The sum of floating-point numbers; 0 of all else."""
+
     def cut(self, blocks: Array, lengths: Sequence[int]) -> list[Array]:
         """Of each of the `blocks` [n, bytes] the first."""
 
@@ -57,6 +61,7 @@ class Begun(NamedTuple):
     call: Call
     header: Pending[Any]
     data: Pending[Any]
+    flat: Any
 
     def has_ended(self) -> bool:
         return self.header.has_ended() and self.data.has_ended()
@@ -79,6 +84,7 @@ class World(Generic[Array]):
         self._broken: Optional[LockstepError] = None
         self._joined: frozenset[int] = frozenset()
         self._counts: collections.Counter[str] = collections.Counter()
+        self._has_warned = False  # of results that are not finite
         self.is_elastic = False
         self.steps = 0  # that were reported
         self.exit_code: Optional[int] = None  # what the process is to end with
@@ -151,7 +157,7 @@ class World(Generic[Array]):
         op = call.op
         return self._try(call, lambda: Begun(
             call, self._begin_header(call), self._session.begin_all_reduce(
-                flat, op, self._seconds)))
+                flat, op, self._seconds), flat))
 
     def wait(self, begun: Begun) -> None:
         """Returns once it is reduced."""
@@ -161,6 +167,7 @@ class World(Generic[Array]):
             begun.data.wait()
 
         self._try(begun.call, wait)
+        self._warn_of(begun)
 
     def gather(self, call: Call, own: Array) -> list[Array]:
         """`own` of `call.length` bytes of each rank; their lengths may differ."""
@@ -215,6 +222,15 @@ class World(Generic[Array]):
             print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
         finally:
             self._session.close()
+
+    def _warn_of(self, begun: Begun) -> None:
+        """Once. The program has its reasons, or not: to scale a loss is to try whether it is."""
+        if not self._has_warned and not math.isfinite(self.arrays.total(begun.flat)):
+            self._has_warned = True
+            if self.rank == 0:  # all have the same
+                print(f"lockstep: {begun.call}: the result is not finite, after step {self.steps}; "
+                      "training goes on with it, unless the program skips such a step, as loss "
+                      "scaling does", file=sys.stderr, flush=True)
 
     def _begin_header(self, call: Call) -> Pending[Array]:
         before, after = self.rank * HEADER_BYTES, (self.size - 1 - self.rank) * HEADER_BYTES
