@@ -95,8 +95,14 @@ class Rank(unittest.TestCase):
         self.fails(wrong, "no rank 9", session.broadcast, np.zeros(3), root=9)
         self.fails(wrong, "a block for each rank", session.reduce_scatter, np.zeros((7, 2)))
         self.fails(wrong, "step: -4 found", session.report, lockstep.Progress(step=-4))
+        session.report(lockstep.Progress(step=7))
+        session.report(lockstep.Progress(step=7, phase=lockstep.Phase.EVALUATING))
+        self.fails(wrong, "step: 6 found, expected 7 or more", session.report,
+                   lockstep.Progress(step=6))
+        self.met(session)
+        session.report(lockstep.Progress(step=6))
         self.fails(wrong, "accuracy: inf", session.report,
-                   lockstep.Progress(step=1, accuracy=float("inf")))
+                   lockstep.Progress(step=8, accuracy=float("inf")))
         error = self.fails(lockstep.LockstepError, "close it first", lockstep.numpy.open)
         self.assertEqual(error.status, lockstep.Status.ALREADY_OPEN)
         reduce(np.zeros(3))  # the others heard nothing of it

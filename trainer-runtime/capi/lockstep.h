@@ -258,8 +258,9 @@ lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
 
 // Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Does not wait. Say
 // each step: a process that is lost again without one in between gets no successor in its pod.
-// Errors: INVALID_ARGUMENT (no such phase; a count below -1; an accuracy that is no share, or a
-// pace that is infinite or below 0, and neither is -1).
+// Errors: INVALID_ARGUMENT (no such phase; a count below -1; a step below one that was reported
+// since lockstep_meet; an accuracy that is no share, or a pace that is infinite or below 0, and
+// neither is -1).
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.

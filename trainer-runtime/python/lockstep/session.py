@@ -309,7 +309,7 @@ class Session(abc.ABC, Generic[Array]):
         """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a
         process that is lost again without one in between gets no successor in its pod.
 
-        Errors: InvalidArgument.
+        Errors: InvalidArgument (a step below one that was reported since `meet`, too).
         """
         self._call("report", ctypes.byref(figures_of(progress)))
 

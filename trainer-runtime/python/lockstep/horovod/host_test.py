@@ -10,6 +10,7 @@ from lockstep.errors import InvalidArgument, Mismatch
 from lockstep.fake_exchange import where_nobody_fails
 from lockstep.horovod import arguments, fake_ranks, host, objects
 from lockstep.horovod.arguments import Reduction
+from lockstep.session import Progress
 
 
 def in_ranks(size, work):
@@ -70,6 +71,15 @@ class Reductions(unittest.TestCase):
             results(2, work)
         self.assertRegex(told.getvalue(), r'^lockstep: allreduce "loss" of float32 \[4\], Average: '
                                           "the result is not finite, after step 1; .*\n$")
+
+    def test_steps_that_are_shown_grow_whoever_counts_them(self):
+        def work(rank):
+            host.world().report(Progress(step=101))  # an optimizer's, from its backup on
+            host.world().report_step()
+            host.world().meet(has_state=True)
+            host.world().report_step()
+            return host.world()._session.reports
+        self.assertEqual(results(1, work), [[101, 101, 2]])
 
     def test_scales_come_before_and_after(self):
         def work(rank):

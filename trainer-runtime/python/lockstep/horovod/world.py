@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 import sys
 from typing import (
@@ -86,7 +87,8 @@ class World(Generic[Array]):
         self._counts: collections.Counter[str] = collections.Counter()
         self._has_warned = False  # of results that are not finite
         self.is_elastic = False
-        self.steps = 0  # that were reported
+        self.steps = 0  # that were taken
+        self._shown = 0  # the most that were reported since the newest meeting
         self.exit_code: Optional[int] = None  # what the process is to end with
 
     @property
@@ -129,6 +131,7 @@ class World(Generic[Array]):
         self._joined = frozenset()
         self._counts.clear()  # of those who were there before as of newcomers
         self.steps = meeting.members[self.state_source].step
+        self._shown = 0
 
     def name(self, kind: str, name: Optional[str]) -> str:
         """That of a call which was given none: equal on all ranks."""
@@ -140,11 +143,13 @@ class World(Generic[Array]):
     def report_step(self) -> None:
         """A step was taken. A process that is lost again without one has no successor."""
         self.steps += 1
-        self._session.report(Progress(step=self.steps))
+        self.report(Progress(step=self.steps))
 
     def report(self, progress: Progress) -> None:
-        """Shows figures that somebody else knows, as lockstep.keras.Report does."""
-        self._session.report(progress)
+        """Shows figures that somebody else knows, as lockstep.keras.Report does, who may count from
+        where an earlier run has ended: the steps that are shown grow."""
+        self._shown = max(self._shown, progress.step)
+        self._session.report(dataclasses.replace(progress, step=self._shown))
 
     def exchange(self, call: Call) -> Agreement:
         """Tells all ranks of a call, and waits for theirs."""
