@@ -108,15 +108,14 @@ class ProcessGroup(dist.ProcessGroup):
         return "lockstep"
 
     @property
-    def group_name(self) -> str:
+    def group_name(self) -> Any:
         """Of torch. Errors: InvalidArgument (this release gives none)."""
         if not self._is_whole:
             raise InvalidArgument(
                 f"group_name: torch {torch.__version__} found, expected 2.15 or newer for what "
                 "finds groups by their names (DTensor, FSDP2, torch.compile); a group of "
                 "new_group(list(range(get_world_size()))) has one")
-        name: str = super().group_name
-        return name
+        return super().group_name
 
     def allreduce(  # type: ignore[override]
         self, tensors: list[torch.Tensor], opts: Any = None
@@ -194,14 +193,14 @@ class ProcessGroup(dist.ProcessGroup):
     def alltoall_base(self, *arguments: Any) -> Any:
         return self._gloo.alltoall_base(*arguments)
 
-    def alltoall(  # type: ignore[override]
+    def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> _Work:
         """As one call on all elements side by side, which is all that gloo has."""
         flat = [torch.cat([one.reshape(-1) for one in tensors]) for tensors in (outputs, inputs)]
         counts = [[one.numel() for one in tensors] for tensors in (outputs, inputs)]
         self._gloo.alltoall_base(*flat, *counts, dist.AllToAllOptions()).wait()
-        for output, received in zip(outputs, flat[0].split(counts[0])):
+        for output, received in zip(outputs, torch.split(flat[0], counts[0])):
             output.copy_(received.reshape(output.shape))
         return self._done(outputs)
 
@@ -264,8 +263,9 @@ def _gloo_group(store: Any, rank: int, size: int, timeout: datetime.timedelta) -
     if not _hears_gloo:
         _hears_gloo = True
         _end_by(MeetAgain.exit_code, lambda text: _OF_GLOO in text, is_told=True)
-    kind = dist.distributed_c10d.ProcessGroupGloo
-    return kind(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
+    torchs = dist.distributed_c10d
+    return torchs.ProcessGroupGloo(
+        torchs.PrefixStore("gloo", store), rank, size, timeout=timeout)
 
 
 def _staged(tensor: torch.Tensor) -> torch.Tensor:
@@ -334,6 +334,6 @@ def _leaving(destroy: Any) -> Any:
 dist.destroy_process_group = _leaving(dist.destroy_process_group)
 dist.distributed_c10d.destroy_process_group = dist.destroy_process_group
 # Releases that know devices warn where none is named.
-_knows_devices = "devices" in inspect.signature(dist.Backend.register_backend).parameters
-dist.Backend.register_backend(
-    "lockstep", _make, **({"devices": ["cpu", "cuda"]} if _knows_devices else {}))
+_register: Callable[..., None] = dist.Backend.register_backend
+_knows_devices = "devices" in inspect.signature(_register).parameters
+_register("lockstep", _make, **({"devices": ["cpu", "cuda"]} if _knows_devices else {}))
