@@ -238,7 +238,7 @@ std::string ManifestWords(const RunSummary& summary) {
 
 // "put right what the reason says, then " where a pod's last end is one that going on meets again
 // until then: an error in the input, a full disk, a loss that is no number, a program that is not
-// there, or one with a code of its own.
+// there, one with a code of its own, or one whose ranks disagree on when they are done.
 std::string FirstPutRight(const RunSummary& summary) {
   const auto last = LastPods(summary);
   const bool is_needed = std::ranges::any_of(last, [](const auto& entry) {
@@ -246,7 +246,9 @@ std::string FirstPutRight(const RunSummary& summary) {
     return pod.exit_code && *pod.exit_code < kExitSignalBase &&
            ClassifyExit(*pod.exit_code, 0, pod.reason).outcome == Outcome::kPermanent;
   });
-  return is_needed && summary.outcome == RunOutcome::kFailed
+  const std::string of_program = "cause " + std::string(ExitCauseName(ExitCause::kProgramExit));
+  const bool is_said = summary.reason.find(of_program) != std::string::npos;
+  return (is_needed || is_said) && summary.outcome == RunOutcome::kFailed
              ? "put right what the reason says, then "
              : "";
 }

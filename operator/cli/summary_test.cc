@@ -232,6 +232,14 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
 }
 
+TEST(FormatSummary, AfterARankThatLeftEarlyTheWayOnBeginsWithMendingIt) {
+  RunSummary summary;
+  summary.outcome = RunOutcome::kFailed;
+  summary.pods = {EndedPod(0, 75, 0), EndedPod(1, 0, 0)};
+  summary.reason = "pod a-worker-1 (rank 1) left with exit code 0, cause program_exit; incidents";
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("put right what the reason says, then lockstep"));
+}
+
 TEST(FormatSummary, WayOnCanBeCopiedIntoAShell) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;

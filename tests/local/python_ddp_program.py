@@ -58,15 +58,54 @@ def check_calls(rank, size):
     print("calls are right", flush=True)
 
 
-def check_second_groups(size):
-    """None is made beside the first."""
-    if sys.argv[1] == "lockstep":
-        try:
-            dist.new_group(list(range(size)))
-        except lockstep.InvalidArgument as error:
-            assert "new_group: a second group" in str(error), error
-        else:
-            raise AssertionError("a second group was made")
+def check_calls_between_ranks(rank, size):
+    """Those that one rank makes another call of than the others."""
+    own = torch.arange(3) + 10 * rank
+    each = [torch.arange(3) + 10 * one for one in range(size)]
+    got = [torch.empty(3, dtype=torch.int64) for _ in range(size)]
+    dist.gather(own, got if rank == 1 else None, dst=1)
+    assert rank != 1 or all(map(torch.equal, got, each)), got
+    one = torch.empty(3, dtype=torch.int64)
+    dist.scatter(one, each if rank == 0 else None, src=0)
+    assert torch.equal(one, own), one
+    sent = dist.isend(own, (rank + 1) % size)  # around the ring
+    dist.recv(one, (rank - 1) % size)
+    sent.wait()
+    assert torch.equal(one, each[rank - 1]), one
+    if rank == 0:
+        senders = sorted(dist.recv(one) for _ in range(size - 1))
+        assert senders == list(range(1, size)), senders
+    else:
+        dist.send(own, 0)
+    parts = [torch.full((other + 1,), 100 * rank + other) for other in range(size)]
+    taken = [torch.empty(rank + 1, dtype=torch.int64) for _ in range(size)]
+    if sys.argv[1] == "lockstep":  # gloo has no lists
+        dist.all_to_all(taken, parts)
+        assert [part.tolist() for part in taken] == [
+            [100 * other + rank] * (rank + 1) for other in range(size)], taken
+    flat = torch.empty(size * (rank + 1), dtype=torch.int64)
+    dist.all_to_all_single(flat, torch.cat(parts), [rank + 1] * size, [len(one) for one in parts])
+    assert flat.tolist() == [100 * other + rank for other in range(size) for _ in range(rank + 1)]
+    objects = [None]
+    dist.scatter_object_list(objects, [{"for": one} for one in range(size)], src=0)
+    assert objects == [{"for": rank}], objects
+    print("calls between ranks are right", flush=True)
+
+
+def check_groups(rank, size):
+    """Of one rank, of some, and of all beside the first."""
+    for ranks in ([0], [0, 2], list(range(size))):
+        group = dist.new_group(ranks)
+        if rank not in ranks:
+            continue
+        total = torch.tensor([float(rank)])
+        dist.all_reduce(total, group=group)
+        assert total.item() == sum(ranks), total
+        dist.barrier(group)
+        blocks = [torch.empty(1) for _ in ranks]
+        dist.all_gather(blocks, torch.tensor([float(rank)]), group=group)
+        assert [block.item() for block in blocks] == ranks, blocks
+    print("groups are right", flush=True)
 
 
 def check_end():
@@ -84,7 +123,8 @@ def main():
     train(rank, size)
     check_calls(rank, size)
     dist.barrier()
-    check_second_groups(size)
+    check_calls_between_ranks(rank, size)
+    check_groups(rank, size)
     check_end()
 
 

@@ -1,7 +1,9 @@
 """One rank of tests of lockstep.horovod.torch: the arguments say what it does, one after the other.
 It ends with 0 when all came out as it should."""
 
+import atexit
 import os
+import signal
 import sys
 import time
 import unittest
@@ -10,6 +12,7 @@ import torch
 
 import lockstep
 import lockstep.horovod.torch as hvd
+from lockstep.horovod import process
 
 
 class Rank(unittest.TestCase):
@@ -83,16 +86,43 @@ class Rank(unittest.TestCase):
             model.bias.grad.item(), (hvd.size() - hvd.rank()) / hvd.size(), places=6)
 
     def leaves(self):
-        """Rank 0 ends while the others work."""
+        """Rank 0 shuts down while the others work."""
         if hvd.rank() == 0:
-            hvd.shutdown()
+            with self.assertRaisesRegex(lockstep.Mismatch, "rank 0 has shut down, where rank 1"):
+                hvd.shutdown()
             return
         with self.assertRaises(SystemExit) as end:
             hvd.allreduce(torch.zeros(3), name="loss")
         self.assertEqual(end.exception.code, 75)
 
 
+def exit_early():
+    """Rank 0 has fewer steps than the others."""
+    hvd.init()
+    for step in range(20):
+        hvd.allreduce(torch.ones(4), name="gradient")
+        if step == 10 and hvd.rank() == 0:
+            sys.exit(0)
+
+
+def die_in_teardown():
+    """As in the destructors of a library, which run when all ranks have shut down."""
+    atexit.unregister(process._at_exit)
+    if int(os.environ["RANK"]) == 0:
+        atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
+    atexit.register(process._at_exit)
+    hvd.init()
+    print(f"process {os.getpid()} has begun", flush=True)
+    hvd.allreduce(torch.ones(4), name="gradient")
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "die_in_teardown":
+        die_in_teardown()
+        sys.exit(0)
+    if sys.argv[1] == "exit_early":
+        exit_early()
+        sys.exit(0)
     parts = unittest.TestSuite(map(Rank, sys.argv[1:]))
     result = unittest.TextTestRunner(stream=sys.stderr, failfast=True).run(parts)
     sys.exit(0 if result.wasSuccessful() else 1)

@@ -67,11 +67,11 @@ class Program(HorovodCase):
 class Calls(LocalTest):
     """Each part of python_horovod_rank.py checks itself."""
 
-    def run_parts(self, *parts, workers=2, exit_code=0, stall_seconds=60):
+    def run_parts(self, *parts, workers=2, stall_seconds=60):
         run = self.run_job(command_manifest(
             ["/usr/bin/env", f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={stall_seconds}",
              *python_words(RANK, *parts)], workers=workers))
-        self.assertEqual(run.exit_code, exit_code, run.output)
+        self.assertEqual(run.exit_code, 0, run.output)
         return [run.pod_log(f"command-worker-{rank}") for rank in range(workers)]
 
     def test_every_collective_and_ranks_that_have_fewer_batches_join(self):
@@ -85,9 +85,25 @@ class Calls(LocalTest):
         logs = self.run_parts("silent", stall_seconds=3)
         self.assertRegex(logs[0], r'lockstep: allreduce "loss" of float32 \[3\], Average: .*rank 1')
 
-    def test_a_rank_that_ends_early_is_named(self):
+    def test_a_rank_that_shuts_down_early_is_named(self):
         logs = self.run_parts("leaves")
-        self.assertRegex(logs[1], "rank 0 has shut down, where rank 1 calls allreduce")
+        self.assertIn("rank 0 is lost: shut down, where rank 1 calls allreduce", logs[1])
+
+    def test_a_rank_that_ends_early_fails_the_job_and_no_other_try_is_made(self):
+        run = self.run_job(command_manifest(
+            python_words(RANK, "exit_early"), workers=2, backoff_limit=6))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertRegex(
+            run.output, r"command failed after .*: pod command-worker-0 \(rank 0\) exit code 1: "
+            '.*rank 0 has shut down, where rank 1 calls allreduce "gradient"')
+        self.assertIn("rank 0 is lost: shut down", run.pod_log("command-worker-1"))
+
+    def test_a_rank_that_crashes_in_its_teardown_has_succeeded(self):
+        run = self.run_job(command_manifest(
+            python_words(RANK, "die_in_teardown"), workers=2, backoff_limit=3))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (0, []), run.output)
+        self.assertEqual(run.output.count("has begun"), 2, run.output)
+        self.assertRegex(run.pod_log("command-worker-0"), "ended by a signal .*SIGSEGV")
 
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")

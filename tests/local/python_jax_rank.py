@@ -60,6 +60,33 @@ class Rank(unittest.TestCase):
         self.assertEqual(made.call_count, 1)
         self.leave(session)
 
+    def unsigned(self):
+        """uint32 from the middle of its range on, and PRNG keys of both kinds."""
+        session, calls = self.opened()
+        own = jnp.array([1, 2**31 + 5, 2**32 - 1], jnp.uint32) + jnp.uint32(session.rank)
+        every = np.stack([np.array([1, 2**31 + 5, 2**32 - 1], np.uint32) + np.uint32(rank)
+                          for rank in range(session.size)])
+        keys = [jax.random.fold_in(jax.random.key(7), rank) for rank in range(session.size)]
+        for wrap in (lambda work: work, jax.jit):
+            for op, expected in (("sum", every.sum(0, np.uint32)), ("min", every.min(0)),
+                                 ("max", every.max(0))):
+                found = wrap(lambda x, op=op: calls.all_reduce(x, op))(own)
+                self.assertEqual((found.dtype.name, found.tolist()),
+                                 ("uint32", expected.tolist()), op)
+            np.testing.assert_array_equal(wrap(calls.all_gather)(own), every)
+            scalar = wrap(lambda x: calls.all_reduce(x, "max"))(own[1])
+            self.assertEqual((scalar.shape, int(scalar)), ((), int(every[:, 1].max())))
+            state = {"key": keys[session.rank], "raw": jax.random.PRNGKey(session.rank)}
+            taken = wrap(lambda tree: jax.tree.map(lambda leaf: calls.broadcast(leaf, 1), tree))(
+                state)
+            self.assertEqual(float(jax.random.normal(taken["key"])),
+                             float(jax.random.normal(keys[1])))
+            self.assertEqual(taken["raw"].tolist(), jax.random.PRNGKey(1).tolist())
+            self.assertEqual(wrap(calls.all_gather)(keys[session.rank]).shape, (session.size,))
+            least = wrap(lambda tree: calls.all_reduce_tree(tree, "min"))(state)
+            self.assertEqual(least["key"].dtype, keys[0].dtype)
+        self.leave(session)
+
     def arguments(self):
         session, calls = self.opened()
         for call, words in (

@@ -2,6 +2,7 @@
 examples/own_program_jax.py, whose lost ranks are replaced while the others keep their processes."""
 
 import pathlib
+import re
 import unittest
 
 from harness import REPOSITORY, LocalTest, command_manifest
@@ -23,11 +24,28 @@ class Calls(LocalTest):
     def test_every_collective_and_type_compiled_and_not(self):
         self.run_part("collectives", workers=3)
 
+    def test_unsigned_numbers_and_keys_of_generators(self):
+        self.run_part("unsigned")
+
     def test_wrong_arguments(self):
         self.run_part("arguments")
 
     def test_ranks_that_call_different_things(self):
         self.run_part("mismatch")
+
+
+@unittest.skipUnless(can_import("jax"), NEEDED)
+class Distributed(LocalTest):
+    """JAX's own processes."""
+
+    def test_initialize_with_the_variables_that_the_docs_name(self):
+        text = (REPOSITORY / "docs" / "own-programs.md").read_text()
+        block = re.search(r"```python\n(import jax\n.*?jax.distributed.initialize.*?)```", text,
+                          re.DOTALL)[1]
+        words = python_words("-c", block + "print('one of', jax.process_count(), flush=True)")
+        run = self.run_job(command_manifest(words, workers=2))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.output.count("one of 2"), 2, run.output)
 
 
 @unittest.skipUnless(can_import("jax"), NEEDED)

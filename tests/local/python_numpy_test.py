@@ -68,6 +68,15 @@ class Calls(LocalTest):
             self.assertRegex(run.output,
                              who + " left with exit code 0 while others still used it: ")
 
+    def test_ranks_that_are_killed_when_all_work_is_done_have_succeeded(self):
+        run = self.run_job(command_manifest(
+            python_words(RANK, "die_when_done"), workers=3, backoff_limit=3))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (0, []), run.output)
+        self.assertEqual(run.output.count("has begun"), 3, run.output)
+        for rank in range(2):
+            self.assertRegex(run.pod_log(f"command-worker-{rank}"),
+                             "ended by a signal after all ranks had said .*SIGKILL")
+
     def test_says_what_is_missing_outside_a_job(self):
         code = "import lockstep.numpy; lockstep.numpy.open()"
         ran = subprocess.run([*python_words("-c", code)], env={}, capture_output=True, text=True,

@@ -95,8 +95,14 @@ class Rank(unittest.TestCase):
         self.fails(wrong, "no rank 9", session.broadcast, np.zeros(3), root=9)
         self.fails(wrong, "a block for each rank", session.reduce_scatter, np.zeros((7, 2)))
         self.fails(wrong, "step: -4 found", session.report, lockstep.Progress(step=-4))
+        session.report(lockstep.Progress(step=7))
+        session.report(lockstep.Progress(step=7, phase=lockstep.Phase.EVALUATING))
+        self.fails(wrong, "step: 6 found, expected 7 or more", session.report,
+                   lockstep.Progress(step=6))
+        self.met(session)
+        session.report(lockstep.Progress(step=6))
         self.fails(wrong, "accuracy: inf", session.report,
-                   lockstep.Progress(step=1, accuracy=float("inf")))
+                   lockstep.Progress(step=8, accuracy=float("inf")))
         error = self.fails(lockstep.LockstepError, "close it first", lockstep.numpy.open)
         self.assertEqual(error.status, lockstep.Status.ALREADY_OPEN)
         reduce(np.zeros(3))  # the others heard nothing of it
@@ -109,6 +115,19 @@ class Rank(unittest.TestCase):
         session = self.met(lockstep.numpy.open())
         count = 3 if session.rank == 0 else 4
         self.fails(lockstep.Mismatch, "", session.all_reduce, np.zeros(count), timeout=PATIENCE)
+        shape = [2, 3] if session.rank == 0 else [3, 2]
+        kind = "int32" if session.rank == 0 else "float32"
+        for call, array in (
+                (session.all_reduce, np.zeros(shape)),
+                (session.all_gather, np.zeros(shape)),
+                (lambda array: session.begin_all_reduce(array).wait(), np.zeros(shape)),
+                (lambda array: session.broadcast(array, 1), np.zeros(shape)),
+                (lambda array: session.broadcast(array, 1), np.zeros(6, kind))):
+            self.met(session)
+            error = self.fails(lockstep.Mismatch, "disagree on the type or shape", call, array)
+            self.assertRegex(str(error), "rank 0 called .*; rank 1 called|"
+                             "rank 1 called .*; rank 0 called")
+            self.assertIn(f"; here {array.dtype.name} {list(array.shape)}", str(error))
         session.close()
 
     def silent(self):
@@ -185,8 +204,24 @@ def leave_early():
         session.all_reduce(np.ones(4, "float32"))
 
 
+def die_when_done():
+    """All work is done; rank 0 is killed before it has closed its session, and rank 1 after it."""
+    session = lockstep.numpy.open()
+    session.meet(has_state=False, step=0, timeout=PATIENCE)
+    print(f"process {os.getpid()} has begun", flush=True)
+    session.all_reduce(np.ones(4, "float32"))
+    session.finish(PATIENCE)
+    if session.rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    session.close()
+    if session.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "leave_early":
         lockstep.run(leave_early)
+    if sys.argv[1] == "die_when_done":
+        lockstep.run(die_when_done)
     result = unittest.TextTestRunner(stream=sys.stderr).run(Rank(sys.argv[1]))
     sys.exit(0 if result.wasSuccessful() else 1)

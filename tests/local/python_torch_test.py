@@ -136,7 +136,8 @@ class Distributed(LocalTest):
         found = []
         for rank in range(3):
             log = run.pod_log(f"ddp-worker-{rank}")
-            self.assertIn("calls are right", log)
+            for part in ("calls", "calls between ranks", "groups"):
+                self.assertIn(f"{part} are right", log)
             self.assertIn("the end is right", log)
             digest, values = re.search(r"gradients (\w+) (.*)", log).groups()
             found.append((digest, [float(value) for value in values.split()]))
@@ -147,6 +148,52 @@ class Distributed(LocalTest):
         self.assertEqual(ours, [ours[0]] * 3)
         for own, gloos in zip(ours[0][1], self.gradients("gloo")[0][1]):
             self.assertAlmostEqual(own, gloos, delta=1e-6)  # sums in another order
+
+    def test_a_rank_that_is_lost_in_a_call_of_gloos_is_met_again(self):
+        for call in ("dist.recv(torch.empty(1), 1)",
+                     "dist.all_reduce(torch.ones(1), group=pair)"):
+            with self.subTest(call):
+                code = ("import os, signal, torch, torch.distributed as dist\n"
+                        "import lockstep.torch.distributed\n"
+                        "dist.init_process_group('lockstep')\n"
+                        "pair = dist.new_group([0, 1])\n"
+                        "process = tuple(os.environ['LOCKSTEP_' + name]\n"
+                        "                for name in ('POD', 'PROCESS_START'))\n"
+                        "if process == ('ddp-worker-1', '0'):\n"
+                        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+                        "if process == ('ddp-worker-0', '0'):\n"
+                        f"    {call}\n"
+                        "dist.destroy_process_group()\n")
+                run = self.run_job(command_manifest(
+                    python_words("-c", code), name="ddp", backoff_limit=1))
+                self.assertEqual(run.exit_code, 0, run.output)
+                self.assertIn("(exit code 75)", run.pod_log("ddp-worker-0"))
+
+    def test_what_torch_finds_by_a_groups_name_or_device(self):
+        code = ("import tempfile, torch, torch.distributed as dist, lockstep.torch.distributed\n"
+                "from torch.distributed.device_mesh import init_device_mesh\n"
+                "from torch.distributed.fsdp import fully_shard\n"
+                "from torch.distributed.tensor import Shard, distribute_tensor\n"
+                "import torch.distributed.checkpoint as checkpoint\n"
+                "dist.init_process_group('lockstep')\n"
+                "mesh = init_device_mesh('cpu', (2,))\n"
+                "whole = torch.arange(12.).reshape(6, 2)\n"
+                "parts = distribute_tensor(whole, mesh, [Shard(0)])\n"
+                "assert torch.equal(parts.full_tensor(), whole)\n"
+                "model = fully_shard(torch.nn.Linear(6, 2), mesh=mesh)\n"
+                "model(torch.ones(2, 6)).sum().backward()\n"
+                "folder = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]\n"
+                "dist.broadcast_object_list(folder)\n"
+                "checkpoint.save({'parts': parts}, checkpoint_id=folder[0])\n"
+                "read = {'parts': distribute_tensor(whole * 0, mesh, [Shard(0)])}\n"
+                "checkpoint.load(read, checkpoint_id=folder[0])\n"
+                "assert torch.equal(read['parts'].full_tensor(), whole)\n"
+                "dist.destroy_process_group()\n")
+        if not can_import("torch.distributed.device_mesh"):
+            self.skipTest("this torch has no DTensor")
+        run = self.run_job(command_manifest(
+            ["/usr/bin/env", f"TMPDIR={self.scratch}", *python_words("-c", code)], name="ddp"))
+        self.assertEqual(run.exit_code, 0, run.output)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,9 @@ class Declarations(unittest.TestCase):
             body = re.search(rf"enum lockstep_{kind} {{(.*?)}}", self.text, re.DOTALL)[1]
             found = re.findall(r"LOCKSTEP_(\w+) = (\d+)", body)
             self.assertEqual([(one.name, str(one.value)) for one in enumeration], found)
+        word = re.search(r"& ?(0x\w+)\) \* (\d+)\)$", self.text, re.MULTILINE)
+        self.assertEqual([int(number, 0) for number in word.groups()],
+                         [library.TYPE_WORD_MAX, library.TYPE_WORD_ONE])
         leaves = {**self.numbers("LOCKSTEP_LEAVE_"), "NOT": 0}
         self.assertEqual({one.name: one.value for one in library.Leave}, leaves)
 

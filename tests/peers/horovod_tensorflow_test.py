@@ -145,10 +145,12 @@ class Calls(LocalTest):
     def test_strings_are_refused(self):
         self.run_part("strings", workers=1)
 
-    def test_a_loss_within_a_function_ends_the_process_so_that_the_gang_starts_anew(self):
+    def test_a_rank_that_shuts_down_while_others_are_in_a_function_fails_the_job(self):
         logs, output = self.run_part("leaves", succeeds=False)
-        self.assertIn('rank 0 has shut down, where rank 1 calls allreduce "loss"', logs[1])
+        call = 'shut down, where rank 1 calls allreduce "loss"'
+        self.assertIn(f"rank 0 is lost: {call}", logs[1])
         self.assertRegex(output, r"\b75\b")
+        self.assertRegex(output, f"command failed after .*rank 0 has {call}")
 
 
 @unittest.skipUnless(PYTHON, "TensorFlow is not installed; tests/peers/tensorflow.sh installs it")

@@ -69,7 +69,7 @@ ApiOutcome NotMet() {
 }
 
 Result<DataType> TypeOf(int type) {
-  switch (type) {
+  switch (type % LOCKSTEP_TYPE_WITH(0, 1)) {
     case LOCKSTEP_UINT8:
       return DataType::kUInt8;
     case LOCKSTEP_INT32:
@@ -181,12 +181,14 @@ struct CheckedArguments {
   std::size_t count = 0;
   DataType type = DataType::kUInt8;
   ReduceOp op = ReduceOp::kSum;
+  uint32_t terms = 0;
   Deadline deadline = Deadline::At(TimePoint());
 };
 
 Result<CheckedArguments> Check(const CollectiveArguments& given) {
   CheckedArguments checked;
   checked.count = given.count;
+  checked.terms = static_cast<uint32_t>(given.type);
   LOCKSTEP_ASSIGN_OR_RETURN(checked.type, TypeOf(given.type));
   LOCKSTEP_ASSIGN_OR_RETURN(checked.op, OpOf(given.op, checked.type));
   LOCKSTEP_ASSIGN_OR_RETURN(checked.deadline, DeadlineOf(given.timeout_seconds));
@@ -196,7 +198,7 @@ Result<CheckedArguments> Check(const CollectiveArguments& given) {
 Status AllReduce(LibrarySession& session, void* data, const CollectiveArguments& given) {
   LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
   LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"data", data, given.count, call.type, 1}));
-  return session.AllReduce({data, call.count, call.type, call.op}, call.deadline);
+  return session.AllReduce({data, call.count, call.type, call.op, call.terms}, call.deadline);
 }
 
 Result<CallQueue::Handle> BeginAllReduce(LibrarySession& session,
@@ -204,7 +206,7 @@ Result<CallQueue::Handle> BeginAllReduce(LibrarySession& session,
                                          const CollectiveArguments& given) {
   LOCKSTEP_ASSIGN_OR_RETURN(const CheckedArguments call, Check(given));
   LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"data", data, given.count, call.type, 1}));
-  return session.BeginAllReduce({data, call.count, call.type, call.op}, call.deadline);
+  return session.BeginAllReduce({data, call.count, call.type, call.op, call.terms}, call.deadline);
 }
 
 Status ReduceScatter(LibrarySession& session,
@@ -215,7 +217,8 @@ Status ReduceScatter(LibrarySession& session,
   LOCKSTEP_RETURN_IF_ERROR(
       CheckMemory({"input", input, given.count, call.type, session.world_size()}));
   LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"output", output, given.count, call.type, 1}));
-  return session.ReduceScatter(input, {output, call.count, call.type, call.op}, call.deadline);
+  return session.ReduceScatter(
+      input, {output, call.count, call.type, call.op, call.terms}, call.deadline);
 }
 
 Status AllGather(LibrarySession& session,
@@ -232,7 +235,8 @@ Status AllGather(LibrarySession& session,
                  input,
                  block);
   }
-  return session.AllGather({output, call.count, call.type, ReduceOp::kGather}, call.deadline);
+  return session.AllGather({output, call.count, call.type, ReduceOp::kGather, call.terms},
+                           call.deadline);
 }
 
 Status Broadcast(LibrarySession& session, void* data, int root, const CollectiveArguments& given) {
@@ -243,7 +247,8 @@ Status Broadcast(LibrarySession& session, void* data, int root, const Collective
                  "root: there is no rank " + std::to_string(root) + " of " +
                      std::to_string(session.world_size()));
   }
-  return session.Broadcast(data, call.count * DataTypeSize(call.type), root, call.deadline);
+  return session.Broadcast(
+      {data, call.count, call.type, ReduceOp::kSum, call.terms}, root, call.deadline);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainer-runtime/capi/library_report.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <unistd.h>
 #include <utility>
@@ -72,6 +73,7 @@ void LibraryReport::StopWatchingPeers() {
 }
 
 void LibraryReport::RendezvousBegins() {
+  newest_step_ = Step();
   board_.SetPhase(Phase::kRendezvous);
   board_.Record(TimelineEventKind::kRendezvousBegin, SteadyNow());
 }
@@ -110,6 +112,7 @@ void LibraryReport::PeerLost(const PeerLoss& loss) {
 void LibraryReport::Progressed(const CompletedStep& step,
                                const std::function<void(StatusDocument&)>& change) {
   board_.Update(change);
+  newest_step_ = std::max(newest_step_, step.step);
   if (last_step_.has_value() && step.step <= *last_step_) {
     return;  // the same step again: with a better figure, or in another phase
   }

@@ -39,6 +39,9 @@ class LibraryReport {
 
   void SetPhase(Phase phase) { board_.SetPhase(phase); }
 
+  // The newest that was reported since the last meeting was called; 0: none.
+  Step newest_step() const { return newest_step_; }
+
   // `change` writes the figures of a step into the document.
   void Progressed(const CompletedStep& step, const std::function<void(StatusDocument&)>& change);
 
@@ -53,6 +56,7 @@ class LibraryReport {
   Metrics metrics_;
   Logger* logger_;
   std::optional<Step> last_step_;
+  Step newest_step_;
   bool is_first_step_due_ = false;
   std::mutex loss_mutex_;
   std::optional<TimePoint> lost_at_;  // guarded by loss_mutex_; set until a step is reported

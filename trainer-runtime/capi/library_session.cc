@@ -147,6 +147,7 @@ Result<CallQueue::Handle> LibrarySession::BeginAllReduce(const Reduction& reduct
 }
 
 Status LibrarySession::Reduce(const Reduction& reduction, Deadline deadline) {
+  communicator_->NoteTerms(reduction.terms);
   LOCKSTEP_RETURN_IF_ERROR(communicator_->AllReduce(
       reduction.data, reduction.count, reduction.type, reduction.op, deadline));
   if (reduction.op == ReduceOp::kMean) {
@@ -166,7 +167,8 @@ Status LibrarySession::ReduceScatter(const void* input,
   LOCKSTEP_RETURN_IF_ERROR(AllReduce({scratch_.data(),
                                       reduction.count * static_cast<std::size_t>(world_size_),
                                       reduction.type,
-                                      reduction.op},
+                                      reduction.op,
+                                      reduction.terms},
                                      deadline));
   if (block > 0) {
     std::memcpy(reduction.data, &scratch_[block * static_cast<std::size_t>(rank_)], block);
@@ -183,6 +185,7 @@ Status LibrarySession::AllGather(const Reduction& reduction, Deadline deadline) 
       std::memset(bytes + block * static_cast<std::size_t>(rank), 0, block);
     }
   }
+  communicator->NoteTerms(reduction.terms);
   return communicator->AllReduce(bytes,
                                  reduction.count * static_cast<std::size_t>(world_size_),
                                  reduction.type,
@@ -190,9 +193,10 @@ Status LibrarySession::AllGather(const Reduction& reduction, Deadline deadline) 
                                  deadline);
 }
 
-Status LibrarySession::Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) {
+Status LibrarySession::Broadcast(const Reduction& data, int root, Deadline deadline) {
   LOCKSTEP_ASSIGN_OR_RETURN(Communicator* const communicator, Joined());
-  return communicator->Broadcast(data, byte_count, root, deadline);
+  communicator->NoteTerms(data.terms);
+  return communicator->Broadcast(data.data, data.count * DataTypeSize(data.type), root, deadline);
 }
 
 Status LibrarySession::Barrier(Deadline deadline) {

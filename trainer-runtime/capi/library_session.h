@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -18,12 +19,13 @@
 
 namespace lockstep::runtime {
 
-// One reduction of a program: what the library's calls come down to.
+// One reduction of a program: what the library's calls come down to. A broadcast has no `op`.
 struct Reduction {
   void* data = nullptr;
   std::size_t count = 0;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  uint32_t terms = 0;  // Communicator::NoteTerms
 };
 
 // How a rank should leave at the end of a step, if at all: values of lockstep_leave.
@@ -71,7 +73,7 @@ class LibrarySession {
   Status ReduceScatter(const void* input, const Reduction& reduction, Deadline deadline);
   // `reduction.data` [world_size x count] holds this rank's block already.
   Status AllGather(const Reduction& reduction, Deadline deadline);
-  Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline);
+  Status Broadcast(const Reduction& data, int root, Deadline deadline);
   Status Barrier(Deadline deadline);
   // How this rank should leave, as lockstep_should_stop.
   Result<Leave> ShouldStop(Deadline deadline);

@@ -69,6 +69,10 @@ typedef enum lockstep_type {
   LOCKSTEP_BFLOAT16 = 6
 } lockstep_type;
 
+// The `type` of a collective with a word of the program's own, such as a hash of a shape, of which
+// the lowest 23 bits count: ranks that come with another type or word fail with MISMATCH.
+#define LOCKSTEP_TYPE_WITH(type, word) ((type) + (int)((word)&0x7fffff) * 256)
+
 // Sums of integers wrap around; integers have no mean. 16-bit floats are rounded after each
 // addition.
 typedef enum lockstep_op {
@@ -254,11 +258,13 @@ lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
 
 // Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Does not wait. Say
 // each step: a process that is lost again without one in between gets no successor in its pod.
-// Errors: INVALID_ARGUMENT (no such phase; a count below -1; an accuracy that is no share, or a
-// pace that is infinite or below 0, and neither is -1).
+// Errors: INVALID_ARGUMENT (no such phase; a count below -1; a step below one that was reported
+// since lockstep_meet; an accuracy that is no share, or a pace that is infinite or below 0, and
+// neither is -1).
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
+// Write before it what must last: where a signal ends the process later, it counts as ended with 0.
 // Errors: as collectives; those that LOCKSTEP_MEET_AGAIN are answered by lockstep_meet, which says
 // FINISHED where the others know already.
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds);

@@ -95,6 +95,12 @@ ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
   if (ApiOutcome figures = CheckFigures(progress); !figures.ok()) {
     return figures;
   }
+  const Step newest = session.report().newest_step();
+  if (progress.step >= 0 && Step(progress.step) < newest) {
+    return InvalidArgument("step: " + std::to_string(progress.step) + " found, expected " +
+                           std::to_string(newest.value()) +
+                           " or more, which was reported since the last meeting");
+  }
   if (progress.phase != LOCKSTEP_PHASE_KEEP && !PhaseOf(progress.phase).has_value()) {
     return InvalidArgument("phase: there is no " + std::to_string(progress.phase));
   }

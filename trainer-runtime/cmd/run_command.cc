@@ -72,7 +72,8 @@ void ShowEvent(const SupervisorEvent& event, StatusBoard* board) {
 class PodOfPrograms {
  public:
   PodOfPrograms(const WorkerEnvironment& environment, const RunCommandOptions& options)
-      : listener_(environment.processes, environment.silent_after, options.logger),
+      : logger_(options.logger),
+        listener_(environment.processes, environment.silent_after, options.logger),
         succession_(environment.processes, options.may_restart),
         first_start_{environment.attempt, environment.epoch} {}
 
@@ -141,6 +142,7 @@ class PodOfPrograms {
       return listener_.IsMissed(ended.local_rank) &&
              succession_.WantsAgain(ended, listener_.newest_step());
     };
+    supervise->is_done = [this](const SupervisorEvent& ended) { return IsDone(ended); };
     supervise->session_of = [this](int local_rank) { return listener_.SessionOf(local_rank); };
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
@@ -165,6 +167,18 @@ class PodOfPrograms {
     return start;
   }
 
+  bool IsDone(const SupervisorEvent& ended) {
+    const bool is_done = listener_.IsDone(ended.local_rank, ended.pid);
+    if (is_done) {
+      logger_->Warn(
+          "process ended by a signal after all ranks had said that all work is done: "
+          "this is no failure",
+          {{"local_rank", ended.local_rank},
+           {"exit", DescribeExit(ended.exit_code, ended.signal, "")}});
+    }
+    return is_done;
+  }
+
   // What a program reports just before its end nobody may have asked for while it ran.
   void TellHowFar(TerminationMessage* words) const {
     const std::optional<StatusDocument> document = listener_.Furthest();
@@ -187,6 +201,7 @@ class PodOfPrograms {
     }
   }
 
+  Logger* const logger_;
   PodListener listener_;
   ProcessSuccession succession_;
   const GangStart first_start_;

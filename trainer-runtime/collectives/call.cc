@@ -70,7 +70,7 @@ const char* ReduceOpName(ReduceOp op) {
 bool Agree(const Call& one, const Call& other) {
   return one.epoch == other.epoch && one.sequence == other.sequence && one.count == other.count &&
          one.root == other.root && one.operation == other.operation && one.type == other.type &&
-         one.reduce == other.reduce &&
+         one.reduce == other.reduce && one.terms == other.terms &&
          (one.place == other.place || one.operation == Operation::kBroadcast);
 }
 
@@ -109,9 +109,12 @@ int NameOf(const std::vector<int>& names, int rank) {
 }
 
 Error MismatchError(int rank, const Call& call, int peer, const Call& peer_call) {
+  const bool is_of_data = DescribeCall(call) == DescribeCall(peer_call);
   return Error(ErrorCode::kMismatch,
-               "ranks disagree: rank " + std::to_string(rank) + " called " + DescribeCall(call) +
-                   "; rank " + std::to_string(peer) + " called " + DescribeCall(peer_call));
+               std::string("ranks disagree") +
+                   (is_of_data ? " on the type or shape of the data" : "") + ": rank " +
+                   std::to_string(rank) + " called " + DescribeCall(call) + "; rank " +
+                   std::to_string(peer) + " called " + DescribeCall(peer_call));
 }
 
 Error CallContext::Fail(ErrorCode code, const std::string& what) const {

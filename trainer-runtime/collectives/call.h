@@ -26,9 +26,11 @@ struct Call {
   ReduceOp reduce = ReduceOp::kSum;
   uint8_t holds = 0;   // 1: a broadcast's bytes are here already
   uint64_t place = 0;  // of the data in lent memory, as LentMemory::PlaceOf
+  uint32_t terms = 0;  // Communicator::NoteTerms
+  uint32_t reserved = 0;
 };
 
-static_assert(sizeof(Call) == 40);
+static_assert(sizeof(Call) == 48);
 
 // Whether two ranks call the same: all is equal but `holds` and, of a broadcast, `place`.
 bool Agree(const Call& one, const Call& other);

@@ -34,8 +34,8 @@ const char* ReduceOpName(ReduceOp op);
 // All ranks of one epoch, joined for collective operations.
 //
 // Every rank must make the same calls in the same order. Each call carries (epoch, sequence,
-// operation, dtype, op, count, root); when two ranks disagree, every rank that has made the call
-// gets kMismatch naming two ranks and what each of them called, without waiting for the rest.
+// operation, dtype, op, count, root, terms); when two ranks disagree, every rank that has made the
+// call gets kMismatch naming two ranks and what each of them called, without waiting for the rest.
 //
 // Errors of every call: kTimeout (deadline passed), kPeerLost (a rank is gone; noticed from its
 // closed link, nobody has to say so), kMismatch, kAborted, kInvalidArgument (root outside the
@@ -55,6 +55,10 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
+
+  // What is said of the data of this rank's next call, such as a hash of their shape; 0: nothing.
+  // Ranks of which other things are said disagree. Thread: the calling thread.
+  virtual void NoteTerms(uint32_t /*terms*/) {}
 
   // Combines `data` over all ranks, in place. Shapes: data [count] of `type`, equal on every rank.
   virtual Status AllReduce(

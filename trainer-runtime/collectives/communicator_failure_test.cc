@@ -60,6 +60,8 @@ struct Divergence {
   const char* rest_text;
 };
 
+constexpr const char* kOfData = "ranks disagree on the type or shape of the data: rank ";
+
 std::vector<Divergence> Divergences() {
   const auto reduce = [](DataType type, ReduceOp op) {
     return [type, op](Communicator& communicator) {
@@ -71,6 +73,12 @@ std::vector<Divergence> Divergences() {
     return [root](Communicator& communicator) {
       std::vector<uint64_t> data(100);
       return communicator.Broadcast(data.data(), 800, root, OutOfReach());
+    };
+  };
+  const auto on_terms = [](uint32_t terms, std::function<Status(Communicator&)> call) {
+    return [terms, call](Communicator& communicator) {
+      communicator.NoteTerms(terms);
+      return call(communicator);
     };
   };
   const auto sum = [](std::size_t count) {
@@ -89,6 +97,8 @@ std::vector<Divergence> Divergences() {
       {"operation", reduce(DataType::kFloat32, ReduceOp::kMax), float_sum, "max of", "sum of"},
       {"barrier against sum", barrier, sum(1000), "barrier", "all_reduce"},
       {"broadcast against sum", broadcast(0), sum(1000), "broadcast of 800", "all_reduce"},
+      {"terms of a sum", on_terms(7, sum(10)), on_terms(9, sum(10)), kOfData, "of 10 x"},
+      {"terms of a broadcast", on_terms(7, broadcast(0)), broadcast(0), kOfData, "of 800"},
       {"root", broadcast(1), broadcast(0), "from rank 1", "from rank 0"},
       // Skips a call that the others make: seen at the next one.
       {"sequence", sum(20), [&](Communicator& c) { return Sum(c, 10); }, "of 20 x", "of 10 x"},

@@ -1,10 +1,13 @@
 #include "trainer-runtime/collectives/communicator_front.h"
 
+#include <utility>
+
 namespace lockstep::runtime {
 
 CallContext CommunicatorFront::Begin(Call call, Deadline deadline) {
   call.epoch = epoch_.value();
   call.sequence = ++sequence_;
+  call.terms = std::exchange(terms_, 0);
   return CallContext{call, rank_, SteadyNow(), deadline, NameOf(names_, rank_)};
 }
 

@@ -18,6 +18,8 @@ class CommunicatorFront : public Communicator {
 
   int world_size() const final { return world_size_; }
 
+  void NoteTerms(uint32_t terms) final { terms_ = terms; }
+
   Status AllReduce(
       void* data, std::size_t count, DataType type, ReduceOp op, Deadline deadline) final;
   Status Broadcast(void* data, std::size_t byte_count, int root, Deadline deadline) final;
@@ -49,6 +51,7 @@ class CommunicatorFront : public Communicator {
   const Epoch epoch_;
   const std::vector<int> names_;
   uint64_t sequence_ = 0;  // of the calling thread
+  uint32_t terms_ = 0;     // of the next call
 };
 
 }  // namespace lockstep::runtime

@@ -39,6 +39,8 @@ class HierarchicalCommunicator final : public CommunicatorFront {
  private:
   Status Run(const CallContext& context, std::byte* data) override;
   Status RunPhases(const CallContext& context, std::byte* data);
+  // For the next call of each: the first that compares the ranks' calls.
+  void NoteTermsOfParts(const Call& call);
   Status AllReduce(const CallContext& context, std::byte* data);
   Status Broadcast(const CallContext& context, std::byte* data);
   Result<int32_t> FindFirstHolder(const CallContext& context);
@@ -77,6 +79,14 @@ Status HierarchicalCommunicator::RunPhases(const CallContext& context, std::byte
   return OkStatus();
 }
 
+void HierarchicalCommunicator::NoteTermsOfParts(const Call& call) {
+  for (CommunicatorFront* part : {parts_.within.get(), parts_.across.get()}) {
+    if (part != nullptr) {
+      part->NoteTerms(call.terms);
+    }
+  }
+}
+
 //   rank      0     1  |  2     3          two hosts
 //   within    0+1  0+1 |  2+3  2+3
 //   across    0+1+2+3     0+1+2+3
@@ -86,6 +96,7 @@ Status HierarchicalCommunicator::RunPhases(const CallContext& context, std::byte
 Status HierarchicalCommunicator::AllReduce(const CallContext& context, std::byte* data) {
   const Call& call = context.call;
   const Deadline deadline = context.deadline;
+  NoteTermsOfParts(call);
   if (parts_.within != nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(
         parts_.within->AllReduce(data, call.count, call.type, call.reduce, deadline));
@@ -107,6 +118,7 @@ Status HierarchicalCommunicator::Broadcast(const CallContext& context, std::byte
   const Deadline deadline = context.deadline;
   const int root_group = GroupOf(parts_.groups, root);
   const std::vector<int>& ranks = parts_.groups[static_cast<std::size_t>(own_group_)];
+  NoteTermsOfParts(context.call);
   if (parts_.within != nullptr) {
     LOCKSTEP_RETURN_IF_ERROR(parts_.within->AnnounceBroadcast(bytes, root, deadline));
   }

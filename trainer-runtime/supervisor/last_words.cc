@@ -23,6 +23,11 @@ constexpr std::size_t kErrorFileBytesMax = 1 << 20;  // choice: a traceback of a
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 
+// What PyTorch Lightning says of its own settings where the job's are others, and what mends it.
+constexpr std::string_view kOfLightning = "in Lightning, but the product";
+constexpr std::string_view kLightningHint =
+    " Here `devices` is the role's `processes`, and `num_nodes` the number of pods that train";
+
 // Without the sequences that set colours and move the cursor (ECMA-48: ESC [ ... letter).
 std::string WithoutEscapes(std::string_view line) {
   std::string plain;
@@ -119,7 +124,8 @@ std::string LastWords::Find() const {
   const LastWords whole = Finished();
   const bool is_recent = whole.lines_since_exception_ <= kLinesAfterExceptionMax;
   if (!whole.exception_.empty() && is_recent) {
-    return whole.exception_;
+    const bool has_hint = whole.exception_.find(kOfLightning) != std::string::npos;
+    return whole.exception_ + std::string(has_hint ? kLightningHint : "");
   }
   return whole.torchrun_.Cause().has_value() ? "" : whole.last_line_;
 }

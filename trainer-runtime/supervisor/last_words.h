@@ -21,7 +21,8 @@ class LastWords {
   void Append(std::string_view bytes, TimePoint now);
 
   // The words, at most 512 bytes, without colours and without the rank that PyTorch puts before
-  // lines of a traceback. Empty where the program wrote nothing.
+  // lines of a traceback; behind them, where a setting of the job mends it, which. Empty where the
+  // program wrote nothing.
   std::string Find() const;
 
   // How the rank ended that torchrun blames, if the program is torchrun: by its summary, else by

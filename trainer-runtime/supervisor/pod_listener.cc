@@ -117,6 +117,14 @@ bool PodListener::IsMissed(int local_rank) const {
   return processes_[static_cast<std::size_t>(local_rank)].is_missed;
 }
 
+bool PodListener::IsDone(int local_rank, pid_t pid) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Hear(index);
+  const std::optional<StatusDocument>& newest = reports_[index].newest;
+  return newest.has_value() && newest->pid == pid && newest->phase == Phase::kSucceeded;
+}
+
 pid_t PodListener::SessionOf(int local_rank) const {
   const auto index = static_cast<std::size_t>(local_rank);
   const std::lock_guard<std::mutex> lock(mutex_);

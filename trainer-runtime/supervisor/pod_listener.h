@@ -61,6 +61,9 @@ class PodListener {
   // offers, and is not done: then they meet a successor, too.
   bool IsMissed(int local_rank) const;
 
+  // Whether process `pid` for `local_rank`, which may have ended, has said that all work is done.
+  bool IsDone(int local_rank, pid_t pid);
+
   // The process for `local_rank` that has a session now, as it says itself; 0: none.
   pid_t SessionOf(int local_rank) const;
 

@@ -103,6 +103,21 @@ TEST_F(PodListenerTest, WhatWasToldJustBeforeTheEndIsKnownAfterIt) {
   EXPECT_EQ(listener_->Furthest()->loss, 0.5);
 }
 
+TEST_F(PodListenerTest, ThatAllWorkIsDoneIsKnownOfTheProcessThatSaidIt) {
+  Listen(kNeverSilent);
+  StatusDocument document = Document(1, 7);
+  document.pid = 123;
+  document.phase = Phase::kTraining;
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
+  EXPECT_FALSE(listener_->IsDone(1, 123));
+  document.phase = Phase::kSucceeded;
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
+  channels_[1].Reset();
+  EXPECT_TRUE(listener_->IsDone(1, 123));
+  EXPECT_FALSE(listener_->IsDone(1, 124)) << "a program that a shell has started after it";
+  EXPECT_FALSE(listener_->IsDone(0, 123));
+}
+
 // A thread of its own sends the document again and again, whatever the program does.
 TEST_F(PodListenerTest, OnlyWhatIsNewInADocumentCountsAsAReport) {
   Listen(kNeverSilent);

@@ -362,8 +362,8 @@ void Supervisor::Settle(const EndedChild& ended) {
   const auto local_rank = static_cast<std::size_t>(found - pids_.begin());
   const SupervisorEvent event = EndOf(local_rank, ended);
   Report(event);
-  if (ended.exit_code == kExitSuccess || StartAgain(event)) {
-    const bool has_left = ended.exit_code == kExitSuccess && !IsEnding();
+  if (event.exit_code == kExitSuccess || StartAgain(event)) {
+    const bool has_left = event.exit_code == kExitSuccess && !IsEnding();
     if (const auto rank = options_.processes[local_rank].rank; rank && has_left) {
       left_ranks_.push_back(*rank);
     }
@@ -381,7 +381,9 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
   const int index = static_cast<int>(local_rank);
   SupervisorEvent event{
       SupervisorEvent::Kind::kEnded, index, ended.pid, ended.exit_code, ended.signal, ended.at};
-  if (watchdog_.has_value() && watchdog_->ReasonFor(index).has_value()) {
+  if (ended.signal != 0 && options_.is_done && options_.is_done(event)) {
+    event.exit_code = event.signal = 0;
+  } else if (watchdog_.has_value() && watchdog_->ReasonFor(index).has_value()) {
     event.exit_code = kExitSignalBase + SIGKILL;
     event.signal = SIGKILL;
   } else if (ended.exit_code == kTorchrunExit) {

@@ -76,6 +76,9 @@ struct SuperviseOptions {
   // Whether a process that failed is started again beside the others, which run on. Not asked once
   // all have been asked to end. Empty: never.
   std::function<bool(const SupervisorEvent& ended)> wants_again;
+  // Whether the process has said that all work is done, its own and that of all ranks: a signal
+  // that ended it after that is no failure. Empty: none has.
+  std::function<bool(const SupervisorEvent& ended)> is_done;
   // Which process has a session of liblockstep, and so is asked to end before the others of its
   // group are (StopRequests); 0: none. Empty: nobody has.
   std::function<pid_t(int local_rank)> session_of;
@@ -98,6 +101,7 @@ struct SuperviseOptions {
 //
 // - torchrun exits with 1 whatever became of its ranks: where the process tells, by torchrun's
 //   summary or error file, how a rank of its own ended, that is how the process has failed.
+// - A process that a signal ends after all work was done has ended with 0.
 // - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
 // no
 //   prefix and is alone, byte by byte.

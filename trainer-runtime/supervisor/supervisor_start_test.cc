@@ -195,6 +195,24 @@ TEST_F(SupervisorStartTest, LostProcessThatNobodyWantsAgainIsThePodsFailure) {
   EXPECT_EQ(Message().culprit_rank, 1);
 }
 
+// It is neither started again nor a failure, and the others run on.
+TEST_F(SupervisorStartTest, ProcessKilledAfterAllWorkWasDoneHasSucceeded) {
+  UseProcesses(2);
+  options_.is_done = [](const SupervisorEvent& ended) { return ended.signal == SIGKILL; };
+  options_.wants_again = [](const SupervisorEvent&) { return true; };
+  UseScript("test $RANK = 1 && kill -9 $$; echo done");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_EQ(seen_, "[rank 0] done\n");
+  EXPECT_EQ(Message().outcome, Outcome::kSuccess);
+}
+
+TEST_F(SupervisorStartTest, ExitCodeOfAProcessStandsAlsoAfterAllWorkWasDone) {
+  UseProcesses(1);
+  options_.is_done = [](const SupervisorEvent&) { return true; };
+  UseScript("exit 3");
+  EXPECT_EQ(Run(), 3);
+}
+
 TEST_F(SupervisorStartTest, NobodyIsStartedAgainWhoWasAskedToEnd) {
   UseProcesses(1);
   options_.wants_again = [](const SupervisorEvent&) { return true; };

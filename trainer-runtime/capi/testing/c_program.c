@@ -321,19 +321,22 @@ static void arguments(void) {
 // Ranks that call different things all hear of it, meet again, and go on.
 static void mismatch(void) {
   lockstep_session* const session = open_session(NULL);
-  for (int kind = 0; kind < 4; ++kind) {
+  for (int kind = 0; kind < 6; ++kind) {
     const lockstep_meeting place = meet(session);
     int64_t data[8] = {0};
     const int is_odd = place.rank == 0;
     const uint64_t count = kind == 0 && is_odd ? 3 : 4;
-    const int type = kind == 1 && is_odd ? LOCKSTEP_INT32 : LOCKSTEP_FLOAT32;
+    const int word = kind == 4 && is_odd ? 7 : 9;
+    const int type = LOCKSTEP_TYPE_WITH(
+        (kind == 1 || kind == 5) && is_odd ? LOCKSTEP_INT32 : LOCKSTEP_FLOAT32, word);
     const int op = kind == 2 && is_odd ? LOCKSTEP_MEAN : LOCKSTEP_SUM;
     const lockstep_status status =
-        kind == 3 && is_odd
-            ? lockstep_barrier(session, kPatience)
-            : lockstep_all_reduce(
-                  session, data, count, kind == 2 ? LOCKSTEP_FLOAT32 : type, op, kPatience);
-    CHECK_FAILS(status, LOCKSTEP_ERROR_MISMATCH, "rank 0");
+        kind == 3 && is_odd ? lockstep_barrier(session, kPatience)
+        : kind == 5         ? lockstep_broadcast(session, data, count, type, 0, kPatience)
+                            : lockstep_all_reduce(session, data, count, type, op, kPatience);
+    CHECK_FAILS(status,
+                LOCKSTEP_ERROR_MISMATCH,
+                kind < 4 ? "rank 0" : "ranks disagree on the type or shape of the data: rank ");
     CHECK(lockstep_barrier(session, kPatience) == LOCKSTEP_ERROR_MISMATCH);
   }
   meet(session);

@@ -7,7 +7,7 @@ ranks run the same program.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,11 @@ from lockstep.session import CALL_SECONDS, OpLike, op_of
 
 __all__ = ["Collectives"]
 
-_TYPES = ("uint8", "int32", "int64", "float16", "float32", "float64")
+_TYPES = ("uint8", "int32", "int64", "uint32", "float16", "float32", "float64")
+
+# uint32, as of PRNG keys, travels as int32 of the same bits, which add up alike. With this one
+# turned they are in the same order as well.
+_HIGH_BIT = np.uint32(1 << 31)
 
 
 class Collectives:
@@ -32,6 +36,7 @@ class Collectives:
     Errors: InvalidArgument while tracing. JAX tells of errors in a call with an exception of its
     own, when its result is waited for: the session's is kept, and `check` raises it. After one, all
     calls fail without asking others until `check`.
+    PRNG keys go through as their data: broadcast them, as sums of keys are no keys of any use.
     No gradients go through: reduce gradients, not what they are taken of.
     Thread: JAX calls the session from a thread of its own, so wait for results
     (`jax.block_until_ready`, or `jax.effects_barrier` where nobody uses them) before other calls on
@@ -46,12 +51,13 @@ class Collectives:
 
     def all_reduce(self, array: Any, op: OpLike = Op.SUM) -> jax.Array:
         """`array` reduced over all ranks; whole numbers have no mean."""
-        array = _checked(array)
+        own = _checked(array)
         chosen = op_of(op)
-        if chosen is Op.MEAN and not jnp.issubdtype(array.dtype, jnp.floating):
-            raise InvalidArgument(f"op: {array.dtype.name} has no mean: sum, and divide")
+        if chosen is Op.MEAN and not jnp.issubdtype(own.data.dtype, jnp.floating):
+            raise InvalidArgument(f"op: {own.data.dtype.name} has no mean: sum, and divide")
         return self._call(
-            lambda copy: self._session.all_reduce(copy, chosen, self._timeout), array, array.shape)
+            lambda copy: self._session.all_reduce(copy, chosen, self._timeout), own,
+            own.data.shape, turned=chosen in (Op.MIN, Op.MAX))
 
     def all_reduce_tree(self, tree: Any, op: OpLike = Op.SUM) -> Any:
         """Each array of a tree, such as gradients, in the order of its leaves."""
@@ -59,16 +65,16 @@ class Collectives:
 
     def broadcast(self, array: Any, root: int) -> jax.Array:
         """`array` of rank `root`. The others give one of that shape and type."""
-        array = _checked(array)
+        own = _checked(array)
         return self._call(
-            lambda copy: self._session.broadcast(copy, root, self._timeout), array, array.shape)
+            lambda copy: self._session.broadcast(copy, root, self._timeout), own, own.data.shape)
 
     def all_gather(self, array: Any) -> jax.Array:
         """`array` [...] of each rank in the order of ranks: [size, ...]."""
-        array = _checked(array)
+        own = _checked(array)
         return self._call(
-            lambda copy: self._session.all_gather(copy, self._timeout), array,
-            (self._session.size, *array.shape))
+            lambda copy: self._session.all_gather(copy, self._timeout), own,
+            (self._session.size, *own.data.shape))
 
     def check(self) -> None:
         """Raises what a call has failed with since the last `check`: `MeetAgain`, `Mismatch`."""
@@ -77,27 +83,52 @@ class Collectives:
             raise failure
 
     def _call(
-        self, work: Callable[[Any], Any], array: jax.Array, shape: tuple[int, ...]
+        self,
+        work: Callable[[Any], Any],
+        own: _Checked,
+        shape: tuple[int, ...],
+        turned: bool = False,
     ) -> jax.Array:
+        """`work` on a copy of the data, which yields an array of that shape. `turned`: by its
+        order."""
+        is_unsigned = own.data.dtype == jnp.uint32
+        turn = _HIGH_BIT if turned else np.uint32(0)
+
         def on_host(given: Any) -> Any:
             if self._failure is not None:
                 raise self._failure
             try:
                 # Of its own: what JAX gives is read-only. A scalar stays an array of one.
-                return np.asarray(work(np.array(given, order="C")))
+                copy = np.array(given, order="C")
+                if not is_unsigned:
+                    return np.asarray(work(copy))
+                np.bitwise_xor(copy, turn, out=copy)
+                return np.asarray(work(copy.view(np.int32))).view(np.uint32) ^ turn
             except Exception as failure:
                 self._failure = failure
                 raise
 
         described: Any = jax.ShapeDtypeStruct
         result: jax.Array = io_callback(
-            on_host, described(shape, array.dtype), array, ordered=True)
-        return result
+            on_host, described(shape, own.data.dtype), own.data, ordered=True)
+        return own.made_again(result)
 
 
-def _checked(array: Any) -> jax.Array:
+class _Checked(NamedTuple):
+    """An array that calls take. `key`: how the data are a PRNG key; None: they are none."""
+
+    data: jax.Array
+    key: Any = None
+
+    def made_again(self, data: jax.Array) -> jax.Array:
+        return data if self.key is None else jax.random.wrap_key_data(data, impl=self.key)
+
+
+def _checked(array: Any) -> _Checked:
     given = jnp.asarray(array)
+    if jnp.issubdtype(given.dtype, jax.dtypes.prng_key):
+        return _Checked(jax.random.key_data(given), jax.random.key_impl(given))
     if given.dtype.name not in _TYPES:
         raise InvalidArgument(
             f"array: dtype {given.dtype.name} found, expected one of {', '.join(_TYPES)}")
-    return given
+    return _Checked(given)

@@ -38,7 +38,8 @@ class Report:
     its own, and the job's is made of them. Outside of a job, and in roles without ranks, it says so
     once on the logger "lockstep" and reports nothing.
 
-    `samples_per_step`: of all ranks together, for the rate; None: none is shown.
+    `samples_per_step`: of all ranks together, for the rate: the mean of this `fit` so far, without
+    evaluations and from the end of the first batch on, which compiles. None: none is shown.
     `session`: an open session of this process; None: that of `lockstep.horovod` after `hvd.init`,
     else one that only reports, which is opened at the begin of `fit` and closed at its end.
     Errors: InvalidArgument; at the begin of `fit`, those of `lockstep_open`.
@@ -60,6 +61,8 @@ class Report:
         self._epoch = 0
         self._first_batch = 0  # of those that the next end of a batch tells of
         self._reported_at = 0.0
+        self._steps_timed = 0  # in the seconds of the rate
+        self._seconds = 0.0
         self._told: Optional[Progress] = None  # the newest of this run
 
     def on_train_begin(self, logs: Logs = None) -> None:
@@ -67,6 +70,7 @@ class Report:
         self._is_fitting = True
         self._step = None
         self._told = None
+        self._steps_timed, self._seconds = 0, 0.0
         if self._session is None:
             self._session = _of_horovod()
         if self._session is None and self._own is None:
@@ -92,9 +96,15 @@ class Report:
         self._step += taken
         times = _times_told(self.model)
         now = time.monotonic()
-        seconds = max(now - self._reported_at, 1e-9)
-        self._reported_at = now
+        self._steps_timed += taken
+        self._seconds += now - self._reported_at
         samples = self._samples_per_step
+        rate = None
+        if samples is not None:
+            rate = samples * self._steps_timed / max(self._seconds, 1e-9)
+        if self._told is None:
+            self._steps_timed, self._seconds = 0, 0.0
+        self._reported_at = now
         self._tell(Progress(
             step=self._step,
             steps_total=self._steps_total,
@@ -102,7 +112,7 @@ class Report:
             sample_count=None if samples is None else samples * taken // _world_size(),
             loss=_figure(logs, times, "loss"),
             accuracy=_share(_figure(logs, times, "accuracy", "acc", "sparse_categorical_accuracy")),
-            samples_per_second=None if samples is None else samples * taken / seconds,
+            samples_per_second=rate,
             phase=Phase.TRAINING,
         ))
 

@@ -127,6 +127,17 @@ class KerasReport(unittest.TestCase):
         batches(report, 0, [0])
         self.assertIsNone(told[0].samples_per_second)
 
+    def test_the_rate_is_the_mean_of_all_batches_but_the_first(self):
+        seconds = iter([0, 100, 102, 103, 1000, 1000.5])  # begin, 3 batches, evaluated, a batch
+        with mock.patch("time.monotonic", lambda: next(seconds)):
+            report, told = begun(samples_per_step=30)
+            batches(report, 0, range(3))
+            report.on_test_end()
+            batches(report, 1, [0])
+        rates = [one.samples_per_second for one in told if one.phase == Phase.TRAINING]
+        self.assertEqual(rates[0], 0.3)
+        self.assertEqual(rates[-1], 90 / 3.5)
+
     def test_refuses_no_samples(self):
         with self.assertRaisesRegex(InvalidArgument, "samples_per_step: 0 found"):
             Report(samples_per_step=0)

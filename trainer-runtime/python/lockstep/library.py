@@ -26,6 +26,11 @@ class DataType(enum.IntEnum):
     BFLOAT16 = 6
 
 
+# LOCKSTEP_TYPE_WITH: what a collective's type grows by for a word of 1, and the largest word.
+TYPE_WORD_ONE = 256
+TYPE_WORD_MAX = 0x7FFFFF
+
+
 class Op(enum.IntEnum):
     """What a reduction does: lockstep_op. Sums of integers wrap around; integers have no mean."""
 

@@ -7,6 +7,7 @@ import ctypes
 import dataclasses
 import math
 import os
+import zlib
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, Optional, TypeVar, Union
 
@@ -19,7 +20,7 @@ from lockstep.arguments import (
     truth,
     whole_number,
 )
-from lockstep.errors import InvalidArgument, LockstepError, Status, error_of
+from lockstep.errors import InvalidArgument, LockstepError, Mismatch, Status, error_of
 from lockstep.interrupt import InterruptWatcher
 from lockstep.library import DataType, Leave, Op, Phase
 
@@ -47,7 +48,7 @@ class Memory(NamedTuple):
 
     address: int
     element_count: int
-    type: DataType
+    type: int  # a DataType, with a word as LOCKSTEP_TYPE_WITH has it
 
 
 class Member(NamedTuple):
@@ -222,8 +223,8 @@ class Session(abc.ABC, Generic[Array]):
         self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
     ) -> Array:
         """Reduces `array` over all ranks, in place, and returns it."""
-        memory = self._memory(array, "array", is_written=True)
-        self._call("all_reduce", *memory, op_of(op), seconds("timeout", timeout))
+        memory = self._described(array, is_written=True)
+        self._collect(array, "all_reduce", *memory, op_of(op), seconds("timeout", timeout))
         return array
 
     def begin_all_reduce(
@@ -231,7 +232,7 @@ class Session(abc.ABC, Generic[Array]):
     ) -> Pending[Array]:
         """The same beside this thread: `array` is the library's until `wait` of what is returned
         has come back. `timeout` counts from here."""
-        memory = self._memory(array, "array", is_written=True)
+        memory = self._described(array, is_written=True)
         handle = ctypes.c_uint64()
         self._call(
             "all_reduce_begin", *memory, op_of(op), seconds("timeout", timeout),
@@ -243,32 +244,33 @@ class Session(abc.ABC, Generic[Array]):
         self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
     ) -> Array:
         """Block r of the reduced `array` [size, ...] on rank r: a new array [...]."""
-        memory = self._memory(array, "array", is_written=False)
+        memory = self._described(array, is_written=False)
         shape = self._shape(array)
         if not shape or shape[0] != self.size:
             raise InvalidArgument(
                 f"array: shape {list(shape)} found, expected a first length of {self.size}, "
                 "a block for each rank")
         output = self._empty(array, shape[1:])
-        address, count, data_type = self._memory(output, "output", is_written=True)
-        self._call(
-            "reduce_scatter", memory.address, address, count, data_type, op_of(op),
+        address, count, _ = self._memory(output, "output", is_written=True)
+        self._collect(
+            array, "reduce_scatter", memory.address, address, count, memory.type, op_of(op),
             seconds("timeout", timeout))
         return output
 
     def all_gather(self, array: Array, timeout: float = CALL_SECONDS) -> Array:
         """`array` [...] of each rank in the order of ranks: a new array [size, ...]."""
-        address, count, data_type = self._memory(array, "array", is_written=False)
+        address, count, data_type = self._described(array, is_written=False)
         output = self._empty(array, (self.size, *self._shape(array)))
         target = self._memory(output, "output", is_written=True).address
-        self._call("all_gather", address, target, count, data_type, seconds("timeout", timeout))
+        self._collect(
+            array, "all_gather", address, target, count, data_type, seconds("timeout", timeout))
         return output
 
     def broadcast(self, array: Array, root: int, timeout: float = CALL_SECONDS) -> Array:
         """`array` of rank `root` to all others, in place, and returns it."""
-        memory = self._memory(array, "array", is_written=True)
+        memory = self._described(array, is_written=True)
         root = whole_number("root", root, most=INT32_MAX)
-        self._call("broadcast", *memory, root, seconds("timeout", timeout))
+        self._collect(array, "broadcast", *memory, root, seconds("timeout", timeout))
         return array
 
     def barrier(self, timeout: float = CALL_SECONDS) -> None:
@@ -307,12 +309,13 @@ class Session(abc.ABC, Generic[Array]):
         """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a
         process that is lost again without one in between gets no successor in its pod.
 
-        Errors: InvalidArgument.
+        Errors: InvalidArgument (a step below one that was reported since `meet`, too).
         """
         self._call("report", ctypes.byref(figures_of(progress)))
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:
-        """All work is done: waits for all ranks to say so. Nobody meets after that."""
+        """All work is done: waits for all ranks to say so. Nobody meets after that. Write before it
+        what must last: where a signal ends the process later, it counts as ended with 0."""
         self._call("finish", seconds("timeout", timeout))
 
     def close(self) -> None:
@@ -356,9 +359,27 @@ class Session(abc.ABC, Generic[Array]):
         return Member(
             found.rank, found.step, bool(found.has_state), found.incarnation, found.host.decode())
 
+    def _described(self, array: Array, is_written: bool) -> Memory:
+        """The memory of an array that has the same shape on all ranks, else they fail."""
+        memory = self._memory(array, "array", is_written)
+        word = zlib.crc32(repr(self._shape(array)).encode()) & library.TYPE_WORD_MAX
+        return memory._replace(type=memory.type + word * library.TYPE_WORD_ONE)
+
+    def _collect(self, array: Optional[Array], name: str, *arguments: Any) -> None:
+        """Calls a collective on `array`. Errors: those of the call; a Mismatch says of what shape
+        the array is here."""
+        try:
+            self._call(name, *arguments)
+        except Mismatch as error:
+            if array is None:
+                raise
+            kind = DataType(self._memory(array, "array", False).type).name.lower()
+            what = f"{kind} {list(self._shape(array))}"
+            raise Mismatch(f"{error}; here {what}", error.status) from None
+
     def _wait(self, handle: int) -> None:
         try:
-            self._call("wait", handle)
+            self._collect(self._pending.get(handle), "wait", handle)
         finally:
             self._pending.pop(handle, None)
 

@@ -95,6 +95,16 @@ def decode(raw: bytes) -> Header:
         None if data_type == _NONE else DataType(data_type), root, elements, length, terms, text)
 
 
+class ShutDown(MeetAgain):
+    """Some ranks have shut down where others call. `call`: "rank 1 calls ...", of one of these."""
+
+    def __init__(self, gone: Sequence[int], call: str) -> None:
+        # In the words that the operator knows: the end of whoever is left is no fault of its own.
+        lost = ", ".join(f"rank {rank} is lost" for rank in gone)
+        super().__init__(f"{lost}: shut down, where {call}", Status.LOST_PEER)
+        self.call = call
+
+
 class Agreement(NamedTuple):
     """`headers` by rank, of calls that go together; `call`: that of the ranks which have not
     joined, None where all have."""
@@ -107,7 +117,7 @@ class Agreement(NamedTuple):
 def agree(headers: Sequence[Header]) -> Agreement:
     """What comes of these calls; the same on all ranks.
 
-    Errors: Mismatch (names two ranks and their calls); MeetAgain (one has shut down).
+    Errors: Mismatch (names two ranks and their calls); ShutDown.
     """
     joined = frozenset(rank for rank, one in enumerate(headers) if one.kind == Kind.JOIN)
     working = [rank for rank in range(len(headers)) if rank not in joined]
@@ -118,9 +128,7 @@ def agree(headers: Sequence[Header]) -> Agreement:
     gone = [rank for rank in working if headers[rank].kind == Kind.SHUTDOWN]
     if gone and len(gone) < len(headers):
         other = next(rank for rank in range(len(headers)) if rank not in gone)
-        raise MeetAgain(
-            f"rank {gone[0]} has shut down, where rank {other} calls {headers[other].text}",
-            Status.LOST_PEER)
+        raise ShutDown(gone, f"rank {other} calls {headers[other].text}")
     for rank in working:
         if headers[rank].terms != call.terms:
             raise Mismatch(

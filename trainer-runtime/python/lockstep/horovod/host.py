@@ -46,6 +46,12 @@ class NumpyArrays:
         padded[: own.size] = own
         return padded
 
+    def total(self, array: Array) -> float:
+        if array.dtype.kind in "iub":
+            return 0.0
+        with np.errstate(invalid="ignore", over="ignore"):
+            return float(array.sum(dtype=np.float32 if array.itemsize < 4 else None))
+
     def cut(self, blocks: Array, lengths: Sequence[int]) -> list[Array]:
         return [block[:length] for block, length in zip(blocks, lengths)]
 

@@ -1,5 +1,7 @@
 """Horovod's calls on arrays, by ranks that are threads of this process."""
 
+import contextlib
+import io
 import unittest
 
 import numpy as np
@@ -8,6 +10,7 @@ from lockstep.errors import InvalidArgument, Mismatch
 from lockstep.fake_exchange import where_nobody_fails
 from lockstep.horovod import arguments, fake_ranks, host, objects
 from lockstep.horovod.arguments import Reduction
+from lockstep.session import Progress
 
 
 def in_ranks(size, work):
@@ -54,6 +57,29 @@ class Reductions(unittest.TestCase):
             for one, value in zip(found, [total, total.astype(np.int64), total[0] * 2, 1.0]):
                 np.testing.assert_array_equal(one, value)
                 self.assertEqual(one.shape, np.shape(value))
+
+    def test_what_is_not_finite_is_told_once_by_rank_0(self):
+        def work(rank):
+            for step in range(3):
+                bad = np.float32(np.nan if rank == 1 and step > 0 else 1)
+                host.reduce([np.full(4, bad)], Reduction(), "loss")
+                host.reduce([np.arange(4)], Reduction(arguments.Sum), "count")
+                host.world().report_step()
+            overflow = np.full(4, 3e4, np.float16)
+            host.reduce([overflow], Reduction(arguments.Max), "large")
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            results(2, work)
+        self.assertRegex(told.getvalue(), r'^lockstep: allreduce "loss" of float32 \[4\], Average: '
+                                          "the result is not finite, after step 1; .*\n$")
+
+    def test_steps_that_are_shown_grow_whoever_counts_them(self):
+        def work(rank):
+            host.world().report(Progress(step=101))  # an optimizer's, from its backup on
+            host.world().report_step()
+            host.world().meet(has_state=True)
+            host.world().report_step()
+            return host.world()._session.reports
+        self.assertEqual(results(1, work), [[101, 101, 2]])
 
     def test_scales_come_before_and_after(self):
         def work(rank):

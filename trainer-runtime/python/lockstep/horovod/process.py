@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Callable, Optional
 
-from lockstep.errors import InvalidArgument, Status
+from lockstep.errors import InvalidArgument, Mismatch, Status
 from lockstep.horovod.world import World
 
 # Horovod's own word for how long a call may wait for ranks that do not come; 0 or absent: as here.
@@ -66,7 +66,10 @@ def init(open_world: Callable[[float], World[Any]], comm: Any, process_sets: Any
 
 def shutdown() -> None:
     """Leaves the job, once all ranks do; at once on the way of an exception. Also at the end of the
-    process. Again, and before `init`: does nothing."""
+    process, which then ends with 1 for an error. Again, and before `init`: does nothing.
+
+    Errors: Mismatch (others call instead).
+    """
     _shutdown(sys.exc_info()[0] is None)
 
 
@@ -135,9 +138,15 @@ def _at_exit() -> None:
         return
     # The interpreter has printed an exception that nobody caught.
     has_failed = hasattr(sys, "last_type")
-    _shutdown(not has_failed)
-    if has_failed and _exit_code is not None:
-        # It came through a library that makes exceptions of its own of ours.
+    code = None
+    try:
+        _shutdown(not has_failed)
+    except Mismatch as problem:
+        print(f"lockstep: {problem}", file=sys.stderr)
+        code = 1
+    if has_failed:
+        code = _exit_code  # its exception may be one that another library has made of ours
+    if code is not None:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(_exit_code)
+        os._exit(code)  # nothing else changes the code here

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
+import math
 import sys
 from typing import (
     Any,
@@ -22,6 +24,7 @@ from lockstep.horovod.header import (
     Agreement,
     Call,
     Kind,
+    ShutDown,
     agree,
     decode,
 )
@@ -46,6 +49,9 @@ class Arrays(Protocol[Array]):
     def padded(self, own: Array, length: int) -> Array:
         """`own`, bytes, with zeros up to that length."""
 
+    def total(self, array: Array) -> float:
+        """The sum of floating-point numbers; 0 of all else."""
+
     def cut(self, blocks: Array, lengths: Sequence[int]) -> list[Array]:
         """Of each of the `blocks` [n, bytes] the first."""
 
@@ -56,6 +62,7 @@ class Begun(NamedTuple):
     call: Call
     header: Pending[Any]
     data: Pending[Any]
+    flat: Any
 
     def has_ended(self) -> bool:
         return self.header.has_ended() and self.data.has_ended()
@@ -78,8 +85,10 @@ class World(Generic[Array]):
         self._broken: Optional[LockstepError] = None
         self._joined: frozenset[int] = frozenset()
         self._counts: collections.Counter[str] = collections.Counter()
+        self._has_warned = False  # of results that are not finite
         self.is_elastic = False
-        self.steps = 0  # that were reported
+        self.steps = 0  # that were taken
+        self._shown = 0  # the most that were reported since the newest meeting
         self.exit_code: Optional[int] = None  # what the process is to end with
 
     @property
@@ -122,6 +131,7 @@ class World(Generic[Array]):
         self._joined = frozenset()
         self._counts.clear()  # of those who were there before as of newcomers
         self.steps = meeting.members[self.state_source].step
+        self._shown = 0
 
     def name(self, kind: str, name: Optional[str]) -> str:
         """That of a call which was given none: equal on all ranks."""
@@ -133,11 +143,13 @@ class World(Generic[Array]):
     def report_step(self) -> None:
         """A step was taken. A process that is lost again without one has no successor."""
         self.steps += 1
-        self._session.report(Progress(step=self.steps))
+        self.report(Progress(step=self.steps))
 
     def report(self, progress: Progress) -> None:
-        """Shows figures that somebody else knows, as lockstep.keras.Report does."""
-        self._session.report(progress)
+        """Shows figures that somebody else knows, as lockstep.keras.Report does, who may count from
+        where an earlier run has ended: the steps that are shown grow."""
+        self._shown = max(self._shown, progress.step)
+        self._session.report(dataclasses.replace(progress, step=self._shown))
 
     def exchange(self, call: Call) -> Agreement:
         """Tells all ranks of a call, and waits for theirs."""
@@ -150,7 +162,7 @@ class World(Generic[Array]):
         op = call.op
         return self._try(call, lambda: Begun(
             call, self._begin_header(call), self._session.begin_all_reduce(
-                flat, op, self._seconds)))
+                flat, op, self._seconds), flat))
 
     def wait(self, begun: Begun) -> None:
         """Returns once it is reduced."""
@@ -160,6 +172,7 @@ class World(Generic[Array]):
             begun.data.wait()
 
         self._try(begun.call, wait)
+        self._warn_of(begun)
 
     def gather(self, call: Call, own: Array) -> list[Array]:
         """`own` of `call.length` bytes of each rank; their lengths may differ."""
@@ -199,17 +212,30 @@ class World(Generic[Array]):
             self._try(call, lambda: self._session.all_reduce(zeros, op, self._seconds))
 
     def leave(self, ends_well: bool) -> None:
-        """Closes the session: once all ranks do, where this one ends well."""
+        """Closes the session: once all ranks do, where this one ends well. Errors: Mismatch (others
+        call instead; the session is closed)."""
         try:
             if ends_well and self._broken is None:
                 self._seconds = CALL_SECONDS  # those that still work may come later, or never
-                self.is_elastic = True  # nothing ends here that has not ended yet
-                self.exchange(Call(Kind.SHUTDOWN))
+                self._agree(self._begin_header(Call(Kind.SHUTDOWN)).wait())
                 self._session.finish(CALL_SECONDS)
+        except ShutDown as alone:
+            raise Mismatch(
+                f"rank {self.rank} has shut down, where {alone.call}: all ranks shut down after "
+                "the same call", Status.MISMATCH) from None
         except (MeetAgain, Mismatch) as lost:
             print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
         finally:
             self._session.close()
+
+    def _warn_of(self, begun: Begun) -> None:
+        """Once. The program has its reasons, or not: to scale a loss is to try whether it is."""
+        if not self._has_warned and not math.isfinite(self.arrays.total(begun.flat)):
+            self._has_warned = True
+            if self.rank == 0:  # all have the same
+                print(f"lockstep: {begun.call}: the result is not finite, after step {self.steps}; "
+                      "training goes on with it, unless the program skips such a step, as loss "
+                      "scaling does", file=sys.stderr, flush=True)
 
     def _begin_header(self, call: Call) -> Pending[Array]:
         before, after = self.rank * HEADER_BYTES, (self.size - 1 - self.rank) * HEADER_BYTES

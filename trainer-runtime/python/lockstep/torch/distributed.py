@@ -1,9 +1,13 @@
 """The backend "lockstep" of torch.distributed: import this module, then
 `torch.distributed.init_process_group("lockstep")`, and DistributedDataParallel sums by our library.
 
-There is one group, of all ranks of the job. A call returns when it is done. All ranks call
-`destroy_process_group` when all work is done: nobody meets after that. A rank that is lost ends the
-others with exit code 75, which starts the gang anew; who wants to go on uses `Job`.
+Sums, broadcasts, gathers to all and barriers of the group of all ranks are the library's, and
+return when they are done. gloo, which torch has, makes its other calls (gather, scatter, send,
+receive, all-to-all) and all calls of the groups of `new_group`; its tensors are on the host.
+
+All ranks call `destroy_process_group` when all work is done: nobody meets after that. A rank that
+is lost ends the others with exit code 75, which starts the gang anew; who wants to go on uses
+`Job`.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from __future__ import annotations
 import collections
 import datetime
 import functools
+import inspect
 import sys
-from typing import Any, NoReturn, Optional
+from typing import Any, Callable, NoReturn, Optional
 
 import torch
 import torch.distributed as dist
@@ -48,12 +53,18 @@ class _Work(dist.distributed_c10d.Work):
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """All ranks of the job. Tensors on GPUs are copied to the host and back."""
+    """All ranks of the job. Tensors on GPUs are copied to the host and back in the library's calls,
+    and refused in gloo's."""
 
-    def __init__(self, rank: int, size: int, timeout: datetime.timedelta) -> None:
+    def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         """Opens the session and meets. Errors: InvalidArgument (a group of some ranks), those of
-        `Session`; the session is closed then."""
-        super().__init__(rank, size)
+        `Session` and of gloo; the session is closed then."""
+        self._is_whole = True
+        try:
+            super().__init__(store, rank, size)
+        except TypeError:  # before 2.15: a group that Python makes has neither name nor device
+            super().__init__(rank, size)
+            self._is_whole = False
         self._timeout = timeout.total_seconds()
         self._works: collections.deque[_Work] = collections.deque(maxlen=_WORKS_MAX)
         self._session = Session(plan="torch.distributed")
@@ -62,7 +73,12 @@ class ProcessGroup(dist.ProcessGroup):
             if (meeting.rank, meeting.size) != (rank, size):
                 raise InvalidArgument(
                     f"group: rank {rank} of {size} found, expected {meeting.rank} of "
-                    f"{meeting.size}; the backend lockstep has one group, of all ranks")
+                    f"{meeting.size}; the first group of the backend lockstep is of all ranks")
+            self._gloo = _gloo_group(store, rank, size, timeout)
+            if self._is_whole:  # what torch calls by a group's name or device, as DTensor does
+                kind = dist.ProcessGroup.BackendType.CUSTOM
+                self._set_default_backend(kind)
+                self._register_backend(torch.device("cpu"), kind, self._gloo)
         except BaseException as error:
             self._session.close()
             if isinstance(error, Ended):  # all others have finished, or another stands for it
@@ -90,6 +106,16 @@ class ProcessGroup(dist.ProcessGroup):
 
     def getBackendName(self) -> str:
         return "lockstep"
+
+    @property
+    def group_name(self) -> Any:
+        """Of torch. Errors: InvalidArgument (this release gives none)."""
+        if not self._is_whole:
+            raise InvalidArgument(
+                f"group_name: torch {torch.__version__} found, expected 2.15 or newer for what "
+                "finds groups by their names (DTensor, FSDP2, torch.compile); a group of "
+                "new_group(list(range(get_world_size()))) has one")
+        return super().group_name
 
     def allreduce(  # type: ignore[override]
         self, tensors: list[torch.Tensor], opts: Any = None
@@ -149,6 +175,35 @@ class ProcessGroup(dist.ProcessGroup):
         self._try("barrier", self._timeout)
         return self._done([])
 
+    def gather(self, *arguments: Any) -> Any:
+        return self._gloo.gather(*arguments)
+
+    def scatter(self, *arguments: Any) -> Any:
+        return self._gloo.scatter(*arguments)
+
+    def send(self, *arguments: Any) -> Any:
+        return self._gloo.send(*arguments)
+
+    def recv(self, *arguments: Any) -> Any:
+        return self._gloo.recv(*arguments)
+
+    def recv_anysource(self, *arguments: Any) -> Any:
+        return self._gloo.recv_anysource(*arguments)
+
+    def alltoall_base(self, *arguments: Any) -> Any:
+        return self._gloo.alltoall_base(*arguments)
+
+    def alltoall(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> _Work:
+        """As one call on all elements side by side, which is all that gloo has."""
+        flat = [torch.cat([one.reshape(-1) for one in tensors]) for tensors in (outputs, inputs)]
+        counts = [[one.numel() for one in tensors] for tensors in (outputs, inputs)]
+        self._gloo.alltoall_base(*flat, *counts, dist.AllToAllOptions()).wait()
+        for output, received in zip(outputs, torch.split(flat[0], counts[0])):
+            output.copy_(received.reshape(output.shape))
+        return self._done(outputs)
+
     def _reduce(self, tensor: torch.Tensor, opts: Any) -> None:
         staged = _staged(tensor)
         self._try("all_reduce", staged, _op_of(opts.reduceOp), self._timeout)
@@ -182,16 +237,35 @@ class ProcessGroup(dist.ProcessGroup):
 def _end(exit_code: int) -> NoReturn:
     """Ends the process so. A call from the midst of `backward` goes through torch's own code, which
     makes a RuntimeError of SystemExit in some releases: one that nobody answers ends it as well."""
+    _end_by(exit_code, lambda text: text.startswith("SystemExit"), is_told=False)
+    sys.exit(exit_code)
+
+
+def _end_by(exit_code: int, is_so: Callable[[str], bool], is_told: bool) -> None:
+    """Has a RuntimeError of such a text which nobody answers end the process so, and be told where
+    `is_told`."""
     hook = sys.excepthook
 
     def ending(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if not (isinstance(error, RuntimeError) and str(error).startswith("SystemExit")):
+        ends_so = isinstance(error, RuntimeError) and is_so(str(error))
+        if is_told or not ends_so:
             hook(kind, error, trace)
-            return
-        sys.exit(exit_code)
+        if ends_so:
+            sys.exit(exit_code)
 
     sys.excepthook = ending
-    sys.exit(exit_code)
+
+
+def _gloo_group(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
+    """gloo's group of these ranks, which all of them make. What it says of a peer that is gone, or
+    that does not come in time, ends the process as any loss does."""
+    global _hears_gloo
+    if not _hears_gloo:
+        _hears_gloo = True
+        _end_by(MeetAgain.exit_code, lambda text: _OF_GLOO in text, is_told=True)
+    torchs = dist.distributed_c10d
+    return torchs.ProcessGroupGloo(
+        torchs.PrefixStore("gloo", store), rank, size, timeout=timeout)
 
 
 def _staged(tensor: torch.Tensor) -> torch.Tensor:
@@ -216,22 +290,24 @@ def _op_of(op: Any) -> Op:
                           f"{', '.join(known)}")
 
 
+# In what gloo says of its connections: the place in its source.
+_OF_GLOO = "gloo/transport"
+_hears_gloo = False
+
 # A process has one session, and the group that has it; there is no other once all have finished.
 _open_group: Optional[ProcessGroup] = None
 _has_finished = False
 
 
-def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:
+def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     global _open_group
     if _open_group is not None:
-        raise InvalidArgument(
-            "new_group: a second group of the backend lockstep found, expected none: it has one, "
-            'of all ranks of the job; name another backend, as in new_group(ranks, backend="gloo")')
+        return _gloo_group(store, rank, size, timeout)
     if _has_finished:
         raise InvalidArgument(
             "init_process_group: called after destroy_process_group, expected once: with that all "
             "ranks have said that all work is done")
-    _open_group = ProcessGroup(rank, size, timeout)
+    _open_group = ProcessGroup(store, rank, size, timeout)
     return _open_group
 
 
@@ -257,4 +333,7 @@ def _leaving(destroy: Any) -> Any:
 
 dist.destroy_process_group = _leaving(dist.destroy_process_group)
 dist.distributed_c10d.destroy_process_group = dist.destroy_process_group
-dist.Backend.register_backend("lockstep", _make)
+# Releases that know devices warn where none is named.
+_register: Callable[..., None] = dist.Backend.register_backend
+_knows_devices = "devices" in inspect.signature(_register).parameters
+_register("lockstep", _make, **({"devices": ["cpu", "cuda"]} if _knows_devices else {}))

@@ -117,11 +117,20 @@ class Group(unittest.TestCase):
         self.assertIn("rank 1 is lost", told.getvalue())
         self.assertEqual(session.calls, ["finish", "close"])
 
-    def test_a_second_group_is_refused_with_what_to_do(self):
+    def test_other_groups_are_gloos_and_have_no_part_in_its_session(self):
         session = self.init()
-        with self.assertRaisesRegex(InvalidArgument, 'new_group: .*expected none.*"gloo"'):
-            dist.new_group([0])
+        group = dist.new_group([0])
+        total = torch.ones(1)
+        dist.all_reduce(total, group=group)
+        dist.destroy_process_group(group)
         self.assertEqual((len(self.sessions), session.calls), (1, []))
+
+    def test_a_release_whose_groups_have_no_names_says_so(self):
+        self.init()
+        group = dist.distributed_c10d._get_default_group()
+        with unittest.mock.patch.object(group, "_is_whole", False):
+            with self.assertRaisesRegex(InvalidArgument, "group_name: torch .* found, expected"):
+                group.group_name
 
     def test_a_group_that_does_not_come_to_be_leaves_no_session(self):
         self.kind.error = MeetAgain("rank 1 did not come", Status.TIMEOUT)

@@ -177,12 +177,12 @@ class Holdings:
         if self.scaler is not None and state.get("scaler"):
             self.scaler.load_state_dict(state["scaler"])
         with torch.no_grad():
-            for name, one in self.loose().items():
+            for name, loose in self.loose().items():
                 if name in state.get("loose", {}):
-                    one.copy_(state["loose"][name])
+                    loose.copy_(state["loose"][name])
         if not is_of_file:
-            for name, one in self.parameters().items():
-                one.requires_grad_(name in state["trained"])
+            for name, parameter in self.parameters().items():
+                parameter.requires_grad_(name in state["trained"])
 
     def fingerprint(self, plan: str, sampler: Sampler) -> str:
         """Of what must be equal in a checkpoint that is gone on from."""

@@ -360,7 +360,8 @@ class Job:
         if batch is None or len(self._ids) != self.sampler.slice_size():
             raise LockstepError(
                 f"the loader's batch for step {self._step} is not that of the sampler: make it "
-                "with batch_sampler=job.sampler")
+                "with batch_sampler=job.sampler, of a dataset that has its samples by number, "
+                "which an IterableDataset has not")
         self._is_open = True
         return batch
 

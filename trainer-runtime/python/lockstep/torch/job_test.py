@@ -399,6 +399,13 @@ class Loop(unittest.TestCase):
             for _ in made.batches(torch.utils.data.DataLoader(data, batch_sampler=made.sampler)):
                 pass
 
+    def test_a_dataset_without_numbers_is_refused_by_name(self):
+        made = self.job(FakeSession())
+        stream = torch.utils.data.IterableDataset
+        stream = type("Stream", (stream,), {"__iter__": lambda self: iter(torch.ones(8, 1))})
+        with self.assertRaisesRegex(LockstepError, "by number, which an IterableDataset has not"):
+            next(made.batches(torch.utils.data.DataLoader(stream(), batch_size=4)))
+
     def test_a_loss_or_gradient_that_is_not_finite_ends_the_job_before_the_update(self):
         def loss_of_step_2(loss):
             loss.backward()

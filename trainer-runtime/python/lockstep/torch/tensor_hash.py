@@ -30,9 +30,9 @@ def hash64(tensor: torch.Tensor) -> int:
     whole = raw.numel() // 8 * 8
     rest = torch.zeros(8, dtype=torch.uint8, device=raw.device)
     rest[: raw.numel() - whole] = raw[whole:]
-    parts = []
+    parts: list[torch.Tensor] = []
     if whole > 0:
-        parts.extend(_aligned(raw[:whole]).view(torch.int64).split(_CHUNK_WORDS))
+        parts.extend(torch.split(_aligned(raw[:whole]).view(torch.int64), _CHUNK_WORDS))
     parts.append(rest.view(torch.int64))
     weights = _weights(raw.device)
     result: int = raw.numel()

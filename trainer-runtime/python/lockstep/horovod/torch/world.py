@@ -30,6 +30,11 @@ class Tensors:
         padded[: own.numel()] = own
         return padded
 
+    def total(self, array: torch.Tensor) -> float:
+        if not array.is_floating_point():
+            return 0.0
+        return float(array.sum(dtype=torch.float32 if array.element_size() < 4 else None))
+
     def cut(self, blocks: torch.Tensor, lengths: Sequence[int]) -> list[torch.Tensor]:
         return [block[:length] for block, length in zip(blocks, lengths)]
 

@@ -206,6 +206,16 @@ class Agreement(unittest.TestCase):
             return last
         self.assertEqual(results(2, work), [[0, 1]] * 2)
 
+    def test_what_is_not_finite_is_told_once_by_rank_0(self):
+        def work(rank):
+            for _ in range(2):
+                hvd.allreduce(torch.full((3,), 3e4, dtype=torch.float16), name="large")
+                hvd.allreduce(torch.tensor([1.0, float("inf")]), name="loss")
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            results(2, work)
+        self.assertRegex(told.getvalue(), r'^lockstep: allreduce "loss" of float32 \[2\], Average: '
+                                          "the result is not finite, after step 0; .*\n$")
+
     def test_what_joined_ranks_cannot_take_part_in_is_an_error_of_all(self):
         def work(rank):
             return hvd.join() if rank == 0 else hvd.allreduce(torch.ones(1), op=hvd.Min, name="x")
@@ -215,7 +225,9 @@ class Agreement(unittest.TestCase):
         def work(rank):
             here = process.current()
             if rank == 0:
-                here.leave(ends_well=True)
+                with self.assertRaisesRegex(
+                        Mismatch, 'rank 0 has shut down, where rank 1 calls allreduce "x"'):
+                    here.leave(ends_well=True)
                 return here._session.calls
             return hvd.allreduce(torch.ones(1), name="x")
         with contextlib.redirect_stderr(io.StringIO()) as told:
@@ -223,7 +235,8 @@ class Agreement(unittest.TestCase):
         self.assertEqual(calls, ["close"])
         self.assertIsInstance(other, SystemExit)
         self.assertEqual(other.code, 75)
-        self.assertIn('rank 0 has shut down, where rank 1 calls allreduce "x"', told.getvalue())
+        self.assertIn('rank 0 is lost: shut down, where rank 1 calls allreduce "x"',
+                      told.getvalue())
 
     def test_all_that_end_well_finish_together_and_others_at_once(self):
         def work(rank):
