@@ -19,8 +19,9 @@ else()
   set(LOCKSTEP_WITH_CUDA ON)
   set(CMAKE_CUDA_COMPILER "${lockstep_cuda_toolkit}/bin/nvcc")
   set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
-  # A100, and H100 with H200; later ones compile the last one's intermediate code when they load it.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  # A100, H100 and H200, B200, RTX 50 and PRO 6000. All others from H100's on compile its
+  # intermediate code (PTX) when they load it.
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90 100-real 120-real)
   # What the headers need; CMake 3.25 does not know that nvcc can do more.
   set(CMAKE_CUDA_STANDARD 17)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)

@@ -4,6 +4,7 @@ and driver, which is as far as it can be executed without a GPU."""
 
 import os
 import pathlib
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -35,6 +36,26 @@ def with_doubles(mode, release="2.30", **variables):
 
 def rows(text):
     return [line.split("\t") for line in text.splitlines()]
+
+
+def kernels(program):
+    """For which GPUs a program has kernels: {(kind, compute capability without its point)}; kind 1
+    is code that the driver compiles (PTX), 2 is machine code."""
+    data = program.read_bytes()
+    begin = data.index(b"\x50\xed\x55\xba")
+    _, _, header, size = struct.unpack_from("<IHHQ", data, begin)
+    found, at = set(), begin + header
+    while at < begin + header + size:
+        kind, _, header_of_entry, size_of_entry = struct.unpack_from("<HHIQ", data, at)
+        found.add((kind, struct.unpack_from("<I", data, at + 28)[0]))
+        at += header_of_entry + size_of_entry
+    return found
+
+
+class KernelsTest(unittest.TestCase):
+    def test_kernels_are_there_for_each_generation_and_for_those_to_come(self):
+        self.assertEqual(kernels(PROGRAMS / "lockstep-gpu-kernels"),
+                         {(1, 90), (2, 80), (2, 90), (2, 100), (2, 120)})
 
 
 class NoGpuTest(unittest.TestCase):
