@@ -15,9 +15,11 @@ COPY scripts/install.sh /src/scripts/install.sh
 RUN /src/scripts/install.sh build \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
-# nvcc, and the half of PyTorch's wheel that the engine is compiled with, as for the tests.
+# nvcc, and the half of PyTorch's wheel that the engine is compiled with, as for the tests; and what
+# NCCL loads where the node has InfiniBand or RoCE, without which it takes TCP and says nothing.
 FROM tools AS compilers
 RUN /src/scripts/install.sh cuda torch \
+ && apt-get update && apt-get install -y --no-install-recommends ibverbs-providers \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
 # The same release with all that it loads on a GPU, NCCL among it: LibTorch brings its own, and one
@@ -45,6 +47,8 @@ RUN --mount=type=cache,target=/var/cache/ccache \
       "build/${PRESET}/bin/liblockstep-engine.so=/usr/lib/lockstep/liblockstep-engine.so" \
       "build/${PRESET}/bin/liblockstep-engine-cuda.so=/usr/lib/lockstep/liblockstep-engine-cuda.so" \
       "build/${PRESET}/bin/lockstep-engine-placeholders=/usr/lib/lockstep/lockstep-engine-placeholders" \
+      /usr/lib/x86_64-linux-gnu/libibverbs=/usr/lib/x86_64-linux-gnu/libibverbs \
+      /etc/libibverbs.d=/etc/libibverbs.d \
       examples/data=/usr/share/lockstep/data \
  && ln -s lockstep/lockstep-engine-cuda/libnccl.so.2 /rootfs/usr/lib/libnccl.so.2 \
  && rm -rf build

@@ -63,6 +63,13 @@ class DockerfileTest(unittest.TestCase):
             with self.subTest(file.name):
                 self.assertEqual(list(findings(file.read_text(), REPOSITORY)), [])
 
+    def test_the_image_for_gpus_has_what_nccl_needs_for_infiniband(self):
+        """NCCL loads it by its name, so no linker misses it: without it TCP is taken in silence."""
+        text = (REPOSITORY / "docker" / "runtime-cuda.Dockerfile").read_text()
+        for part in ("ibverbs-providers", "/usr/lib/x86_64-linux-gnu/libibverbs=",
+                     "/etc/libibverbs.d="):
+            self.assertIn(part, text)
+
     def test_share_the_layers_with_the_tools(self):
         """The same instructions, so that the longest step of all is done once."""
         tools = set()
