@@ -64,8 +64,8 @@ class RoundRun {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (ProblemOfQueue(*gang) || !gang->request.missing_class.empty() || !StillHasQuota(*gang) ||
-          !MayComeFree(state_, *gang)) {
+      if (ProblemOfQueue(state_, *gang) || !gang->request.missing_class.empty() ||
+          !StillHasQuota(*gang) || !MayComeFree(state_, *gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else {
         claimants_.push_back(gang);
@@ -122,28 +122,6 @@ class RoundRun {
     statement_.Do({OperationKind::kStart, gang.request.name, {}, std::move(pods)});
   }
 
-  // Why the gang cannot start in its queue at all; empty: it is served there.
-  std::optional<Wait> ProblemOfQueue(const GangRecord& gang) const {
-    const std::string& name = gang.request.queue;
-    const auto say = [&](Obstacle obstacle, const std::string& what) {
-      return Wait{
-          &gang, obstacle, "queue " + (name.empty() ? std::string(kDefaultQueue) : name) + what};
-    };
-    if (const std::string* const why = state_.WhyUnserved(name)) {
-      return say(Obstacle::kQueueName, " is not served: " + *why);
-    }
-    if (!gang.queue) {
-      return say(Obstacle::kQueueName, " does not exist");
-    }
-    if (!state_.queues().ChildrenOf(*gang.queue).empty()) {
-      return say(Obstacle::kQueueName, " has queues below it: one of those is to be named");
-    }
-    if (const auto closed = state_.queues().ClosedTo(*gang.queue, gang.space)) {
-      return say(Obstacle::kNamespace, *closed);
-    }
-    return std::nullopt;
-  }
-
   // Whether those that wait in the gang's queue hold reservations, so that the shortest come first
   // from now on. That is looked at where one comes that may fit.
   bool OpensGap(const GangRecord& gang) {
@@ -182,7 +160,7 @@ class RoundRun {
   const GangRecord* OldestOf(QueueIndex queue) {
     for (const GangRecord* const gang : state_.waiting()[queue]) {
       if (gang->request.standing != Standing::kAside && quota_turns_.MayHaveQuota(*gang) &&
-          gang->request.missing_class.empty() && !ProblemOfQueue(*gang) &&
+          gang->request.missing_class.empty() && !ProblemOfQueue(state_, *gang) &&
           (Asks(gang->request) || TurnsOf(queue).WouldFit(*gang))) {
         return gang;
       }
@@ -192,7 +170,7 @@ class RoundRun {
 
   // Whether it is in line: its queue serves it, and it could start there one day.
   bool Consider(const GangRecord& gang) {
-    if (auto problem = ProblemOfQueue(gang)) {
+    if (auto problem = ProblemOfQueue(state_, gang)) {
       waits_.push_back(*std::move(problem));
       return false;
     }
