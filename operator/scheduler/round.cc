@@ -300,6 +300,12 @@ class RoundRun {
       wait->text = "nobody goes for it any more, as it has not started where it had room";
       return false;
     }
+    const PodPermission& permission = gang.request.permission;
+    if (permission.answer == PodsAllowed::kNo && statement_.now() < permission.until) {
+      wait->text = "nobody goes for it: " + permission.words;
+      LookAgainAt(permission.until, &result_);
+      return false;
+    }
     const Alike alike{*gang.queue,
                       gang.request.priority,
                       gang.shapes,
@@ -378,12 +384,32 @@ class RoundRun {
     if (IsHindered(gang, preemption.pods, turn, wait)) {
       return false;
     }
+    if (!IsPermitted(gang)) {
+      return AsksFirst(gang, std::move(preemption.victims), wait);
+    }
     for (const std::string& victim : preemption.victims) {
       result_.evictions.push_back({victim, gang.request.name});
       statement_.Do({OperationKind::kEvict, victim, gang.request.name});
     }
     statement_.Do({OperationKind::kClaim, gang.request.name, {}, std::move(preemption.pods)});
     return true;
+  }
+
+  // Whether the API server has said that it would create the gang's pods. What it said of the
+  // namespace's quota no longer holds once another gang there has had others go.
+  bool IsPermitted(const GangRecord& gang) const {
+    const PodPermission& permission = gang.request.permission;
+    return permission.answer == PodsAllowed::kAssumed ||
+           (permission.answer == PodsAllowed::kYes && statement_.now() < permission.until &&
+            std::ranges::none_of(state_.claiming(), [&](const GangRecord* other) {
+              return other->space == gang.space && other->claimed_at >= permission.asked_at;
+            }));
+  }
+
+  bool AsksFirst(const GangRecord& gang, std::vector<std::string> victims, Wait* wait) {
+    wait->text = "others go for it as soon as the API server has said that its pods may be created";
+    result_.permissions_needed.push_back({gang.request.name, std::move(victims)});
+    return false;
   }
 
   // Those that were left out come before all for whom others were looked for already. What has
@@ -424,6 +450,9 @@ class RoundRun {
           "gets the room that is kept for " + found.claimants.front() + " when others have left it";
       awaited_.insert(found.claimants.begin(), found.claimants.end());
       return false;
+    }
+    if (!IsPermitted(gang)) {
+      return AsksFirst(gang, {}, wait);
     }
     for (const std::string& claimant : found.claimants) {
       statement_.Do({OperationKind::kUnclaim, claimant});
