@@ -251,6 +251,13 @@ class ClusterView {
   // By node, of those that the job is on: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
 
+  // From now on nobody goes for a job before LearnPermission has told that its pods may be created.
+  void RequirePermissions() { has_permissions_ = true; }
+
+  // Whether the API server would create the job's pods, as long as its manifest stays as it is.
+  // Adds to `news`.
+  void LearnPermission(const Metadata& job, const PodPermission& permission, News* news);
+
   // For metrics.
   struct Counts {
     std::size_t jobs = 0;
@@ -278,6 +285,14 @@ class ClusterView {
     stale_stands_.insert(job);
   }
 
+  // An answer of the API server, and what it was asked about.
+  struct KnownPermission {
+    std::string uid;
+    int64_t generation = 0;
+    PodPermission permission;
+  };
+
+  PodPermission PermissionOf(const JobId& key, const StoredJob& stored);
   PastRuns PastRunsOf(const JobId& key, const StoredJob* stored) const;
   const TrainingJobStatus* PlacedStatusOf(const JobId& key, const TrainingJob& job) const;
   std::string ClassOf(const JobId& key, const TrainingJob& job) const;
@@ -330,6 +345,8 @@ class ClusterView {
   JobAlarms stuck_from_;                     // when it is to be told of others
   // When it was first told of pods that are to go and that nobody has asked to, by uid.
   std::map<JobId, std::map<std::string, WallTime>> unasked_since_;  // no job has none
+  bool has_permissions_ = false;                                    // else they are assumed
+  std::map<JobId, KnownPermission> permissions_;                    // of jobs that wait
   std::set<std::string> stale_nodes_;                               // those too
   ObjectCache<StoredQueue> queues_;
   bool are_queues_stale_ = false;

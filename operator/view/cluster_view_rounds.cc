@@ -314,9 +314,36 @@ void ClusterView::TellStands(WallTime now) {
                               pod_groups_.is_listed()},
                              now);
     stand.request.past_runs = PastRunsOf(job, stored);
+    if (stand.wants_place) {
+      stand.request.permission = PermissionOf(job, *stored);
+    } else {
+      permissions_.erase(job);
+    }
     stuck_from_.Set(job, EarlierOf(stand.stuck_from, stand.awaited_until));
     feed_.SetJob(job, stand);
   }
+}
+
+void ClusterView::LearnPermission(const Metadata& job,
+                                  const PodPermission& permission,
+                                  News* news) {
+  const JobId key{job.namespace_name, job.name};
+  permissions_[key] = {job.uid, job.generation, permission};
+  stale_stands_.insert(key);
+  news->urgent.insert(key);  // it is the newest round that asked
+}
+
+// What was said of another manifest says nothing.
+PodPermission ClusterView::PermissionOf(const JobId& key, const StoredJob& stored) {
+  const auto known = permissions_.find(key);
+  const bool is_of_it = known != permissions_.end() &&
+                        known->second.uid == stored.job.metadata.uid &&
+                        known->second.generation == stored.job.metadata.generation;
+  if (is_of_it) {
+    return known->second.permission;
+  }
+  permissions_.erase(key);
+  return {has_permissions_ ? PodsAllowed::kUnasked : PodsAllowed::kAssumed};
 }
 
 // A gang that has its places, or is about to, is expected to end when it was expected to before.

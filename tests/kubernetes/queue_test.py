@@ -2,7 +2,7 @@
 
 from client import ApiError
 from hollow_nodes import GPU
-from jobs import JobCase, condition, is_true
+from jobs import JobCase, condition, is_true, training_job
 from kubernetes_case import main
 
 
@@ -207,6 +207,44 @@ class PreemptionTest(ShareCase):
         self.create_job("high", 12, scheduling={"queue": "vision", "priorityClassName": "urgent"})
         self.wait_waiting("high", "queue vision would be 8 GPUs over its nominal 20")
         self.assertTrue(is_true(self.job("low"), "Running"))
+
+    def test_nobody_goes_for_a_job_whose_namespace_may_not_have_its_pods(self):
+        self.make_class("urgent", 1000)
+        self.make_queue("vision", 20, ordering="Priority",
+                        preemption={"withinQueue": "LowerPriority"})
+        other = self.namespace[:56] + "-other"
+        self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+        self.admin.create(training_job("low", 16, scheduling={"queue": "vision"}), other)
+        self.addCleanup(self.admin.delete_all, "Pod", other, gracePeriodSeconds=0)
+        self.addCleanup(self.admin.delete_all, "TrainingJob", other)
+        self.wait_for(lambda: is_true(self.admin.get("TrainingJob", "low", other), "Running"), 60,
+                      "the job of the other namespace to run")
+        self.admin.create({"apiVersion": "v1", "kind": "ResourceQuota",
+                           "metadata": {"name": "team"},
+                           "spec": {"hard": {f"requests.{GPU}": "8"}}}, self.namespace)
+        self.wait_for(
+            lambda: self.admin.get("ResourceQuota", "team", self.namespace).get("status"), 30,
+            "the quota to be counted"
+        )
+        for _ in range(3):
+            self.create_job("high", 16,
+                            scheduling={"queue": "vision", "priorityClassName": "urgent"})
+            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, and ResourceQuota team "
+                                      "of the namespace allows 8")
+            self.admin.delete("TrainingJob", "high", self.namespace)
+            self.wait_for(lambda: not self.admin.find("TrainingJob", "high", self.namespace), 30,
+                          "the job to go")
+        low = self.admin.get("TrainingJob", "low", other)
+        self.assertTrue(is_true(low, "Running"))
+        self.assertEqual(low["status"].get("preemptions", 0), 0)
+
+        self.create_job("high", 16, scheduling={"queue": "vision", "priorityClassName": "urgent"})
+        self.wait_waiting("high", "ResourceQuota team of the namespace allows 8")
+        self.admin.patch("ResourceQuota", "team", {"spec": {"hard": {f"requests.{GPU}": "16"}}},
+                         self.namespace)
+        self.wait_running("high", 16)
+        self.assertEqual(
+            self.admin.get("TrainingJob", "low", other)["status"]["preemptions"], 1)
 
     def test_three_queues_that_all_want_more_hold_what_is_theirs(self):
         shares = {"a": 12, "b": 6, "c": 2}
