@@ -26,6 +26,7 @@
 #include "operator/view/pods_by_job.h"
 #include "operator/view/priority_classes.h"
 #include "operator/view/provisioning_view.h"
+#include "operator/view/queue_server.h"
 #include "operator/view/reported_devices.h"
 #include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
@@ -206,9 +207,8 @@ class ClusterView {
   bool has_queues() const { return !queues_.entries().empty(); }
 
   // How they stand, as far as rounds have heard.
-  std::map<std::string, QueueStatus> QueueStandings() const {
-    return QueueStatuses(Queues(), feed_.state());
-  }
+  // Without queues that another release serves.
+  std::map<std::string, QueueStatus> QueueStandings() const;
 
   // The same for dashboards: with the queue `default`, which may be nobody's object.
   std::map<std::string, QueueStatus> MeasuredQueues() const;
@@ -250,6 +250,9 @@ class ClusterView {
 
   // By node, of those that the job is on: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
+
+  // Which other releases of the operator there are, the oldest first: they may serve queues.
+  void NoteReleases(std::vector<OtherRelease> releases, News* news);
 
   // From now on nobody goes for a job before LearnPermission has told that its pods may be created.
   void RequirePermissions() { has_permissions_ = true; }
@@ -349,6 +352,7 @@ class ClusterView {
   std::map<JobId, KnownPermission> permissions_;                    // of jobs that wait
   std::set<std::string> stale_nodes_;                               // those too
   ObjectCache<StoredQueue> queues_;
+  std::vector<OtherRelease> releases_;
   bool are_queues_stale_ = false;
   std::map<std::string, RunTimeLimit> run_time_limits_;  // of queues_, by queue
   std::set<JobId> claimants_;                            // whose stored status claims room

@@ -204,6 +204,23 @@ QueueOrder ClusterView::QueueOrderOf(const std::string& queue) const {
                                           : found->second.item.object->queue.order;
 }
 
+void ClusterView::NoteReleases(std::vector<OtherRelease> releases, News* news) {
+  if (releases != releases_) {
+    releases_ = std::move(releases);
+    are_queues_stale_ = true;
+    news->frees_room = true;
+  }
+}
+
+std::map<std::string, QueueStatus> ClusterView::QueueStandings() const {
+  const std::vector<StoredQueue> queues = Queues();
+  std::map<std::string, QueueStatus> standings = QueueStatuses(queues, feed_.state());
+  for (const auto& [name, why] : QueuesServedElsewhere(queues, namespaces_, releases_)) {
+    standings.erase(name);
+  }
+  return standings;
+}
+
 std::map<std::string, QueueStatus> ClusterView::MeasuredQueues() const {
   std::map<std::string, QueueStatus> standings = QueueStandings();
   if (std::optional<QueueStatus> standing = DefaultStanding(Queues(), feed_.state())) {
@@ -220,7 +237,10 @@ bool ClusterView::HasSchedulingNews(uint64_t since) const {
 SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   if (std::exchange(are_queues_stale_, false)) {
     const std::vector<StoredQueue> queues = Queues();
-    feed_.SetQueues(UsableQueues(queues), UnservedQueues(queues));
+    std::map<std::string, std::string> unserved =
+        QueuesServedElsewhere(queues, namespaces_, releases_);
+    unserved.merge(UnservedQueues(queues));
+    feed_.SetQueues(UsableQueues(queues), std::move(unserved));
   }
   std::set<std::string> changed = usage_.TakeStrangersChanged();
   changed.merge(foreign_.TakeChanged());
