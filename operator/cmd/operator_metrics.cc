@@ -205,6 +205,8 @@ struct OperatorMetrics::Families {
       AddCounters(&registry,
                   "lockstep_gang_rollbacks_total",
                   "Gangs that got places and could not start whole, by the first pod's reason.");
+  Counters& refused_writes = AddCounters(
+      &registry, "lockstep_refused_writes_total", "Writes about jobs that the API server refused.");
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
   Counters& preemptions =
@@ -284,6 +286,9 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   }
   for (const std::string_view reason : kRollbackReasons) {
     families_->rollbacks.Add({{"reason", std::string(reason)}});
+  }
+  for (const char* const what : {"status", "pod-deletion"}) {
+    families_->refused_writes.Add({{"what", what}});
   }
   for (const std::string_view outcome : kOutcomes) {
     families_->finished.Add({{"outcome", std::string(outcome)}});
@@ -441,6 +446,9 @@ void OperatorMetrics::Count(const MetricDelta& delta) {
     case Metric::kCapacityAsks:
       families_->capacity_asks.Add({{"queue", delta.queue}, {"class", delta.ask_class}})
           .Increment(count);
+      break;
+    case Metric::kRefusedWrites:
+      families_->refused_writes.Add({{"what", delta.label}}).Increment(count);
       break;
     case Metric::kCapacityAnswers:
       families_->capacity_answers

@@ -56,6 +56,7 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
   metrics.TurnDone({{"default", "mnist"}, TurnResult::kFailed, {}, std::chrono::milliseconds(3)});
   metrics.Count({Metric::kRestarts, "killed", 2});
   metrics.Count({Metric::kRollbacks, "PodRefused", 3});
+  metrics.Count({Metric::kRefusedWrites, "status", 2});
   metrics.SetJobs({"Running", "Running", "Waiting"});
   metrics.SetQueue(4, 10, 3);
   metrics.SetQueue(1, 12, 3);
@@ -70,6 +71,7 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
        {"controller_runtime_reconcile_errors_total{controller=\"trainingjob\"} 1\n",
         "lockstep_restarts_total{cause=\"killed\"} 2\n",
         "lockstep_gang_rollbacks_total{reason=\"PodRefused\"} 3\n",
+        "lockstep_refused_writes_total{what=\"status\"} 2\n",
         "lockstep_jobs{state=\"Running\"} 2\n",
         "workqueue_depth{name=\"trainingjob\"} 1\n",
         "workqueue_adds_total{name=\"trainingjob\"} 12\n",

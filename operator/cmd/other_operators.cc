@@ -103,25 +103,27 @@ OthersFinding AwaitSign(const FoundLease& lease) {
           true};
 }
 
-OthersFinding JudgeList(const Json& list,
-                        const OperatorScope& own,
-                        TimePoint now,
-                        LeaseSights* sights) {
-  std::vector<Error> ignored;
-  ObjectReader root(list, "", &ignored);
-  std::vector<FoundLease> others;
-  std::optional<FoundLease> ours;
-  for (const Json* item : root.List("items")) {
-    FoundLease lease = Read(*item, now, sights);
-    if (lease.namespace_name == own.lease_namespace && lease.name == own.lease_name) {
-      ours = std::move(lease);
-    } else if (lease.sign != LeaseSights::Sign::kSilent && !lease.gives_way &&
-               Overlap(lease.namespaces, own.namespaces)) {
-      others.push_back(std::move(lease));
-    }
+// Where our own lease is not in the list, all others are taken for older.
+std::vector<OtherRelease> ReleasesOf(std::vector<FoundLease> leases,
+                                     const std::optional<FoundLease>& ours) {
+  std::sort(leases.begin(), leases.end(), IsOlder);
+  std::vector<OtherRelease> releases;
+  for (const FoundLease& lease : leases) {
+    releases.push_back({lease.Name(), lease.namespaces, !ours || IsOlder(lease, *ours)});
   }
+  return releases;
+}
+
+// Of those at work that serve a namespace of ours.
+OthersFinding JudgeRivals(const std::vector<FoundLease>& leases,
+                          const std::optional<FoundLease>& ours,
+                          const OperatorScope& own) {
   OthersFinding finding;
-  for (const FoundLease& other : others) {
+  for (const FoundLease& other : leases) {
+    if (other.sign == LeaseSights::Sign::kSilent || other.gives_way ||
+        !Overlap(other.namespaces, own.namespaces)) {
+      continue;
+    }
     if (other.sign == LeaseSights::Sign::kUnproven) {
       finding = finding.precedence == Precedence::kFirst ? AwaitSign(other) : finding;
       continue;
@@ -134,6 +136,27 @@ OthersFinding JudgeList(const Json& list,
   if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
     finding = {Precedence::kReturn, "our own lease says that we give way", false};
   }
+  return finding;
+}
+
+OthersFinding JudgeList(const Json& list,
+                        const OperatorScope& own,
+                        TimePoint now,
+                        LeaseSights* sights) {
+  std::vector<Error> ignored;
+  ObjectReader root(list, "", &ignored);
+  std::vector<FoundLease> others;
+  std::optional<FoundLease> ours;
+  for (const Json* item : root.List("items")) {
+    FoundLease lease = Read(*item, now, sights);
+    if (lease.namespace_name == own.lease_namespace && lease.name == own.lease_name) {
+      ours = std::move(lease);
+    } else {
+      others.push_back(std::move(lease));
+    }
+  }
+  OthersFinding finding = JudgeRivals(others, ours, own);
+  finding.releases = ReleasesOf(std::move(others), ours);
   return finding;
 }
 
@@ -205,6 +228,7 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply found, kube::RequireSuccess(answers[1]));
   LOCKSTEP_ASSIGN_OR_RETURN(OthersFinding before, JudgePredecessor(found.body, now, sights));
+  before.releases = finding.releases;
   return before.precedence == Precedence::kFirst ? finding : before;
 }
 

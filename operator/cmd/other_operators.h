@@ -8,6 +8,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "operator/kube/request.h"
+#include "operator/view/queue_server.h"
 
 namespace lockstep::control {
 
@@ -42,6 +43,7 @@ struct OthersFinding {
   // kAwait: nothing is wrong with that yet. It is of an operator that this one replaces, or of
   // which a moment tells whether it is at work.
   bool is_ready_meanwhile = false;
+  std::vector<OtherRelease> releases{};  // the oldest first; at work or not
 };
 
 // Who is at work renews its lease every few seconds, so that the object changes. What the lease

@@ -94,6 +94,17 @@ TEST(OtherOperators, OlderReleaseThatServesTheSameNamespacesIsNamed) {
   EXPECT_EQ(Against({.serves = "a,b"}), Precedence::kGiveWay);
 }
 
+// Whoever shares queues with another has to know of it while it is away, too.
+TEST(OtherOperators, AllReleasesAreListedWhetherOrNotTheyAreAtWork) {
+  const std::vector<OtherRelease> older = {{"theirs/lockstep", {"a", "b"}, true}};
+  EXPECT_EQ(Judge(Own(), {.serves = "a,b"}, {"c"}).releases, older);
+  EXPECT_EQ(Judge(Own(), {.serves = "a,b", .holder = ""}, {"c"}).releases, older);
+  LeaseText younger;
+  younger.created = "2027-01-11T00:00:00Z";
+  EXPECT_EQ(Judge(Own(), younger, {"c"}).releases,
+            (std::vector<OtherRelease>{{"theirs/lockstep", {}, false}}));
+}
+
 TEST(OtherOperators, WhoeverServesOthersHasEndedOrGivesWayIsNone) {
   EXPECT_EQ(Against({.serves = "a,b"}, {"c"}), Precedence::kFirst);
   EXPECT_EQ(Against({.holder = ""}), Precedence::kFirst);

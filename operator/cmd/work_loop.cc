@@ -106,7 +106,11 @@ void WorkLoop::TakeIn(WorkMessage message) {
       options_.loop->NoteRefused(pod, *finding.refusal, now);
     }
   } else if (const auto* seen = std::get_if<OthersSeen>(&message)) {
-    right_.OnLook(seen->look, options_.judge_others(seen->answers), now);
+    const Result<OthersFinding> finding = options_.judge_others(seen->answers);
+    if (finding.ok()) {
+      options_.loop->NoteReleases(finding->releases, now);
+    }
+    right_.OnLook(seen->look, finding, now);
     SettleWay();
   } else if (const auto* key = std::get_if<MasterKeySeen>(&message)) {
     if (key_.IsAwaited(key->look)) {

@@ -7,6 +7,7 @@
 #include "common/base/digest.h"
 #include "operator/controller/effect_batch.h"
 #include "operator/controller/look.h"
+#include "operator/controller/permission_look.h"
 #include "operator/controller/status_write.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/workload.h"
@@ -21,6 +22,14 @@ namespace {
 // Stand for them in the errands: no job has such a name.
 const JobId kAllJobs;
 const JobId kAllQueues{"", "queues"};
+
+// The same for the one that asks whether the job may have its pods.
+JobId PermissionErrandOf(const JobId& key) {
+  return {"", GangNameOf(key)};
+}
+
+// Choice: a round searches for as many.
+constexpr std::size_t kPermissionsAskedMax = 8;
 
 std::optional<WallTime> EstimatedStartIn(const PlanResult& answer) {
   const auto* const refusal = std::get_if<Unschedulable>(&answer);
@@ -41,7 +50,9 @@ ApiCluster::ApiCluster(PodSettings settings, ApiClusterParts parts)
       levels_(settings_.pod_security, parts_.logger),
       rounds_(parts.view, {parts.clock, parts.publisher}),
       queue_reporter_(parts.view, parts.half_life),
-      errands_(parts.api, parts.calls_of_job_max) {}
+      errands_(parts.api, parts.calls_of_job_max) {
+  parts_.view->RequirePermissions();
+}
 
 void ApiCluster::SetTime(TimePoint now, WallTime wall_now) {
   now_ = now;
@@ -103,12 +114,30 @@ std::string ApiCluster::JobSecretOf(const std::string& job_uid) const {
 
 News ApiCluster::TakeNews() {
   rounds_.Settle(notes_.wall_now, &notes_.news);
+  AskPermissions();
   return std::exchange(notes_.news, News{});
 }
 
 void ApiCluster::Plan() {
   if (!must_list_jobs_) {  // else every job has a turn when they are listed
     rounds_.Plan(notes_.wall_now, &notes_.news);
+  }
+}
+
+// Rounds name again whoever is not asked about now.
+void ApiCluster::AskPermissions() {
+  for (auto& [key, victims] : rounds_.TakePermissionNeeds()) {
+    const StoredJob* const stored = parts_.view->FindJob(key);
+    const JobId errand = PermissionErrandOf(key);
+    if (stored == nullptr || permissions_asked_.size() >= kPermissionsAskedMax ||
+        !permissions_asked_.insert(errand).second) {
+      continue;
+    }
+    errands_.Begin(errand,
+                   std::make_unique<PermissionLook>(
+                       PermissionLookParts{parts_.view, &notes_, &settings_, &levels_, now_},
+                       stored->job,
+                       std::move(victims)));
   }
 }
 
@@ -246,6 +275,9 @@ std::vector<ClusterAnswer> ApiCluster::TakeAnswers() {
         EndQueueReport(answer.statuses.front());
         continue;
       }
+      if (permissions_asked_.erase(answer.key) > 0) {
+        continue;
+      }
       if (parts_.view->FindJob(answer.key) == nullptr) {
         notes_.Forget(answer.key);
         reports_.Forget(answer.key);
@@ -286,6 +318,7 @@ void ApiCluster::EndQueueReport(const Status& answer) {
 void ApiCluster::Abandon() {
   errands_.Abandon();
   is_reporting_queues_ = false;
+  permissions_asked_.clear();
   held_looks_.clear();
   answers_.clear();
   parts_.view->EndReservations(&notes_.news);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,6 +104,7 @@ class ApiCluster final : public Cluster {
 
  private:
   void BeginLook(const JobId& key);
+  void AskPermissions();
   bool MayReportQueues() const;
   void EndQueueReport(const Status& answer);
   void EndListing(const Status& listed, std::vector<ClusterAnswer>* answers);
@@ -120,6 +122,7 @@ class ApiCluster final : public Cluster {
   bool is_reporting_queues_ = false;
   ErrandRunner errands_;
   bool must_list_jobs_ = false;
+  std::set<JobId> permissions_asked_;   // errands that are under way
   std::vector<JobId> held_looks_;       // until all jobs have been listed
   std::vector<ClusterAnswer> answers_;  // not taken yet
   PodReports reports_;

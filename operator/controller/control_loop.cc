@@ -96,6 +96,12 @@ void ControlLoop::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, Time
   Spread(news, now);
 }
 
+void ControlLoop::NoteReleases(std::vector<OtherRelease> releases, TimePoint now) {
+  News news;
+  view_.NoteReleases(std::move(releases), &news);
+  Spread(news, now);
+}
+
 void ControlLoop::Lead(const std::string& master_key, TimePoint now, WallTime wall_now) {
   is_leading_ = true;
   controller_.SetCalendar(Calendar(now, wall_now));

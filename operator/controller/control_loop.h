@@ -75,6 +75,9 @@ class ControlLoop {
   // A pod did not take the operator's key.
   void NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, TimePoint now);
 
+  // As of ClusterView.
+  void NoteReleases(std::vector<OtherRelease> releases, TimePoint now);
+
   // From now on jobs have turns; before, the view is only kept warm. `now` and `wall_now` are the
   // same moment on both clocks: the calendar goes on from there for as long as this leads.
   // Precondition: every watch has delivered its first state.

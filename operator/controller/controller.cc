@@ -29,6 +29,11 @@ bool MustSucceed(const Effect& effect) {
   return !std::holds_alternative<SendControl>(effect) && !std::holds_alternative<RenewKey>(effect);
 }
 
+// Whether the server will not have it, as a policy or a missing right has it.
+bool IsRefused(const Error& error) {
+  return error.code() == ErrorCode::kInvalidArgument;
+}
+
 // Gives the job's waiting the words that it has in `stored`, where it waits for the same reason;
 // whether that changed anything.
 bool TakeBackWords(const TrainingJobStatus& stored, TrainingJobStatus* status) {
@@ -246,6 +251,22 @@ void Controller::NoteWriteFailure(JobTurn* turn, const Error& error) {
   if (error.code() != ErrorCode::kNotFound) {
     turn->report.result = TurnResult::kFailed;
   }
+  if (IsRefused(error)) {
+    TellOfRefusal(key,
+                  "status",
+                  {EventType::kWarning,
+                   "StatusRefused",
+                   "the API server refuses the job's status: " + error.message() +
+                       "; the job shows an older one until the operator may write it"});
+  }
+}
+
+// Of what is not stored in the job's status, or cannot be: events and metrics go another way.
+void Controller::TellOfRefusal(const JobId& key, const std::string& what, Event event) {
+  Decision told;
+  told.events.push_back(std::move(event));
+  told.metrics.push_back({Metric::kRefusedWrites, what});
+  cluster_->Publish(key, told);
 }
 
 bool Controller::Act(JobTurn* turn) {
@@ -265,7 +286,7 @@ bool Controller::Act(JobTurn* turn) {
 }
 
 // Whether the world is as the effects were to make it.
-bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers) const {
+bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers) {
   const JobId& key = turn.report.key;
   LOCKSTEP_CHECK(answers.size() == turn.effects.size(), "every effect has an answer");
   bool are_done = true;
@@ -283,6 +304,18 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
     }
     failed.push_back(i);
     are_done = are_done && !MustSucceed(effect);
+  }
+  for (const std::size_t index : failed) {
+    const auto* const removal = std::get_if<DeletePod>(&turn.effects[index]);
+    if (removal != nullptr && IsRefused(answers[index].error())) {
+      TellOfRefusal(key,
+                    "pod-deletion",
+                    {EventType::kWarning,
+                     "DeletionRefused",
+                     "the API server refuses to delete pod " + removal->name + ": " +
+                         answers[index].error().message() + "; the operator tries again"});
+      break;  // one tells of all
+    }
   }
   // A gang of hundreds that a quota refuses is one line at each try.
   if (!failed.empty()) {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "common/base/error.h"
@@ -124,7 +125,8 @@ class Controller {
   void NotePutBack(JobTurn* turn, TimePoint now);
   void NoteLookFailure(JobTurn* turn, const Error& error);
   void NoteWriteFailure(JobTurn* turn, const Error& error);
-  bool AreDone(const JobTurn& turn, const std::vector<Status>& answers) const;
+  void TellOfRefusal(const JobId& key, const std::string& what, Event event);
+  bool AreDone(const JobTurn& turn, const std::vector<Status>& answers);
   void PlanWakeup(JobTurn* turn);
   void Finish(JobTurn* turn, TimePoint now);
 

@@ -27,6 +27,23 @@ TEST_F(ControllerTest, StatusThatOthersWroteIsPutBackThoughNothingIsDecided) {
   EXPECT_EQ(Drain(), "read mnist\nwrite\npublish \n") << "it is told of once";
 }
 
+TEST_F(ControllerTest, WritesThatTheServerRefusesAreToldOfWhereTheStatusCannotTell) {
+  const Error denied(ErrorCode::kInvalidArgument, "a policy denies it");
+  cluster_.write_status = denied;
+  controller_.Notify(kKey, now_);
+  EXPECT_EQ(Drain(), "read mnist\nwrite\npublish StatusRefused\n");
+
+  cluster_.write_status = OkStatus();
+  cluster_.world.Launch();
+  cluster_.world.job.spec.run_policy.suspend = true;
+  cluster_.effect_status = denied;
+  now_ += seconds(60);
+  controller_.Notify(kKey, now_);
+  const std::string said = Drain();
+  EXPECT_NE(said.find("delete pod mnist-worker-0"), std::string::npos) << said;
+  EXPECT_NE(said.find("publish DeletionRefused\n"), std::string::npos) << said;
+}
+
 class PositionTest : public ControllerTest {
  protected:
   PositionTest() {

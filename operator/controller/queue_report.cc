@@ -163,7 +163,11 @@ std::vector<QueueReport::Patch> QueueReporter::Take(TimePoint now, WallTime wall
   }
   std::vector<QueueReport::Patch> patches;
   for (const StoredQueue& stored : view_->Queues()) {
-    Json status = StatusOf(stored, standings.at(stored.queue.name), are_hours_due, wall_now);
+    const auto standing = standings.find(stored.queue.name);
+    if (standing == standings.end()) {
+      continue;
+    }
+    Json status = StatusOf(stored, standing->second, are_hours_due, wall_now);
     if (SaySame(status, stored.status)) {
       continue;
     }

@@ -134,6 +134,7 @@ void RoundKeeper::Reset(WallTime now) {
   outdated_count_ = 0;
   look_again_at_.reset();
   granted_.clear();
+  permission_needs_.clear();
   refused_.clear();
   line_.Clear();
 }
@@ -171,6 +172,13 @@ void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
       granted_.insert(JobOfGang(operation.gang));
     } else if (operation.kind == OperationKind::kUnclaim) {
       refused_.insert(JobOfGang(operation.gang));
+    }
+  }
+  for (const PermissionNeed& need : result.permissions_needed) {
+    std::vector<JobId>& victims = permission_needs_[JobOfGang(need.gang)];
+    victims.clear();
+    for (const std::string& victim : need.victims) {
+      victims.push_back(JobOfGang(victim));
     }
   }
   for (const Refusal& refusal : result.refusals) {

@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "common/base/time.h"
 #include "operator/api/job_id.h"
@@ -51,6 +54,12 @@ class RoundKeeper {
   // may have it.
   void Settle(WallTime now, News* news);
 
+  // Jobs for which others could go, and of whose pods the API server is to be asked first; with who
+  // would go. Each is named again while that is so, until the answer is in the view.
+  std::map<JobId, std::vector<JobId>> TakePermissionNeeds() {
+    return std::exchange(permission_needs_, {});
+  }
+
   // Nothing of what was answered holds any more.
   void Reset(WallTime now);
 
@@ -74,7 +83,8 @@ class RoundKeeper {
   std::optional<WallTime> look_again_at_;
   int64_t round_count_ = 0;
   QueueLine line_;
-  std::set<JobId> granted_;  // and have not been told
+  std::set<JobId> granted_;                               // and have not been told
+  std::map<JobId, std::vector<JobId>> permission_needs_;  // of the newest rounds
   std::set<JobId> refused_;  // in other words than before, and have not been told
 };
 

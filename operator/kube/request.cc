@@ -191,6 +191,12 @@ Request Create(const ResourceType& resource, std::string_view namespace_name, st
           std::move(body)};
 }
 
+Request DryRun(Request request) {
+  request.target += (request.target.find('?') == std::string::npos ? "?" : "&");
+  request.target += "dryRun=All";
+  return request;
+}
+
 Request Apply(const ResourceType& resource,
               std::string_view namespace_name,
               std::string_view name,

@@ -31,6 +31,7 @@ struct ResourceType {
 inline constexpr ResourceType kPods{"", "v1", "pods"};
 inline constexpr ResourceType kNodes{"", "v1", "nodes", false};
 inline constexpr ResourceType kNamespaces{"", "v1", "namespaces", false};
+inline constexpr ResourceType kResourceQuotas{"", "v1", "resourcequotas"};
 inline constexpr ResourceType kServices{"", "v1", "services"};
 inline constexpr ResourceType kSecrets{"", "v1", "secrets"};
 inline constexpr ResourceType kEvents{"", "v1", "events"};
@@ -90,6 +91,10 @@ Request Watch(const Selection& selection, const WatchOptions& options);
 // The server refuses fields that it does not know: what a person wrote amiss in a pod's template
 // would be dropped in silence otherwise.
 Request Create(const ResourceType& resource, std::string_view namespace_name, std::string body);
+
+// The same request, which the server carries out but for the last step: nothing is stored, and
+// controllers hear of nothing.
+Request DryRun(Request request);
 
 // Server-side apply of exactly the fields in `body`. `force` takes fields over from others.
 struct ApplyOptions {

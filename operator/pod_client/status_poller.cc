@@ -36,7 +36,7 @@ void StatusPoller::SetTargets(const std::string& group,
       ++pod;
       continue;
     }
-    due_.erase({pod->second.due, pod->first});
+    Forget(pod->first, pod->second.due);
     pod = pods_.erase(pod);
   }
   for (const auto& [name, target] : targets) {
@@ -50,7 +50,7 @@ void StatusPoller::SetTargets(const std::string& group,
     pod.token.clear();
     pod.pause = target.interval;
     if (!pod.is_waiting) {
-      due_.erase({pod.due, key});
+      Forget(key, pod.due);
       pod.due = is_new ? now : pod.asked_at + pod.pause;
       due_.emplace(pod.due, key);
     }
@@ -59,9 +59,41 @@ void StatusPoller::SetTargets(const std::string& group,
 
 void StatusPoller::Process(TimePoint now) {
   while (!due_.empty() && due_.begin()->first <= now && open_ < options_.open_max) {
-    const Key key = due_.begin()->second;
+    const auto [due, key] = *due_.begin();
     due_.erase(due_.begin());
-    Ask(key, &pods_.at(key), now);
+    if (MayAsk(key.first)) {
+      Ask(key, &pods_.at(key), now);
+    } else {
+      groups_.at(key.first).parked.emplace(due, key.second);
+    }
+  }
+}
+
+bool StatusPoller::MayAsk(const std::string& group) const {
+  const auto found = groups_.find(group);
+  return found == groups_.end() || found->second.open_count < options_.open_max - open_;
+}
+
+// One of its calls has ended: the pod that has waited longest is due again.
+void StatusPoller::Unpark(const std::string& group) {
+  const auto found = groups_.find(group);
+  auto& parked = found->second.parked;
+  if (!parked.empty()) {
+    due_.emplace(parked.begin()->first, Key{group, parked.begin()->second});
+    parked.erase(parked.begin());
+  }
+  if (--found->second.open_count == 0) {
+    for (const auto& [due, pod] : parked) {
+      due_.emplace(due, Key{group, pod});
+    }
+    groups_.erase(found);
+  }
+}
+
+void StatusPoller::Forget(const Key& key, TimePoint due) {
+  due_.erase({due, key});
+  if (const auto group = groups_.find(key.first); group != groups_.end()) {
+    group->second.parked.erase({due, key.second});
   }
 }
 
@@ -69,6 +101,7 @@ void StatusPoller::Ask(const Key& key, Pod* pod, TimePoint now) {
   pod->is_waiting = true;
   pod->asked_at = now;
   ++open_;
+  ++groups_[key.first].open_count;
   HttpRequest request;
   request.address = pod->target.address;
   request.port = static_cast<uint16_t>(pod->target.port);
@@ -101,6 +134,7 @@ std::optional<TimePoint> StatusPoller::NextDeadline() const {
 
 StatusPoller::Finding StatusPoller::Accept(const StatusAnswer& answer) {
   --open_;
+  Unpark(answer.group);
   const Key key{answer.group, answer.pod};
   const auto entry = pods_.find(key);
   if (entry == pods_.end() || !entry->second.is_waiting) {

@@ -26,7 +26,8 @@ struct StatusPollerOptions {
   // often as any other.
   Duration interval_max{};
 
-  // Calls under way at once; the others wait their turn.
+  // Calls under way at once; the others wait their turn. No group has more of them under way than
+  // are left, but for its first: pods that never answer leave room for those of other groups.
   std::size_t open_max = 64;
 
   const Clock* clock = nullptr;  // required; outlives the poller. Tokens are good for a while
@@ -99,6 +100,15 @@ class StatusPoller {
     WallTime token_made{};
   };
 
+  // Calls of one group.
+  struct Group {
+    std::size_t open_count = 0;
+    std::set<std::pair<TimePoint, std::string>> parked;  // due pods, until one of these has ended
+  };
+
+  bool MayAsk(const std::string& group) const;
+  void Unpark(const std::string& group);
+  void Forget(const Key& key, TimePoint due);
   void Ask(const Key& key, Pod* pod, TimePoint now);
   const std::string& TokenFor(const std::string& name, Pod* pod) const;
 
@@ -106,7 +116,8 @@ class StatusPoller {
   HttpClient* client_;
   Deliver deliver_;
   std::map<Key, Pod> pods_;
-  std::set<std::pair<TimePoint, Key>> due_;  // pods that are not waiting for an answer
+  std::set<std::pair<TimePoint, Key>> due_;  // pods that neither wait for an answer nor are parked
+  std::map<std::string, Group> groups_;      // with calls under way
   std::size_t open_ = 0;
 };
 

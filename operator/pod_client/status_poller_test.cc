@@ -101,5 +101,36 @@ TEST_F(StatusPollerTest, QuestionThatNeverLeftCountsForNothing) {
   EXPECT_EQ(FindingOn(ErrorCode::kPeerLost).unanswered, 0);
 }
 
+// Nobody takes their answers, so that all of their calls stay under way.
+TEST(StatusPoller, GroupOfManyPodsThatDoNotAnswerLeavesRoomForOthers) {
+  FakeClock clock;
+  std::promise<void> asked;
+  HttpClient client(1024);
+  StatusPoller poller({.clock = &clock}, &client, [&](const StatusAnswer& answer) {
+    if (answer.group == "default/small") {
+      asked.set_value();
+    }
+  });
+  StatusTarget target{"127.0.0.1", "key", std::chrono::seconds(1)};
+  target.port = 1;  // nobody listens
+  StatusTargets many;
+  for (int i = 0; i < 200; ++i) {
+    many["pod-" + std::to_string(i)] = target;
+  }
+  poller.SetTargets("default/big", many, clock.Now());
+  poller.Process(clock.Now());
+  EXPECT_FALSE(poller.NextDeadline().has_value()) << "the others wait for answers of their own";
+
+  poller.SetTargets("default/small", {{kPod, target}}, clock.Now());
+  poller.Process(clock.Now());
+  EXPECT_EQ(asked.get_future().wait_for(kAnswerPatience), std::future_status::ready);
+
+  // The rest of the many are asked as their answers come, and forgotten with their group.
+  poller.Accept({"default/big", "pod-0", Error(ErrorCode::kTimeout, "planted"), clock.Now()});
+  EXPECT_TRUE(poller.NextDeadline().has_value());
+  poller.SetTargets("default/big", {}, clock.Now());
+  EXPECT_FALSE(poller.NextDeadline().has_value());
+}
+
 }  // namespace
 }  // namespace lockstep::control

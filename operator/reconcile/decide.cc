@@ -274,8 +274,9 @@ void CreateMissing(const GangView& view, DecisionBuilder* builder) {
 }
 
 // Whether the pod's removal waits for its successor, which is about to be created or has no node
-// yet: removing a pod takes the API server as long as creating one, and one that has ended is in
-// nobody's way.
+// yet: removing a pod takes the API server as long as creating one, and one that has ended is
+// mostly in nobody's way. Where the server has refused the successor it may be: quotas that count
+// objects count it.
 bool GivesWay(const GangView& view,
               const DecisionBuilder& builder,
               const kube::Pod& pod,
@@ -283,7 +284,7 @@ bool GivesWay(const GangView& view,
   const auto successor = std::find_if(view.members.begin(),
                                       view.members.end(),
                                       [&](const Member& member) { return member.task == task; });
-  if (!HasEnded(pod) || successor == view.members.end()) {
+  if (!HasEnded(pod) || successor == view.members.end() || NextTryOf(*successor, builder)) {
     return false;
   }
   const bool is_unbound =

@@ -112,6 +112,7 @@ enum class Metric {
   kPreemptions,      // lockstep_preemptions_total{queue,reason}
   kCapacityAsks,     // lockstep_capacity_asks_total{queue,class}
   kCapacityAnswers,  // lockstep_capacity_answers_total{queue,class,answer}
+  kRefusedWrites,    // lockstep_refused_writes_total{what}
 };
 
 struct MetricDelta {

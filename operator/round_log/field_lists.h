@@ -130,6 +130,14 @@ void EachField(const Asking*, const Visit& visit) {
 }
 
 template <typename Visit>
+void EachField(const PodPermission*, const Visit& visit) {
+  visit("answer", &PodPermission::answer);
+  visit("askedAt", &PodPermission::asked_at);
+  visit("until", &PodPermission::until);
+  visit("words", &PodPermission::words);
+}
+
+template <typename Visit>
 void EachField(const GangRequest*, const Visit& visit) {
   visit("name", &GangRequest::name);
   visit("queue", &GangRequest::queue);
@@ -147,6 +155,7 @@ void EachField(const GangRequest*, const Visit& visit) {
   visit("suspects", &GangRequest::suspects);
   visit("pastRuns", &GangRequest::past_runs);
   visit("asking", &GangRequest::asking);
+  visit("permission", &GangRequest::permission);
 }
 
 template <typename Visit>
@@ -269,6 +278,12 @@ void EachField(const GangAsks*, const Visit& visit) {
   visit("asking", &GangAsks::asking);
 }
 
+template <typename Visit>
+void EachField(const GangPermitted*, const Visit& visit) {
+  visit("gang", &GangPermitted::gang);
+  visit("permission", &GangPermitted::permission);
+}
+
 // Words of enumerations, in the order of their values.
 using Words = std::vector<std::string_view>;
 
@@ -290,6 +305,10 @@ inline Words WordsOf(const Standing*) {
 
 inline Words WordsOf(const AskStage*) {
   return {"Never", "Awaited", "Open", "Next", "Failed"};
+}
+
+inline Words WordsOf(const PodsAllowed*) {
+  return {"Assumed", "Unasked", "Yes", "No"};
 }
 
 inline Words WordsOf(const OperationKind*) {
@@ -331,6 +350,7 @@ inline constexpr std::array<std::string_view, std::variant_size_v<StateEvent>> k
     "gangRemoved",
     "operationDone",
     "gangTold",
-    "gangAsks"};
+    "gangAsks",
+    "gangPermitted"};
 
 }  // namespace lockstep::control

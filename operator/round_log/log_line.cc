@@ -131,6 +131,9 @@ std::vector<std::string> DecisionsOf(const RoundResult& result) {
   for (const LinePosition& position : result.line) {
     decisions.push_back("position " + position.gang + " " + std::to_string(position.position));
   }
+  for (const PermissionNeed& need : result.permissions_needed) {
+    decisions.push_back("ask whether " + need.gang + " may have its pods");
+  }
   if (result.outdated_count > 0) {
     decisions.push_back("outdated " + std::to_string(result.outdated_count));
   }

@@ -45,7 +45,8 @@ inline constexpr int64_t kRoundLogVersion = 3;
 inline constexpr std::size_t kLogLineBytesMax = std::size_t{32} << 20U;
 
 // Every decision of the round, in the order in which they were made: operations, refusals with
-// their constraint and their estimate, those confirmed, positions, and when to look again.
+// their constraint and their estimate, those confirmed, positions, whose pods
+// the API server is to be asked about, and when to look again.
 std::vector<std::string> DecisionsOf(const RoundResult& result);
 
 // Writes and reads lines, one after the other, each without its line feed.

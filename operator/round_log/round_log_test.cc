@@ -125,6 +125,7 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
   request.run_time_max = std::chrono::seconds(77);
   request.stops_at = AtSecond(9);
   request.suspects = {{"n1", 3}};
+  request.permission = {PodsAllowed::kNo, AtSecond(6), AtSecond(7), "the quota is full"};
   SnapshotNode node = GpuNode("n1", 4, "r1");
   node.taints = {{"k", "v", "NoSchedule"}};
   node.used = {1, 2, 3, {}};
@@ -161,6 +162,7 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
                                           GangRemoved{"default/a"},
                                           OperationDone{claim, AtSecond(4)},
                                           GangTold{"default/a", refusal},
+                                          GangPermitted{"default/a", request.permission},
                                           GangAsks{"default/a", {AskStage::kFailed, AtSecond(5)}}};
   ASSERT_EQ(events.size(), std::variant_size_v<StateEvent>);
   LineChain writer;
@@ -187,8 +189,7 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
       LineChain().Read(LineChain().Write(StateEvent(GangTold{"default/a", refusal})));
   EXPECT_EQ(std::get<GangTold>(std::get<StateEvent>(*told)).refusal, refusal);
   const Result<LogLine> asks = LineChain().Read(LineChain().Write(events.back()));
-  EXPECT_EQ(std::get<GangAsks>(std::get<StateEvent>(*asks)).asking,
-            std::get<GangAsks>(events.back()).asking);
+  EXPECT_EQ(std::get<GangAsks>(std::get<StateEvent>(*asks)).asking.again_at, AtSecond(5));
 }
 
 TEST(RoundLog, AnotherDecisionIsToldWithBothTexts) {
@@ -259,6 +260,30 @@ TEST(RoundLog, WhatEarlierRunsTellIsDecidedAgain) {
     const std::string said = cluster.Step();
     EXPECT_EQ(said.find("start default/passes"), 0U) << said;
     EXPECT_NE(said.find("the last 3 runs of its kind took"), std::string::npos) << said;
+    cluster.state.SetRecorder(nullptr);
+  }
+  EXPECT_EQ(Replay(recording.text), "2 rounds, stopped");
+}
+
+TEST(RoundLog, WhatTheServerSaysOfPodsIsDecidedAgain) {
+  Recording recording;
+  {
+    RoundLogWriter writer(recording.OptionsFor({}));
+    FakeCluster cluster;
+    cluster.state.SetRecorder(&writer);
+    QueueSpec queue{.name = "default"};
+    queue.preempts_lower_priority = true;
+    ASSERT_TRUE(cluster.state.SetQueues({queue}).ok());
+    cluster.state.SetNode(GpuNode("n1", 4));
+    AddRunning("low", 4, 0, &cluster);
+    GangRequest urgent = GpuGang("urgent", 1, 4, 1);
+    urgent.priority = 1;
+    urgent.permission.answer = PodsAllowed::kUnasked;
+    cluster.state.Submit(urgent);
+    EXPECT_NE(cluster.Step().find("ask whether default/urgent"), std::string::npos);
+    cluster.state.SetPermission(
+        "default/urgent", {PodsAllowed::kYes, cluster.now, cluster.now + std::chrono::hours(1)});
+    EXPECT_NE(cluster.Step().find("claim default/urgent"), std::string::npos);
     cluster.state.SetRecorder(nullptr);
   }
   EXPECT_EQ(Replay(recording.text), "2 rounds, stopped");

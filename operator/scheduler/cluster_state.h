@@ -122,6 +122,8 @@ class ClusterState {
   void SetPromised(const std::string& gang, bool is_promised);
   // The waiting or claiming gang is so far with asking autoscalers; what it was told stands.
   void SetAsking(const std::string& gang, const Asking& asking);
+  // Whether the pods of the waiting or claiming gang may be created; what it was told stands.
+  void SetPermission(const std::string& gang, const PodPermission& permission);
   // A running gang has a newer checkpoint.
   void SetSaved(const std::string& gang, WallTime saved_at);
   // The gang has ended, is suspended or is gone, with all its pods.

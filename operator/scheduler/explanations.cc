@@ -37,6 +37,27 @@ void ChooseOldest(std::vector<const Wait*> waits,
 
 }  // namespace
 
+std::optional<Wait> ProblemOfQueue(const ClusterState& state, const GangRecord& gang) {
+  const std::string& name = gang.request.queue;
+  const auto say = [&](Obstacle obstacle, const std::string& what) {
+    return Wait{
+        &gang, obstacle, "queue " + (name.empty() ? std::string(kDefaultQueue) : name) + what};
+  };
+  if (const std::string* const why = state.WhyUnserved(name)) {
+    return say(Obstacle::kQueueName, " is not served: " + *why);
+  }
+  if (!gang.queue) {
+    return say(Obstacle::kQueueName, " does not exist");
+  }
+  if (!state.queues().ChildrenOf(*gang.queue).empty()) {
+    return say(Obstacle::kQueueName, " has queues below it: one of those is to be named");
+  }
+  if (const auto closed = state.queues().ClosedTo(*gang.queue, gang.space)) {
+    return say(Obstacle::kNamespace, *closed);
+  }
+  return std::nullopt;
+}
+
 bool Asks(const GangRequest& request) {
   return request.asking.stage != AskStage::kNever;
 }

@@ -24,6 +24,9 @@ struct Wait {
   bool is_left_out = false;  // whether others might go for it is not looked at in this round
 };
 
+// Why the gang cannot start in its queue at all; empty: it is served there.
+std::optional<Wait> ProblemOfQueue(const ClusterState& state, const GangRecord& gang);
+
 // Puts into words what gangs wait for, by the state at the end of a round: what others were granted
 // meanwhile is not free any more.
 class Explanations {

@@ -42,6 +42,23 @@ struct Asking {
   friend bool operator==(const Asking&, const Asking&) = default;
 };
 
+// Whether the API server would create a gang's pods.
+enum class PodsAllowed {
+  kAssumed,  // nobody is asked, as where pods are processes
+  kUnasked,  // the server is to be asked before others go for the gang
+  kYes,
+  kNo,
+};
+
+struct PodPermission {
+  PodsAllowed answer = PodsAllowed::kAssumed;
+  WallTime asked_at{};  // the last time
+  WallTime until{};     // of kYes and kNo: from then on the server is to be asked again
+  std::string words{};  // of kNo: why
+
+  friend bool operator==(const PodPermission&, const PodPermission&) = default;
+};
+
 // A gang that wants to run, with all that decides whose turn it is.
 struct GangRequest {
   std::string name;   // "namespace/job"
@@ -62,6 +79,7 @@ struct GangRequest {
   std::map<std::string, int64_t> suspects{};
   PastRuns past_runs{};  // of its kind, by which it is planned and never stopped
   Asking asking{};
+  PodPermission permission{};
 
   friend bool operator==(const GangRequest&, const GangRequest&) = default;
 };

@@ -64,8 +64,8 @@ class RoundRun {
     const std::vector<const GangRecord*> claiming(state_.claiming().begin(),
                                                   state_.claiming().end());
     for (const GangRecord* const gang : claiming) {
-      if (ProblemOfQueue(*gang) || !gang->request.missing_class.empty() || !StillHasQuota(*gang) ||
-          !MayComeFree(state_, *gang)) {
+      if (ProblemOfQueue(state_, *gang) || !gang->request.missing_class.empty() ||
+          !StillHasQuota(*gang) || !MayComeFree(state_, *gang)) {
         statement_.Do({OperationKind::kUnclaim, gang->request.name});
       } else {
         claimants_.push_back(gang);
@@ -122,28 +122,6 @@ class RoundRun {
     statement_.Do({OperationKind::kStart, gang.request.name, {}, std::move(pods)});
   }
 
-  // Why the gang cannot start in its queue at all; empty: it is served there.
-  std::optional<Wait> ProblemOfQueue(const GangRecord& gang) const {
-    const std::string& name = gang.request.queue;
-    const auto say = [&](Obstacle obstacle, const std::string& what) {
-      return Wait{
-          &gang, obstacle, "queue " + (name.empty() ? std::string(kDefaultQueue) : name) + what};
-    };
-    if (const std::string* const why = state_.WhyUnserved(name)) {
-      return say(Obstacle::kQueueName, " is not served: " + *why);
-    }
-    if (!gang.queue) {
-      return say(Obstacle::kQueueName, " does not exist");
-    }
-    if (!state_.queues().ChildrenOf(*gang.queue).empty()) {
-      return say(Obstacle::kQueueName, " has queues below it: one of those is to be named");
-    }
-    if (const auto closed = state_.queues().ClosedTo(*gang.queue, gang.space)) {
-      return say(Obstacle::kNamespace, *closed);
-    }
-    return std::nullopt;
-  }
-
   // Whether those that wait in the gang's queue hold reservations, so that the shortest come first
   // from now on. That is looked at where one comes that may fit.
   bool OpensGap(const GangRecord& gang) {
@@ -182,7 +160,7 @@ class RoundRun {
   const GangRecord* OldestOf(QueueIndex queue) {
     for (const GangRecord* const gang : state_.waiting()[queue]) {
       if (gang->request.standing != Standing::kAside && quota_turns_.MayHaveQuota(*gang) &&
-          gang->request.missing_class.empty() && !ProblemOfQueue(*gang) &&
+          gang->request.missing_class.empty() && !ProblemOfQueue(state_, *gang) &&
           (Asks(gang->request) || TurnsOf(queue).WouldFit(*gang))) {
         return gang;
       }
@@ -192,7 +170,7 @@ class RoundRun {
 
   // Whether it is in line: its queue serves it, and it could start there one day.
   bool Consider(const GangRecord& gang) {
-    if (auto problem = ProblemOfQueue(gang)) {
+    if (auto problem = ProblemOfQueue(state_, gang)) {
       waits_.push_back(*std::move(problem));
       return false;
     }
@@ -322,6 +300,12 @@ class RoundRun {
       wait->text = "nobody goes for it any more, as it has not started where it had room";
       return false;
     }
+    const PodPermission& permission = gang.request.permission;
+    if (permission.answer == PodsAllowed::kNo && statement_.now() < permission.until) {
+      wait->text = "nobody goes for it: " + permission.words;
+      LookAgainAt(permission.until, &result_);
+      return false;
+    }
     const Alike alike{*gang.queue,
                       gang.request.priority,
                       gang.shapes,
@@ -400,12 +384,32 @@ class RoundRun {
     if (IsHindered(gang, preemption.pods, turn, wait)) {
       return false;
     }
+    if (!IsPermitted(gang)) {
+      return AsksFirst(gang, std::move(preemption.victims), wait);
+    }
     for (const std::string& victim : preemption.victims) {
       result_.evictions.push_back({victim, gang.request.name});
       statement_.Do({OperationKind::kEvict, victim, gang.request.name});
     }
     statement_.Do({OperationKind::kClaim, gang.request.name, {}, std::move(preemption.pods)});
     return true;
+  }
+
+  // Whether the API server has said that it would create the gang's pods. What it said of the
+  // namespace's quota no longer holds once another gang there has had others go.
+  bool IsPermitted(const GangRecord& gang) const {
+    const PodPermission& permission = gang.request.permission;
+    return permission.answer == PodsAllowed::kAssumed ||
+           (permission.answer == PodsAllowed::kYes && statement_.now() < permission.until &&
+            std::ranges::none_of(state_.claiming(), [&](const GangRecord* other) {
+              return other->space == gang.space && other->claimed_at >= permission.asked_at;
+            }));
+  }
+
+  bool AsksFirst(const GangRecord& gang, std::vector<std::string> victims, Wait* wait) {
+    wait->text = "others go for it as soon as the API server has said that its pods may be created";
+    result_.permissions_needed.push_back({gang.request.name, std::move(victims)});
+    return false;
   }
 
   // Those that were left out come before all for whom others were looked for already. What has
@@ -446,6 +450,9 @@ class RoundRun {
           "gets the room that is kept for " + found.claimants.front() + " when others have left it";
       awaited_.insert(found.claimants.begin(), found.claimants.end());
       return false;
+    }
+    if (!IsPermitted(gang)) {
+      return AsksFirst(gang, {}, wait);
     }
     for (const std::string& claimant : found.claimants) {
       statement_.Do({OperationKind::kUnclaim, claimant});

@@ -36,6 +36,14 @@ struct Refusal {
   friend bool operator==(const Refusal&, const Refusal&) = default;
 };
 
+// Others could go for the gang. The API server is to say first whether its pods may be created.
+struct PermissionNeed {
+  std::string gang;
+  std::vector<std::string> victims;  // who would go; by name
+
+  friend bool operator==(const PermissionNeed&, const PermissionNeed&) = default;
+};
+
 // Where a gang that waits on stands among those of its queue: 1 is the next (PositionsOf).
 struct LinePosition {
   std::string gang;
@@ -53,7 +61,8 @@ struct RoundResult {
   // Of all that wait on, but for those that hold up nobody, those whose queue does not serve them,
   // and those that could not start if nobody else held anything.
   std::vector<LinePosition> line;
-  std::vector<Operation> log;  // all of it, to be applied in this order
+  std::vector<PermissionNeed> permissions_needed;  // in the order of turns
+  std::vector<Operation> log;                      // all of it, to be applied in this order
   // When time alone may change an answer, because a gang has run long enough to be evicted.
   std::optional<WallTime> look_again_at;
 };

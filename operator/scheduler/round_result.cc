@@ -26,6 +26,9 @@ std::string ToText(const RoundResult& result) {
     text += "refuse " + refusal.gang + ": " + refusal.why.shortfall;
     text += refusal.why.not_asked.empty() ? "\n" : "; " + refusal.why.not_asked + "\n";
   }
+  for (const PermissionNeed& need : result.permissions_needed) {
+    text += "ask whether " + need.gang + " may have its pods\n";
+  }
   if (result.look_again_at) {
     text += "look again at " + FormatRfc3339(*result.look_again_at) + "\n";
   }

@@ -63,6 +63,12 @@ struct Player {
     return OkStatus();
   }
 
+  Status operator()(const GangPermitted& event) const {
+    LOCKSTEP_RETURN_IF_ERROR(RequireKnown(event.gang));
+    state->SetPermission(event.gang, event.permission);
+    return OkStatus();
+  }
+
   Status operator()(const GangSaved& event) const {
     state->SetSaved(event.gang, event.saved_at);
     return OkStatus();

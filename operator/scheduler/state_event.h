@@ -63,6 +63,11 @@ struct GangAsks {
   Asking asking;
 };
 
+struct GangPermitted {
+  std::string gang;
+  PodPermission permission;
+};
+
 struct GangSaved {
   std::string gang;
   WallTime saved_at;
@@ -95,7 +100,8 @@ using StateEvent = std::variant<NodeSeen,
                                 GangRemoved,
                                 OperationDone,
                                 GangTold,
-                                GangAsks>;
+                                GangAsks,
+                                GangPermitted>;
 
 // Does it. Errors: kInvalidArgument where the state is not one that the event could come to;
 // nothing has changed then.

@@ -26,6 +26,7 @@
 #include "operator/view/pods_by_job.h"
 #include "operator/view/priority_classes.h"
 #include "operator/view/provisioning_view.h"
+#include "operator/view/queue_server.h"
 #include "operator/view/reported_devices.h"
 #include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
@@ -206,9 +207,8 @@ class ClusterView {
   bool has_queues() const { return !queues_.entries().empty(); }
 
   // How they stand, as far as rounds have heard.
-  std::map<std::string, QueueStatus> QueueStandings() const {
-    return QueueStatuses(Queues(), feed_.state());
-  }
+  // Without queues that another release serves.
+  std::map<std::string, QueueStatus> QueueStandings() const;
 
   // The same for dashboards: with the queue `default`, which may be nobody's object.
   std::map<std::string, QueueStatus> MeasuredQueues() const;
@@ -251,6 +251,16 @@ class ClusterView {
   // By node, of those that the job is on: GPUs that pods of other jobs have reported.
   std::map<std::string, std::set<std::string>> DevicesElsewhere(const JobId& key) const;
 
+  // Which other releases of the operator there are, the oldest first: they may serve queues.
+  void NoteReleases(std::vector<OtherRelease> releases, News* news);
+
+  // From now on nobody goes for a job before LearnPermission has told that its pods may be created.
+  void RequirePermissions() { has_permissions_ = true; }
+
+  // Whether the API server would create the job's pods, as long as its manifest stays as it is.
+  // Adds to `news`.
+  void LearnPermission(const Metadata& job, const PodPermission& permission, News* news);
+
   // For metrics.
   struct Counts {
     std::size_t jobs = 0;
@@ -278,6 +288,14 @@ class ClusterView {
     stale_stands_.insert(job);
   }
 
+  // An answer of the API server, and what it was asked about.
+  struct KnownPermission {
+    std::string uid;
+    int64_t generation = 0;
+    PodPermission permission;
+  };
+
+  PodPermission PermissionOf(const JobId& key, const StoredJob& stored);
   PastRuns PastRunsOf(const JobId& key, const StoredJob* stored) const;
   const TrainingJobStatus* PlacedStatusOf(const JobId& key, const TrainingJob& job) const;
   std::string ClassOf(const JobId& key, const TrainingJob& job) const;
@@ -330,8 +348,11 @@ class ClusterView {
   JobAlarms stuck_from_;                     // when it is to be told of others
   // When it was first told of pods that are to go and that nobody has asked to, by uid.
   std::map<JobId, std::map<std::string, WallTime>> unasked_since_;  // no job has none
+  bool has_permissions_ = false;                                    // else they are assumed
+  std::map<JobId, KnownPermission> permissions_;                    // of jobs that wait
   std::set<std::string> stale_nodes_;                               // those too
   ObjectCache<StoredQueue> queues_;
+  std::vector<OtherRelease> releases_;
   bool are_queues_stale_ = false;
   std::map<std::string, RunTimeLimit> run_time_limits_;  // of queues_, by queue
   std::set<JobId> claimants_;                            // whose stored status claims room

@@ -204,6 +204,23 @@ QueueOrder ClusterView::QueueOrderOf(const std::string& queue) const {
                                           : found->second.item.object->queue.order;
 }
 
+void ClusterView::NoteReleases(std::vector<OtherRelease> releases, News* news) {
+  if (releases != releases_) {
+    releases_ = std::move(releases);
+    are_queues_stale_ = true;
+    news->frees_room = true;
+  }
+}
+
+std::map<std::string, QueueStatus> ClusterView::QueueStandings() const {
+  const std::vector<StoredQueue> queues = Queues();
+  std::map<std::string, QueueStatus> standings = QueueStatuses(queues, feed_.state());
+  for (const auto& [name, why] : QueuesServedElsewhere(queues, namespaces_, releases_)) {
+    standings.erase(name);
+  }
+  return standings;
+}
+
 std::map<std::string, QueueStatus> ClusterView::MeasuredQueues() const {
   std::map<std::string, QueueStatus> standings = QueueStandings();
   if (std::optional<QueueStatus> standing = DefaultStanding(Queues(), feed_.state())) {
@@ -220,7 +237,10 @@ bool ClusterView::HasSchedulingNews(uint64_t since) const {
 SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   if (std::exchange(are_queues_stale_, false)) {
     const std::vector<StoredQueue> queues = Queues();
-    feed_.SetQueues(UsableQueues(queues), UnservedQueues(queues));
+    std::map<std::string, std::string> unserved =
+        QueuesServedElsewhere(queues, namespaces_, releases_);
+    unserved.merge(UnservedQueues(queues));
+    feed_.SetQueues(UsableQueues(queues), std::move(unserved));
   }
   std::set<std::string> changed = usage_.TakeStrangersChanged();
   changed.merge(foreign_.TakeChanged());
@@ -314,9 +334,36 @@ void ClusterView::TellStands(WallTime now) {
                               pod_groups_.is_listed()},
                              now);
     stand.request.past_runs = PastRunsOf(job, stored);
+    if (stand.wants_place) {
+      stand.request.permission = PermissionOf(job, *stored);
+    } else {
+      permissions_.erase(job);
+    }
     stuck_from_.Set(job, EarlierOf(stand.stuck_from, stand.awaited_until));
     feed_.SetJob(job, stand);
   }
+}
+
+void ClusterView::LearnPermission(const Metadata& job,
+                                  const PodPermission& permission,
+                                  News* news) {
+  const JobId key{job.namespace_name, job.name};
+  permissions_[key] = {job.uid, job.generation, permission};
+  stale_stands_.insert(key);
+  news->urgent.insert(key);  // it is the newest round that asked
+}
+
+// What was said of another manifest says nothing.
+PodPermission ClusterView::PermissionOf(const JobId& key, const StoredJob& stored) {
+  const auto known = permissions_.find(key);
+  const bool is_of_it = known != permissions_.end() &&
+                        known->second.uid == stored.job.metadata.uid &&
+                        known->second.generation == stored.job.metadata.generation;
+  if (is_of_it) {
+    return known->second.permission;
+  }
+  permissions_.erase(key);
+  return {has_permissions_ ? PodsAllowed::kUnasked : PodsAllowed::kAssumed};
 }
 
 // A gang that has its places, or is about to, is expected to end when it was expected to before.

@@ -21,9 +21,10 @@ bool AreAlike(const GangRequest& a, const GangRequest& b) {
          a.is_preemptible == b.is_preemptible;
 }
 
-// An ask goes on while the gang waits: what that was told stands.
-bool AreAlikeButForAsking(const GangRequest& known, GangRequest request) {
+// Asks and answers of servers go on while the gang waits: what that was told stands.
+bool AreAlikeButForAnswers(const GangRequest& known, GangRequest request) {
   request.asking = known.asking;
+  request.permission = known.permission;
   return known == request;
 }
 
@@ -90,10 +91,15 @@ void SchedulerFeed::SetWaiting(const GangRequest& request) {
   const GangRecord* const known = state_.Find(request.name);
   const bool waits = known != nullptr &&
                      (known->state == GangState::kWaiting || known->state == GangState::kClaiming);
-  if (!waits || !AreAlikeButForAsking(known->request, request)) {
+  if (!waits || !AreAlikeButForAnswers(known->request, request)) {
     state_.Submit(request);
-  } else if (known->request.asking != request.asking) {
+    return;
+  }
+  if (known->request.asking != request.asking) {
     state_.SetAsking(request.name, request.asking);
+  }
+  if (known->request.permission != request.permission) {
+    state_.SetPermission(request.name, request.permission);
   }
 }
 

@@ -1,9 +1,11 @@
 """Shares of a cluster: what a queue may hold binds its jobs, who goes for whom, and who says so."""
 
 from client import ApiError
-from hollow_nodes import GPU
-from jobs import JobCase, condition, is_true
+from hollow_nodes import GPU, HollowNodes
+from jobs import JobCase, condition, is_true, training_job
 from kubernetes_case import main
+from operator_process import NAMESPACE, Operator, grant_rights, grant_rights_of
+from processes import wait_for
 
 
 def queue(name, gpus, **spec):
@@ -208,6 +210,44 @@ class PreemptionTest(ShareCase):
         self.wait_waiting("high", "queue vision would be 8 GPUs over its nominal 20")
         self.assertTrue(is_true(self.job("low"), "Running"))
 
+    def test_nobody_goes_for_a_job_whose_namespace_may_not_have_its_pods(self):
+        self.make_class("urgent", 1000)
+        self.make_queue("vision", 20, ordering="Priority",
+                        preemption={"withinQueue": "LowerPriority"})
+        other = self.namespace[:56] + "-other"
+        self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}})
+        self.admin.create(training_job("low", 16, scheduling={"queue": "vision"}), other)
+        self.addCleanup(self.admin.delete_all, "Pod", other, gracePeriodSeconds=0)
+        self.addCleanup(self.admin.delete_all, "TrainingJob", other)
+        self.wait_for(lambda: is_true(self.admin.get("TrainingJob", "low", other), "Running"), 60,
+                      "the job of the other namespace to run")
+        self.admin.create({"apiVersion": "v1", "kind": "ResourceQuota",
+                           "metadata": {"name": "team"},
+                           "spec": {"hard": {f"requests.{GPU}": "8"}}}, self.namespace)
+        self.wait_for(
+            lambda: self.admin.get("ResourceQuota", "team", self.namespace).get("status"), 30,
+            "the quota to be counted"
+        )
+        for _ in range(3):
+            self.create_job("high", 16,
+                            scheduling={"queue": "vision", "priorityClassName": "urgent"})
+            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, and ResourceQuota team "
+                                      "of the namespace allows 8")
+            self.admin.delete("TrainingJob", "high", self.namespace)
+            self.wait_for(lambda: not self.admin.find("TrainingJob", "high", self.namespace), 30,
+                          "the job to go")
+        low = self.admin.get("TrainingJob", "low", other)
+        self.assertTrue(is_true(low, "Running"))
+        self.assertEqual(low["status"].get("preemptions", 0), 0)
+
+        self.create_job("high", 16, scheduling={"queue": "vision", "priorityClassName": "urgent"})
+        self.wait_waiting("high", "ResourceQuota team of the namespace allows 8")
+        self.admin.patch("ResourceQuota", "team", {"spec": {"hard": {f"requests.{GPU}": "16"}}},
+                         self.namespace)
+        self.wait_running("high", 16)
+        self.assertEqual(
+            self.admin.get("TrainingJob", "low", other)["status"]["preemptions"], 1)
+
     def test_three_queues_that_all_want_more_hold_what_is_theirs(self):
         shares = {"a": 12, "b": 6, "c": 2}
         for name, gpus in shares.items():
@@ -233,6 +273,44 @@ class PreemptionTest(ShareCase):
         self.wait_waiting("early", "priority class late does not exist")
         self.make_class("late", 5)
         self.wait_running("early", 1)
+
+
+class TwoReleasesTest(ShareCase):
+    """Sixteen GPUs, and an operator for each of two namespaces."""
+
+    nodes, gpus = 4, 4
+    other_release = "lockstep-younger"
+
+    @classmethod
+    def start_more(cls):
+        grant_rights(cls.plane)
+        grant_rights_of(cls.plane, cls.other_release)
+        cls.hollow = HollowNodes(cls.plane, cls.nodes, cls.gpus)
+        for name in ("team-a", "team-b"):
+            cls.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        cls.operator = Operator(cls.plane, flags=("--namespaces", "team-a")).start()
+        wait_for(cls.operator.is_leading, 30, "the older release to lead")
+        Operator(cls.plane, number=2, release=cls.other_release,
+                 flags=("--namespaces", "team-b")).start()
+
+    def make_namespace(self):
+        return "team-b"
+
+    def test_a_queue_is_served_by_one_release_and_the_other_says_so(self):
+        self.make_queue("vision", 8, borrowingLimit={GPU: 0})
+        self.make_queue("theirs", 8, namespaces=["team-b"])
+        self.admin.create(training_job("first", 8, scheduling={"queue": "vision"}), "team-a")
+        self.addCleanup(self.admin.delete_all, "TrainingJob", "team-a")
+        self.wait_for(lambda: is_true(self.admin.get("TrainingJob", "first", "team-a"), "Running"),
+                      60, "the job of the older release to run")
+        self.create_job("second", 8, scheduling={"queue": "vision"})
+        self.wait_waiting("second", "queue vision is not served: the operator with the lease "
+                                    f"{NAMESPACE}/lockstep serves it")
+        self.create_job("third", 8, scheduling={"queue": "theirs"})
+        self.wait_running("third", 8)
+        for name in ("vision", "theirs"):
+            self.wait_for(lambda: self.admin.get("TrainingQueue", name).get("status", {})
+                          .get("used", {}).get(GPU) == "8", 30, f"the use of {name} to be told")
 
 
 if __name__ == "__main__":

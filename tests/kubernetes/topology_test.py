@@ -1,6 +1,6 @@
 """Racks of a cluster: a gang stands in as few as can hold it, and ranks are numbered along them."""
 
-from jobs import JobCase
+from jobs import JobCase, is_running, training_job
 from kubernetes_case import main
 
 LEVEL = "example.com/rack"
@@ -51,6 +51,24 @@ class TopologyTest(JobCase):
                           ", has room for 3")
         self.end_job("five-2")
         self.assert_shortest_ring(self.racks_by_rank("narrow", 6), 1)
+
+    def test_a_successor_is_placed_though_the_others_node_has_lost_its_rack(self):
+        job = training_job("pair", 1, gpus=2, scheduling={"topology": {"required": LEVEL}})
+        [worker] = job["spec"]["roles"]
+        job["spec"]["roles"].append({**worker, "name": "evaluator"})
+        self.admin.create(job, self.namespace)
+        self.wait_running("pair", 2)
+        node = {each["role"]: each["node"] for each in self.job("pair")["status"]["placement"]}
+        rack = self.racks[node["worker"]]
+        self.admin.patch("Node", node["worker"], {"metadata": {"labels": {LEVEL: None}}})
+        self.addCleanup(self.admin.patch, "Node", node["worker"],
+                        {"metadata": {"labels": {LEVEL: rack}}})
+        self.hollow.end_pod("pair-evaluator-0", self.namespace, exit_code=137)
+        self.wait_for(
+            lambda: [pod for pod in self.pods("pair") if is_running(pod)
+                     and pod["metadata"]["name"] == "pair-evaluator-0-r1"], 60,
+            "the evaluator's successor to run"
+        )
 
 
 if __name__ == "__main__":

@@ -34,6 +34,19 @@ def built_in_training(name, workers):
 class UsersTest(JobCase):
     nodes, gpus = 2, 4
 
+    def test_a_dead_pod_leaves_its_place_in_a_quota_to_its_successor(self):
+        self.admin.create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "two"},
+                           "spec": {"hard": {"count/pods": "2"}}}, self.namespace)
+        wait_for(lambda: self.admin.get("ResourceQuota", "two", self.namespace)
+                 .get("status", {}).get("hard"), 30, "the quota to hold")
+        self.admin.create(built_in_training("trains", 2), self.namespace)
+        self.wait_running("trains", 2)
+        self.hollow.end_pod("trains-worker-1", self.namespace, exit_code=137)
+        wait_for(lambda: self.names("trains") == ["trains-worker-0", "trains-worker-1-r1"], 60,
+                 lambda: f"the successor alone\n{self.describe('trains')}")
+        self.wait_running("trains", 2)
+        self.assertEqual(self.job("trains")["status"].get("suspectNodes", []), [])
+
     def test_a_deleted_service_comes_back(self):
         self.create_job("job", 2)
         self.wait_running("job", 2)

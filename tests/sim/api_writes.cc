@@ -192,6 +192,9 @@ kube::Reply ApiServer::Create(const Route& route, Json body, WallTime now) {
   if (collection.type.is_namespaced) {
     metadata["namespace"] = key.namespace_name;
   }
+  if (route.Parameter("dryRun") == "All") {
+    return ObjectReply(201, collection, body);
+  }
   metadata["uid"] = "uid-" + std::to_string(++uids_);
   metadata["creationTimestamp"] = SecondsText(now);
   if (HasGeneration(collection)) {

@@ -68,6 +68,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [secrets] # the key of a job: never read again
   verbs: [create]
 - apiGroups: [""]
+  resources: [resourcequotas] # whether the pods of a job may be created, before others go for it
+  verbs: [list]
+- apiGroups: [""]
   resources: [namespaces] # which Pod Security level theirs enforces
   verbs: [get]
 - apiGroups: [""]

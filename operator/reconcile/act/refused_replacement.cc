@@ -32,6 +32,12 @@ void TellOfRefusal(const ConditionChange& change, WallTime next_try, DecisionBui
 
 }  // namespace
 
+bool HasSurvivor(const GangView& view) {
+  return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+    return member.rank.has_value() && member.state == MemberState::kRunning;
+  });
+}
+
 std::optional<WallTime> NextTryOf(const Member& member, const DecisionBuilder& builder) {
   const PodRefusal* const refusal = RefusalOf(member, builder);
   return refusal == nullptr ? std::nullopt
@@ -42,7 +48,7 @@ std::optional<WallTime> NextTryOf(const Member& member, const DecisionBuilder& b
 std::vector<StartProblem> HoldRefused(const GangView& view,
                                       std::vector<StartProblem> problems,
                                       DecisionBuilder* builder) {
-  if (!builder->status().has_run) {
+  if (!builder->status().has_run || !HasSurvivor(view)) {
     return problems;
   }
   for (const Member& member : view.members) {
@@ -51,6 +57,11 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
       continue;
     }
     std::erase_if(problems, [&](const StartProblem& one) { return one.task == member.task; });
+    // The time that its pod has for its start does not begin before the server takes it.
+    if (PodPlacement* const placement = builder->PlacementOf(member.task);
+        !placement->awaits_verdict) {
+      placement->since = std::max(placement->since, std::min(refusal->at, builder->now()));
+    }
     const std::string what = DescribeMember(member) + " was not created: " + refusal->message;
     const WallTime next_try = *NextTryOf(member, *builder);
     if (member.rank.has_value()) {

@@ -8,6 +8,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/act/gang_restart.h"
+#include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/successor.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/gang_binding.h"
@@ -121,9 +122,13 @@ void AnswerStartProblems(const GangView& view,
     return;
   }
   SuspectNodes(problems, builder);
-  if (!builder->status().has_run) {
-    RollBackGang(
-        problems.front().reason, ProblemSentenceOf(view, problems.front(), *builder), builder);
+  const auto refused =
+      std::find_if(problems.begin(), problems.end(), [](const StartProblem& problem) {
+        return problem.reason == kPodNotCreated;
+      });
+  if (!builder->status().has_run || (refused != problems.end() && !HasSurvivor(view))) {
+    const StartProblem& why = builder->status().has_run ? *refused : problems.front();
+    RollBackGang(why.reason, ProblemSentenceOf(view, why, *builder), builder);
     return;
   }
   Failure failure;

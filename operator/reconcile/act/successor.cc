@@ -5,9 +5,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/resources/node_usage.h"
@@ -15,6 +17,9 @@
 
 namespace lockstep::control {
 namespace {
+
+// Restarting's or Running's reason while a successor has no room.
+constexpr std::string_view kReplacementWaits = "ReplacementWaits";
 
 // A successor without room is tried again this often, beside every time that something changes.
 constexpr std::chrono::seconds kRoomRetry{1};
@@ -35,13 +40,12 @@ void LeaveKept(const UsageByNode& kept, const std::string& home, Snapshot* snaps
   }
 }
 
-// The plan's node for the task's pod among the nodes that `may_use` lets through; empty without
-// room.
+// The plan for the task's pod among the nodes that `may_use` lets through.
 template <typename Predicate>
-std::string NodeAmong(const Snapshot& snapshot,
-                      const DecisionBuilder& builder,
-                      const TaskId& task,
-                      const Predicate& may_use) {
+PlanResult PlanAmong(const Snapshot& snapshot,
+                     const DecisionBuilder& builder,
+                     const TaskId& task,
+                     const Predicate& may_use) {
   Snapshot narrowed;
   std::copy_if(snapshot.nodes.begin(),
                snapshot.nodes.end(),
@@ -50,7 +54,16 @@ std::string NodeAmong(const Snapshot& snapshot,
   LeaveKept(builder.observed().used_elsewhere.kept,
             FindPlacement(builder.status(), task)->node,
             &narrowed);
-  const PlanResult result = PlanGang(narrowed, GangOfTask(builder, task));
+  return PlanGang(narrowed, GangOfTask(builder, task));
+}
+
+// Its node; empty without room.
+template <typename Predicate>
+std::string NodeAmong(const Snapshot& snapshot,
+                      const DecisionBuilder& builder,
+                      const TaskId& task,
+                      const Predicate& may_use) {
+  const PlanResult result = PlanAmong(snapshot, builder, task, may_use);
   const auto* plan = std::get_if<Plan>(&result);
   return plan == nullptr ? "" : plan->node_by_pod.begin()->second;
 }
@@ -92,7 +105,7 @@ bool HaveInCommon(const SnapshotNode& a,
 }
 
 // Leaves the nodes of the domain that the gang has to be in: where those stand that stay, or where
-// it stood, if nobody stays of whom that is known.
+// it stood, if nobody stays of whom that is known. A node that has lost its labels tells nothing.
 void KeepToDomain(const DecisionBuilder& builder,
                   const std::set<TaskId>& leaving,
                   Snapshot* snapshot) {
@@ -100,21 +113,25 @@ void KeepToDomain(const DecisionBuilder& builder,
   if (level.empty() || builder.observed().is_one_machine) {
     return;
   }
+  const std::vector<std::string> labels = LabelsOfLevel(builder.observed().topology_levels, level);
+  const auto tells = [&](const SnapshotNode& node) {
+    return level == kHostLevel || HaveInCommon(node, node, labels);
+  };
   std::optional<SnapshotNode> home;
   for (const PodPlacement& placement : builder.status().placement) {
     const SnapshotNode* const node = NodeIn(*snapshot, placement.node);
     const bool stays = leaving.count(TaskOf(placement)) == 0;
-    if (node != nullptr && (stays || !home.has_value())) {
-      home = *node;
-      if (stays) {
-        break;
-      }
+    if (node == nullptr || (home.has_value() && tells(*home) && !(stays && tells(*node)))) {
+      continue;
+    }
+    home = *node;
+    if (stays && tells(*node)) {
+      break;
     }
   }
   if (!home.has_value()) {
     return;
   }
-  const std::vector<std::string> labels = LabelsOfLevel(builder.observed().topology_levels, level);
   std::erase_if(snapshot->nodes, [&](const SnapshotNode& node) {
     return level == kHostLevel ? node.name != home->name : !HaveInCommon(node, *home, labels);
   });
@@ -181,6 +198,56 @@ class SuccessorPlan {
   std::map<TaskId, std::string> held_;
   const DecisionBuilder& builder_;
 };
+
+// Why the task's pod has no place.
+std::string WhyNoPlace(const GangView& view, const TaskId& task, const DecisionBuilder& builder) {
+  Snapshot snapshot = SnapshotBesideGang(builder.job(), builder.observed(), view, {task});
+  MarkSuspects(builder.status(), builder.now(), &snapshot);
+  KeepToDomain(builder, {task}, &snapshot);
+  if (snapshot.nodes.empty()) {
+    return "no node is known to be of the same " + builder.spec().scheduling.topology.required +
+           " as the gang";
+  }
+  const PlanResult result =
+      PlanAmong(snapshot, builder, task, [](const std::string&) { return true; });
+  const auto* const refusal = std::get_if<Unschedulable>(&result);
+  return refusal == nullptr ? "" : refusal->shortfall;
+}
+
+// Says of the first that has no place what is missing for it, or that it has one now.
+void TellOfWaiting(const GangView& view,
+                   const std::vector<Successor>& waiting,
+                   DecisionBuilder* builder) {
+  for (const Member& member : view.members) {
+    const bool waits = std::any_of(waiting.begin(),
+                                   waiting.end(),
+                                   [&](const Successor& one) { return one.task == member.task; }) &&
+                       builder->PlacementOf(member.task)->node.empty();
+    if (!waits) {
+      continue;
+    }
+    const std::string why =
+        DescribeMember(member) + " has no place: " + WhyNoPlace(view, member.task, *builder);
+    if (member.rank.has_value()) {
+      builder->Set({ConditionType::kRestarting,
+                    true,
+                    std::string(kReplacementWaits),
+                    why + "; the others wait for it"},
+                   EventType::kWarning);
+    } else if (IsTrue(builder->status(), ConditionType::kRunning)) {
+      builder->Set({ConditionType::kRunning,
+                    true,
+                    std::string(kReplacementWaits),
+                    why + "; the ranks run on"},
+                   EventType::kWarning);
+    }
+    return;
+  }
+  const Condition* const restarting = FindCondition(builder->status(), ConditionType::kRestarting);
+  if (restarting != nullptr && restarting->is_true && restarting->reason == kReplacementWaits) {
+    builder->Set({ConditionType::kRestarting, true, "ReplacementPlaced", "replacements have room"});
+  }
+}
 
 }  // namespace
 
@@ -260,6 +327,7 @@ bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder) {
     return false;
   }
   PlaceSuccessors(view, waiting, builder);
+  TellOfWaiting(view, waiting, builder);
   builder->WakeAt(builder->now() + kRoomRetry);
   return true;
 }

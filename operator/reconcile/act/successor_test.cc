@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/api/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -39,6 +40,13 @@ class SuccessorTest : public testing::Test {
     return world_->job.status.placement.at(1).node;
   }
 
+  // What Restarting says: reason and message.
+  std::string Restarting() const {
+    const Condition* const restarting =
+        FindCondition(world_->job.status, ConditionType::kRestarting);
+    return restarting == nullptr ? "" : restarting->reason + ": " + restarting->message;
+  }
+
   std::unique_ptr<TestWorld> world_;
 };
 
@@ -55,6 +63,38 @@ TEST_F(SuccessorTest, WaitsWhereTheDomainHasNoRoom) {
   world_->job.spec.scheduling.topology.required = "rack";
   world_->observed.used_elsewhere.by_jobs.Edit()["node-d"].resources.gpu_count = 1;
   EXPECT_EQ(NodeAfterLoss(), "");
+}
+
+TEST_F(SuccessorTest, NodeThatHasLostItsLabelsDoesNotHideTheDomain) {
+  world_->job.spec.scheduling.topology.required = "rack";
+  world_->Launch();
+  world_->nodes().front().labels.erase("rack");
+  world_->Exit("mnist-worker-1", 137);
+  world_->Step();
+  EXPECT_EQ(world_->job.status.placement.at(1).node, "node-b");
+}
+
+TEST_F(SuccessorTest, WhereNoNodeTellsTheDomainThatIsSaid) {
+  world_->job.spec.scheduling.topology.required = "rack";
+  world_->nodes().front().labels.erase("rack");
+  EXPECT_EQ(NodeAfterLoss(), "");
+  world_->Step();
+  EXPECT_EQ(Restarting(),
+            "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: no node is known to be "
+            "of the same rack as the gang; the others wait for it");
+}
+
+TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {
+  world_->job.spec.scheduling.topology.required = "rack";
+  world_->observed.used_elsewhere.by_jobs.Edit()["node-d"].resources.gpu_count = 1;
+  EXPECT_EQ(NodeAfterLoss(), "");
+  world_->Step();
+  EXPECT_EQ(Restarting(),
+            "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: needs 1 GPU, 0 free on "
+            "2 nodes; the others wait for it");
+  world_->observed.used_elsewhere.by_jobs.Edit().clear();
+  world_->Step();
+  EXPECT_EQ(Restarting(), "ReplacementPlaced: replacements have room");
 }
 
 TEST_F(SuccessorTest, LeavesRoomThatIsKeptForAnotherJobsGang) {

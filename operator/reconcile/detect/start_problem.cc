@@ -226,6 +226,10 @@ std::optional<StartProblem> Late(const Candidate& one) {
   if (one.member.node.empty()) {
     return one.Problem("NoRoom", "found no room within " + SecondsText(one.waited()));
   }
+  if (one.member.state == MemberState::kNotSeen) {
+    return one.Problem(std::string(kPodNotCreated),
+                       "was not created within " + SecondsText(one.waited()));
+  }
   return one.Problem("StartTimeout", "did not start within " + SecondsText(one.waited()));
 }
 
