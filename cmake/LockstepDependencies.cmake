@@ -59,9 +59,12 @@ set(lockstep_prometheus_archive "${lockstep_prometheus_dir}/lib/libprometheus-cp
 if(NOT EXISTS "${lockstep_prometheus_archive}")
   message(FATAL_ERROR "No static prometheus-cpp in ${LOCKSTEP_CACHE_DIR}: run scripts/install.sh")
 endif()
+# By way of the build folder, so that what is compiled with it can be reused where the cache lies
+# elsewhere, as in an image.
+file(CREATE_LINK "${lockstep_prometheus_dir}" "${CMAKE_BINARY_DIR}/prometheus-cpp" SYMBOLIC)
 add_library(lockstep_static_prometheus STATIC IMPORTED GLOBAL)
 set_target_properties(
   lockstep_static_prometheus
   PROPERTIES IMPORTED_LOCATION "${lockstep_prometheus_archive}"
-             INTERFACE_INCLUDE_DIRECTORIES "${lockstep_prometheus_dir}/include"
+             INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_BINARY_DIR}/prometheus-cpp/include"
              INTERFACE_LINK_LIBRARIES Threads::Threads)

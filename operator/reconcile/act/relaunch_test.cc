@@ -296,6 +296,18 @@ TEST_F(RelaunchTest, PodThatDoesNotFollowCostsTheGangItsPods) {
   EXPECT_EQ(world_.job.status.incidents.size(), 1U) << "it is the same incident";
 }
 
+// The leader dies when it has counted the end, and before the pod is told: in the end its runtime
+// waits no longer.
+TEST_F(RelaunchTest, HeldPodThatEndsBeforeItsRelaunchIsTheSameIncident) {
+  Hold(kFirst, 70);
+  Step();
+  ASSERT_EQ(CountedIncidents(world_.job.status.incidents), 1);
+  world_.Exit(kFirst, 70);
+  Step();
+  EXPECT_EQ(world_.job.status.attempt, Attempt(2));
+  EXPECT_EQ(CountedIncidents(world_.job.status.incidents), 1);
+}
+
 // The leader dies when it has told the others to halt. Pods wait for 40 s until somebody asks.
 TEST_F(RelaunchTest, TimeInWhichNobodyLedDoesNotCountAsTimeInWhichPodsDidNotFollow) {
   Hold(kFirst, 137);

@@ -302,6 +302,14 @@ bool MissesRelaunch(const DecisionBuilder& builder, const Member& member) {
          member.state == MemberState::kSucceeded && RelaunchesOf(member) < relaunch.count;
 }
 
+// One that ends before the relaunch under way has reached all: its programs have not been started
+// anew, and what the relaunch answers has been counted.
+bool EndsUnderRelaunch(const DecisionBuilder& builder, const Member& member) {
+  const Relaunch& relaunch = builder.status().relaunch;
+  return relaunch.since.has_value() && !relaunch.is_halted && member.rank.has_value() &&
+         member.state == MemberState::kFailed;
+}
+
 bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
   return std::any_of(problems.begin(), problems.end(), [&](const StartProblem& problem) {
     return problem.task == member.task;
@@ -376,7 +384,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   failure.is_node_at_fault = was_taken_back;
   // A node that evicts for want of memory or disk has its reason in what runs there.
   failure.is_voluntary =
-      has_obeyed || IsAskedByNode(reason) ||
+      has_obeyed || IsAskedByNode(reason) || EndsUnderRelaunch(builder, member) ||
       (builder.observed().is_one_machine && verdict.cause == ExitCause::kPortTaken);
   NameEviction(status.disruption, &failure);
   failure.response =
