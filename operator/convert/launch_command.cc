@@ -70,7 +70,7 @@ constexpr std::array<OptionGroup, 3> kHorovodrunOptions = {{
     {0, Meaning::kDropped, "--autotune --verbose --disable-cache --gloo --mpi --jsrun --tcp"},
 }};
 
-// The options that `name` is among; null: nobody knows it.
+// The group of options that has `name`; null for an unknown option.
 const OptionGroup* OptionOf(Launcher launcher, std::string name) {
   const bool is_mpirun = launcher == Launcher::kMpirun;
   const auto groups = is_mpirun ? std::span<const OptionGroup>(kMpirunOptions)

@@ -108,7 +108,8 @@ void SetWorkerProcesses(const LaunchCommand& command,
                 spec->conversion());
 }
 
-// Without mpirun in front nobody knows what a launcher starts on which rank.
+// Refuses launchers other than mpirun and horovodrun: their commands do not show what runs on which
+// rank.
 void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
   if (!command->problem.empty() || IsMpiLaunch(*command) || command->program.empty()) {
     return;

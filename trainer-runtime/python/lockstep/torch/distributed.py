@@ -6,8 +6,7 @@ return when they are done. gloo, which torch has, makes its other calls (gather,
 receive, all-to-all) and all calls of the groups of `new_group`; its tensors are on the host.
 
 All ranks call `destroy_process_group` when all work is done: nobody meets after that. A rank that
-is lost ends the others with exit code 75, which starts the gang anew; who wants to go on uses
-`Job`.
+is lost ends the others with exit code 75, and the gang starts anew. A `Job` goes on instead.
 """
 
 from __future__ import annotations
