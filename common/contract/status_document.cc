@@ -345,6 +345,8 @@ void ReadRelaunches(ObjectReader* reader, StatusDocument* document, std::vector<
 
 }  // namespace
 
+LOCKSTEP_DEFINE_VALUE_MEMBERS(StatusDocument);
+
 std::string_view PhaseName(Phase phase) {
   switch (phase) {
     case Phase::kStarting:

@@ -10,6 +10,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/base/value_members.h"
 #include "common/contract/checkpoint_status.h"
 #include "common/contract/model_status.h"
 #include "common/contract/relaunch.h"
@@ -133,6 +134,8 @@ struct TimelineEvent {
 };
 
 struct StatusDocument {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(StatusDocument);
+
   std::string job;
   std::string job_uid;
   std::string pod;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace lockstep {
 namespace {
 

@@ -13,6 +13,9 @@
 
 #include "common/base/result.h"
 
+// One unit generates its code for all.
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace lockstep {
 
 // A JSON value; objects keep the order in which keys were written. Source: nlohmann/json.

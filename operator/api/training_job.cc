@@ -1,8 +1,15 @@
 #include "operator/api/training_job.h"
 
+#include "common/base/value_members.h"
 #include "operator/api/job_names.h"
 
 namespace lockstep::control {
+
+LOCKSTEP_DEFINE_VALUE_MEMBERS(PodTemplate);
+LOCKSTEP_DEFINE_VALUE_MEMBERS(RoleSpec);
+LOCKSTEP_DEFINE_VALUE_MEMBERS(TrainingJobSpec);
+LOCKSTEP_DEFINE_VALUE_MEMBERS(TrainingJobStatus);
+LOCKSTEP_DEFINE_VALUE_MEMBERS(TrainingJob);
 
 const RoleSpec* TrainingJob::FindRole(Role name) const {
   for (const RoleSpec& role : spec.roles) {

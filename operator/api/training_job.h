@@ -11,6 +11,7 @@
 
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
+#include "common/base/value_members.h"
 #include "common/contract/gpu_visibility.h"
 #include "common/contract/launcher.h"
 #include "common/contract/role.h"
@@ -18,6 +19,7 @@
 #include "common/contract/training_result.h"
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
+#include "operator/api/claim.h"
 #include "operator/api/kueue_admission.h"
 #include "operator/api/provisioning.h"
 #include "operator/resources/node_affinity.h"
@@ -99,6 +101,8 @@ struct InitContainer {
 
 // The part of a pod template that the operator reads, and the whole of it as written.
 struct PodTemplate {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(PodTemplate);
+
   std::string trainer_name{kTrainerContainer};  // of its container
   std::string image;
   std::vector<std::string> command;  // replaces the image's entry point
@@ -123,6 +127,8 @@ struct PodTemplate {
 };
 
 struct RoleSpec {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(RoleSpec);
+
   Role name = Role::kWorker;
   // Of the worker: spec.replicas, which `kubectl scale` sets, wins; decoding resolves it.
   int64_t replicas = 1;
@@ -200,6 +206,8 @@ struct RecoverySpec {
 };
 
 struct TrainingJobSpec {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(TrainingJobSpec);
+
   Strategy strategy = Strategy::kMultiWorkerMirrored;
   std::vector<RoleSpec> roles;           // each name at most once; order as written
   std::optional<TrainingSpec> training;  // null: the templates' own commands run
@@ -377,33 +385,6 @@ struct LastFailure {
   friend bool operator==(const LastFailure&, const LastFailure&) = default;
 };
 
-// A gang that goes for another.
-struct ClaimedGang {
-  std::string job;  // "namespace/name"
-  std::string uid;  // the job's
-  Attempt attempt;  // that goes
-
-  friend bool operator==(const ClaimedGang&, const ClaimedGang&) = default;
-};
-
-// Where a pod of a gang will stand: "worker-0".
-struct ClaimedPlace {
-  std::string task;
-  std::string node;
-
-  friend bool operator==(const ClaimedPlace&, const ClaimedPlace&) = default;
-};
-
-// Room that is kept for the job's next gang while others leave it. It is in the status before any
-// of those is told: whoever leads next asks nobody twice, and gives the room to nobody else.
-struct RoomClaim {
-  WallTime since{};
-  std::vector<ClaimedGang> gangs;    // those that were asked to go, by name
-  std::vector<ClaimedPlace> places;  // in rank order
-
-  friend bool operator==(const RoomClaim&, const RoomClaim&) = default;
-};
-
 // Where a job that waits for its places stands in its queue.
 struct QueuePosition {
   std::string name;                 // of the queue
@@ -425,6 +406,8 @@ struct Relaunch {
 };
 
 struct TrainingJobStatus {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(TrainingJobStatus);
+
   std::vector<Condition> conditions;  // each type at most once
   Attempt attempt;
   Epoch epoch;
@@ -473,6 +456,8 @@ struct TrainingJobStatus {
 };
 
 struct TrainingJob {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(TrainingJob);
+
   Metadata metadata;
   TrainingJobSpec spec;
   TrainingJobStatus status;

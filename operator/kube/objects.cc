@@ -2,6 +2,8 @@
 
 namespace lockstep::control::kube {
 
+LOCKSTEP_DEFINE_VALUE_MEMBERS(Pod);
+
 const char* PodPhaseName(PodPhase phase) {
   switch (phase) {
     case PodPhase::kPending:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "common/base/value_members.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
 
@@ -84,6 +85,8 @@ struct PodStatus {
 };
 
 struct Pod {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(Pod);
+
   std::string name;
   std::string namespace_name;
   std::string uid;  // given by the cluster at creation

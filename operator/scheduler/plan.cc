@@ -6,6 +6,8 @@
 
 namespace lockstep::control {
 
+LOCKSTEP_DEFINE_VALUE_MEMBERS(PodClass);
+
 PlanResult PlanGang(const Snapshot& snapshot, const Gang& gang, const PlanOptions& options) {
   const std::vector<PodClass> classes = MergedClasses(gang, snapshot.is_one_machine);
   if (classes.empty()) {

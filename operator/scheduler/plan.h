@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "common/base/value_members.h"
 #include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
@@ -40,6 +41,8 @@ struct Snapshot {
 
 // Pods of a gang that ask for the same, planned in one pass over the nodes.
 struct PodClass {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(PodClass);
+
   std::string name;               // a role, as refusals call it
   std::vector<std::string> pods;  // in the order in which they should fill nodes
   ResourceVector request;         // of each pod
