@@ -80,14 +80,15 @@ add_custom_target(lockstep_quick)
 add_custom_target(lockstep_pure)
 
 # lockstep_test(NAME [PURE] SOURCES a_test.cc [LINK ...] [TIMEOUT seconds] [COST seconds]
-#               [LABELS ...] [PRECOMPILED_AS target])
+#               [SHARDS number] [LABELS ...] [PRECOMPILED_AS target])
 # makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PURE: the room
 # decides or reads bytes from outside, so the gate runs its tests with sanitizers, too. COST: the
-# seconds it takes on two cores, where they are more than a few; the longest tests begin.
+# seconds it takes on two cores, where they are more than a few; the longest tests begin. SHARDS: run
+# as so many tests at a time, of a program whose tests mostly wait, each for what COST says.
 # PRECOMPILED_AS: with the header of that library, and its options, instead of what is precompiled
 # for all tests.
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "PURE" "TIMEOUT;COST;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "PURE" "TIMEOUT;COST;SHARDS;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
   lockstep_units(units ${target} ${ARG_SOURCES})
   add_executable(${target} ${units})
@@ -100,7 +101,16 @@ function(lockstep_test name)
   endif()
   target_link_libraries(${target} PRIVATE lockstep_flags ${ARG_LINK} lockstep_common_base_paths
                                           GTest::gmock GTest::gtest GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${target})
+  set(tests ${name})
+  set(cores_half 2) # as scripts/test.sh counts what runs at a time
+  if(ARG_SHARDS)
+    set(tests "")
+    set(cores_half 1)
+    math(EXPR last "${ARG_SHARDS} - 1")
+    foreach(shard RANGE ${last})
+      list(APPEND tests ${name}_${shard})
+    endforeach()
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600) # most take a second; busy machines and sanitizers slow down twentyfold
   endif()
@@ -112,10 +122,17 @@ function(lockstep_test name)
     list(APPEND ARG_LABELS pure)
     add_dependencies(lockstep_pure ${target})
   endif()
-  # In half cores, as scripts/test.sh counts what runs at a time.
-  set_tests_properties(
-    ${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "${ARG_LABELS}")
-  if(ARG_COST)
-    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
-  endif()
+  foreach(test IN LISTS tests)
+    add_test(NAME ${test} COMMAND ${target})
+    set_tests_properties(
+      ${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${cores_half} LABELS "${ARG_LABELS}")
+    if(ARG_SHARDS)
+      list(FIND tests ${test} shard)
+      set_tests_properties(
+        ${test} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    endif()
+    if(ARG_COST)
+      set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
+    endif()
+  endforeach()
 endfunction()
