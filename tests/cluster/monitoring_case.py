@@ -9,7 +9,7 @@ from product import ProductCase  # lets us import from other folders
 from operator_process import NAMESPACE, TRANSPORT
 from processes import resident_mib, wait_for
 from tools import require_tools, tool
-from training import STATUS_PORT
+from training import BESIDE_OTHERS, STATUS_PORT
 
 PORT = 9090
 # A bit more than docs/decisions/0010-two-transports.md says.
@@ -24,7 +24,7 @@ class MonitoringTest(ProductCase):
         super().setUpClass()
 
     def test_operator_and_workers_are_scraped_and_the_operator_names_no_job(self):
-        training = self.train(epochs=100)
+        training = self.train(epochs=100, role=BESIDE_OTHERS)
         training.wait_steps()
         self.start_prometheus(training)
         wait_for(self.all_are_up, 30, "four targets to be up")

@@ -6,13 +6,14 @@ import time
 import unittest
 
 from product import NODE_GRACE, ProductCase  # lets us import from other folders
+from training import BESIDE_OTHERS
 
 OUTAGE_SECONDS = int(os.environ.get("LOCKSTEP_OUTAGE_SECONDS", "20"))
 
 
 class OutageTest(ProductCase):
     def test_training_goes_on_while_nobody_answers(self):
-        training = self.train(epochs=3000)
+        training = self.train(epochs=3000, role=BESIDE_OTHERS)
         training.wait_steps()
         before = training.containers()
         pods = training.pods()

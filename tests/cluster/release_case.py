@@ -6,6 +6,7 @@ from product import ProductCase  # lets us import from other folders
 from helm import CHART
 from operator_process import NAMESPACE
 from processes import wait_for
+from training import BESIDE_OTHERS
 
 # What the chart's notes say.
 LEFT = {"CustomResourceDefinition": ["trainingjobs.lockstep.dev", "trainingqueues.lockstep.dev"],
@@ -17,7 +18,7 @@ LEFT_IN_NAMESPACE = {"Pod": [], "Service": [], "Role": [], "RoleBinding": [],
 
 class ReleaseTest(ProductCase):
     def test_jobs_outlive_a_killed_an_upgraded_and_an_uninstalled_operator(self):
-        training = self.train(epochs=300)
+        training = self.train(epochs=300, role=BESIDE_OTHERS)
         training.wait_steps()
         containers = training.containers()
         before = self.product.operator_pod()

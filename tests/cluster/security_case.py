@@ -4,22 +4,17 @@ enforce the level "restricted" is shown by every test beside this one."""
 import json
 import unittest
 
-from product import ProductCase
+from product import ProductCase  # lets us import from other folders
+from training import BESIDE_OTHERS
 
 SIGNATURE = "X-Lockstep-Signature"
 
 
 class SecurityTest(ProductCase):
-    def test_workers_hold_no_token_of_the_api_server(self):
-        training = self.train(epochs=100)
+    def test_workers_hold_no_token_and_refuse_forged_replayed_and_old_messages(self):
+        training = self.train(epochs=100, role=BESIDE_OTHERS)
         training.wait_steps()
-        for pod in training.pods().values():
-            self.assertEqual(pod["spec"]["automountServiceAccountToken"], False)
-            self.assertFalse([each for each in pod["spec"]["volumes"] if "projected" in each])
-
-    def test_forged_replayed_and_old_messages_are_refused_and_counted(self):
-        training = self.train(epochs=100)
-        training.wait_steps()
+        self.assert_no_tokens(training)
         worker = training.pods()["worker-1"]
         uid = training.job()["metadata"]["uid"]
 
@@ -48,6 +43,12 @@ class SecurityTest(ProductCase):
         self.assertEqual(counted, {"accepted": 1, "forged": 2, "stale": 3, "malformed": 1})
         self.assertEqual(training.ask(worker, "/status")[0], 401, "without the token")
         training.wait_steps()
+
+    def assert_no_tokens(self, training):
+        """Of the API server."""
+        for pod in training.pods().values():
+            self.assertEqual(pod["spec"]["automountServiceAccountToken"], False)
+            self.assertFalse([each for each in pod["spec"]["volumes"] if "projected" in each])
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ from tools import REPOSITORY
 EXAMPLE = REPOSITORY / "examples" / "mnist.yaml"
 STATUS_PORT = 2223
 RECOVERY_SECONDS = 30  # a bound for tests; what was measured is printed
+# A role whose pods leave the cores to others: for tests that only need training to go on.
+BESIDE_OTHERS = {"template": {"spec": {"containers": [
+    {"name": "trainer", "resources": {"limits": {"cpu": "300m"}}}]}}}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 

@@ -7,9 +7,9 @@ import unittest
 
 from harness import LocalTest, samples_after, training_manifest
 
-STEPS = 1200
-KILLS = int(os.environ.get("LOCKSTEP_PS_KILLS", "6"))  # even
-EVERY_STEPS = 200
+STEPS = 600
+KILLS = int(os.environ.get("LOCKSTEP_PS_KILLS", "4"))  # even
+EVERY_STEPS = 100
 CONVOLUTION = """\
       - {type: Conv2D, filters: 32, kernelSize: 3, activation: relu}
       - {type: MaxPooling2D, poolSize: 2}
@@ -84,12 +84,12 @@ class ParameterServer(LocalTest):
         self.assert_one_truth(self.run_job(manifest(steps=400)), 400)
 
     def test_data_epochs_are_told_whoever_is_lost(self):
-        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=300,kill=worker-0@step=700")
+        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=150,kill=worker-0@step=350")
         self.assert_learned(run)
         self.assert_one_truth(run, STEPS)
 
     def test_killed_worker_is_replaced_alone_and_its_share_is_done_once(self):
-        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=500")
+        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=250")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-1", "quick-worker-1-r1"])
@@ -98,14 +98,14 @@ class ParameterServer(LocalTest):
         self.assertGreater(int(done.group(1)), 0)
 
     def test_killed_first_worker_is_replaced_alone(self):
-        run = self.run_job(manifest(), "--chaos", "kill=worker-0@step=500")
+        run = self.run_job(manifest(), "--chaos", "kill=worker-0@step=250")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-0-r1", "quick-worker-1"])
         self.assert_nothing_was_lost(run)
 
     def test_killed_ps_loses_nothing_and_is_replaced_alone(self):
-        run = self.run_job(manifest(), "--chaos", "kill=ps-1@step=300,kill=ps-0@step=800")
+        run = self.run_job(manifest(), "--chaos", "kill=ps-1@step=150,kill=ps-0@step=400")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
                                           "quick-ps-1-r1", "quick-worker-0", "quick-worker-1"])
@@ -114,7 +114,7 @@ class ParameterServer(LocalTest):
 
     def test_ps_and_workers_lost_at_once_are_replaced_alone(self):
         run = self.run_job(manifest(), "--chaos",
-                           "kill=ps-0+worker-0@step=300,kill=worker-0+worker-1@step=700")
+                           "kill=ps-0+worker-0@step=150,kill=worker-0+worker-1@step=350")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
                                           "quick-worker-0", "quick-worker-0-r1",
@@ -123,13 +123,13 @@ class ParameterServer(LocalTest):
         self.assert_nothing_was_lost(run)
 
     def test_frozen_worker_is_replaced_alone(self):
-        run = self.run_job(manifest(), "--chaos", "stop=worker-1@step=300")
+        run = self.run_job(manifest(), "--chaos", "stop=worker-1@step=150")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-1", "quick-worker-1-r1"])
 
     def test_frozen_ps_is_replaced_alone(self):
-        run = self.run_job(manifest(), "--chaos", "stop=ps-1@step=300")
+        run = self.run_job(manifest(), "--chaos", "stop=ps-1@step=150")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-ps-1-r1",
                                           "quick-worker-0", "quick-worker-1"])
@@ -177,13 +177,13 @@ class ParameterServer(LocalTest):
         self.assert_learned_through_deaths("worker")
 
     def test_both_ps_lost_at_once_begin_the_gang_again_at_its_checkpoint(self):
-        run = self.run_job(manifest(), "--chaos", "kill=ps-0+ps-1@step=700")
+        run = self.run_job(manifest(), "--chaos", "kill=ps-0+ps-1@step=350")
         self.assert_learned(run)
         self.assertIn("quick-worker-0-a1", self.pods(run))
         self.assertIn("resumed from checkpoint", run.pod_log("quick-worker-0-a1"))
 
     def test_the_only_ps_lost_begins_the_gang_again_at_its_checkpoint(self):
-        run = self.run_job(manifest(ps=1), "--chaos", "kill=ps-0@step=700")
+        run = self.run_job(manifest(ps=1), "--chaos", "kill=ps-0@step=350")
         self.assert_learned(run)
         self.assertIn("quick-worker-0-a1", self.pods(run))
         self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])

@@ -53,9 +53,6 @@ class Program(HorovodCase):
         words = python_words(self.program, str(PROGRAM_STEPS), "$(LOCKSTEP_CHECKPOINT_DIR)")
         self.check_same(self.together(words, workers, processes), self.alone(), PROGRAM_STEPS)
 
-    def test_two_ranks(self):
-        self.check(workers=2)
-
     def test_three_ranks(self):
         self.check(workers=3)
 

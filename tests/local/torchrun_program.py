@@ -2,7 +2,8 @@
 
 Arguments: the folder of the test, and what one rank does at its third step, as RANK:DEED. It does
 so once, which the folder remembers: `kill` and `term` send it that signal, `pause` waits for one, a
-number is its exit code. RANK none: nobody.
+number is its exit code. RANK none: nobody. With a third argument, "idle", ranks only wait for each
+other's ends, and load no torch.
 """
 
 import os
@@ -10,21 +11,24 @@ import pathlib
 import signal
 import sys
 
-import torch
-import torch.distributed as dist
-
 STEPS = 40
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 
 folder = pathlib.Path(sys.argv[1])
 who, deed = sys.argv[2].split(":")
+is_idle = "idle" in sys.argv[3:]
+rank, size = os.environ["RANK"], int(os.environ["WORLD_SIZE"])
 
-dist.init_process_group("gloo")
-rank, size = dist.get_rank(), dist.get_world_size()
+if not is_idle:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    assert (str(dist.get_rank()), dist.get_world_size()) == (rank, size)
 print(f"began as {rank} of {size}, local {os.environ['LOCAL_RANK']}, "
       f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}, pid {os.getpid()}", flush=True)
 for step in range(STEPS):
-    if step == 3 and str(rank) == who:
+    if step == 3 and rank == who:
         try:
             (folder / "done").open("x").close()
         except FileExistsError:
@@ -36,7 +40,10 @@ for step in range(STEPS):
             if deed == "pause":
                 signal.pause()
             sys.exit(int(deed))
-    total = torch.ones(1)
-    dist.all_reduce(total)
-    assert total.item() == size, total
+    if is_idle and rank != who:
+        signal.pause()
+    if not is_idle:
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        assert total.item() == size, total
 print(f"summed over {size} ranks", flush=True)

@@ -41,7 +41,12 @@ class Torchrun(RuntimePodsTest):
         self.torchrun.chmod(0o755)
 
     def words(self, deed="none:none", options=()):
+        """Ranks that compute."""
         return [str(self.torchrun), *options, str(PROGRAM), str(self.scratch), deed]
+
+    def idle_words(self, deed, options=()):
+        """Ranks that wait for what one of them does."""
+        return [*self.words(deed, options), "idle"]
 
     def script(self, words):
         """A program of the image, of which the manifest says nothing but its name."""
@@ -90,7 +95,7 @@ class Torchrun(RuntimePodsTest):
         self.assertEqual(pod.words["culpritRank"], 3)
 
     def test_exit_code_of_a_rank_in_a_script_is_the_pods(self):
-        pod = self.run_command(self.script(self.words("3:3")), "Torchrun")[1]
+        pod = self.run_command(self.script(self.words("3:3")), "Torchrun", pods=2)[1]
         self.assertEqual(pod.exit_code, 3, pod.output)
         self.assertEqual(pod.words["outcome"], "permanent")
         self.assertEqual(pod.words["reason"], "exit code 3")
@@ -103,27 +108,27 @@ class Torchrun(RuntimePodsTest):
         self.assertEqual(pod.words["culpritRank"], 3)
 
     def test_stop_drains_the_ranks(self):
-        started = self.start(self.words("3:pause"), pods=2)
+        started = self.start(self.idle_words("3:pause"), pods=2)
         self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(2)))
         for pod in self.stop(started):
             self.assertEqual(pod.words["outcome"], "preempted", pod.output)
 
     def test_script_that_was_started_several_times_is_ended_with_the_cure(self):
-        for pod in self.run_command(self.script(self.words()), pods=2):
+        for pod in self.run_command(self.script(self.idle_words("none:none")), pods=2):
             self.assertEqual(pod.exit_code, 64, pod.output)
             self.assertEqual(pod.words["outcome"], "permanent")
             self.assertIn("started 2 times; set launcher: Torchrun", pod.words["reason"])
 
     def test_world_of_its_own_is_told_while_it_runs(self):
-        words = self.words("1:pause", options=["--nnodes=1", "--rdzv_backend=c10d",
-                                               "--rdzv_endpoint=localhost:0"])
+        words = self.idle_words("1:pause", options=["--nnodes=1", "--rdzv_backend=c10d",
+                                                    "--rdzv_endpoint=localhost:0"])
         started = self.start(self.script(words), "Torchrun", pods=2)
         self.wait_for(lambda: "trains 2 ranks by themselves, not the 4 ranks of the job"
                       in self.log(0))
         self.stop(started)
 
     def test_standalone_is_told_while_it_runs(self):
-        started = self.start(self.script(self.words("1:pause", options=["--standalone"])),
+        started = self.start(self.script(self.idle_words("1:pause", options=["--standalone"])),
                              "Torchrun", pods=2)
         self.wait_for(lambda: "--standalone does not join the 4 ranks of the job" in self.log(0))
         self.stop(started)
