@@ -83,12 +83,13 @@ add_custom_target(lockstep_pure)
 #               [SHARDS number] [LABELS ...] [PRECOMPILED_AS target])
 # makes GoogleTest program lockstep_NAME_test, run by ctest as one test a program. PURE: the room
 # decides or reads bytes from outside, so the gate runs its tests with sanitizers, too. COST: the
-# seconds it takes on two cores, where they are more than a few; the longest tests begin. SHARDS: run
-# as so many tests at a time, of a program whose tests mostly wait, each for what COST says.
+# seconds it takes on two cores, where they are more than a few; the longest tests begin. SHARDS:
+# how many tests of ctest it is, for a program whose tests mostly wait; COST is that of each.
 # PRECOMPILED_AS: with the header of that library, and its options, instead of what is precompiled
 # for all tests.
 function(lockstep_test name)
-  cmake_parse_arguments(ARG "PURE" "TIMEOUT;COST;SHARDS;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(
+    ARG "PURE" "TIMEOUT;COST;SHARDS;PRECOMPILED_AS" "SOURCES;LINK;LABELS" ${ARGN})
   set(target lockstep_${name}_test)
   lockstep_units(units ${target} ${ARG_SOURCES})
   add_executable(${target} ${units})
@@ -128,8 +129,8 @@ function(lockstep_test name)
       ${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} PROCESSORS ${cores_half} LABELS "${ARG_LABELS}")
     if(ARG_SHARDS)
       list(FIND tests ${test} shard)
-      set_tests_properties(
-        ${test} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+      set(shard_variables "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+      set_tests_properties(${test} PROPERTIES ENVIRONMENT "${shard_variables}")
     endif()
     if(ARG_COST)
       set_tests_properties(${test} PROPERTIES COST ${ARG_COST})
