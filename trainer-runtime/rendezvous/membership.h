@@ -35,9 +35,10 @@ namespace lockstep::runtime {
 // until all that are there have heard it.
 //
 // When a peer is lost: its link closes as soon as its process ends. A peer that says nothing while
-// its link stands is judged by common/process/silence.h. The ranks on its host look at the thread
-// that should speak, and tell the others what they see. A rank that was held up itself does not
-// count the time in which it did not listen.
+// its link stands is judged by common/process/silence.h. The ranks on its host, its *neighbours*,
+// look at the thread that should speak, and tell the others what they see. The others wait for that
+// word: two of them that miss a peer have seen no more than one. A rank that was held up itself
+// does not count the time in which it did not listen, and says so for a while.
 
 using LinkId = StrongId<struct LinkTag>;
 
