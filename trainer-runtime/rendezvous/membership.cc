@@ -309,6 +309,7 @@ void Membership::LearnIncarnation(int rank, Incarnation incarnation, LossReason 
     DropLink(rank, reason);
   }
   peer.incarnation = incarnation;
+  peer.was_linked = false;  // what became of its predecessor is not held against it
 }
 
 void Membership::LinkUp(int rank, LinkId link, const Hello& hello) {

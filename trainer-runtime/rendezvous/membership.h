@@ -299,7 +299,7 @@ class Membership {
 
   struct Peer {
     Incarnation incarnation;  // newest known; older ones are zombies
-    bool was_linked = false;
+    bool was_linked = false;  // this incarnation
     std::optional<LinkId> link;
     std::string host_id;
     Seat seat;

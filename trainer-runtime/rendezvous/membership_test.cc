@@ -326,6 +326,22 @@ TEST(Membership, PeerThatNeverCameIsMissedSinceTheMeetingWasAskedFor) {
   EXPECT_EQ(peer.silent_seconds, 0.25);
 }
 
+// A machine with many ranks takes seconds to start it: the silence of the one before is not its own.
+TEST(Membership, SuccessorThatHasNotComeIsMissingAndNotLost) {
+  Rank0 rank;
+  rank.MeetAt(4);
+  rank.Wait(milliseconds(250));
+  rank.Do(event::PeerGone{1, Incarnation(1), Epoch(5)});
+  rank.Join();
+  rank.Wait(milliseconds(250));
+
+  const PeerStatus peer = rank.membership().Peers(rank.now())[0];
+
+  EXPECT_EQ(peer.incarnation, Incarnation(1));
+  EXPECT_EQ(peer.state, PeerState::kMissing);
+  EXPECT_EQ(peer.silent_seconds, 0.25);
+}
+
 TEST(Membership, PeerStarvedForASecondIsNotLost) {
   Rank0 rank;
   rank.MeetAt(4);
