@@ -90,9 +90,6 @@ class Rank0 {
 
   TimePoint now() const { return now_; }
 
-  // What rank 0 has agreed to, as far as it was heard.
-  uint64_t agreement() const { return agreement_; }
-
  private:
   TimePoint now_{std::chrono::seconds(50)};
   Seat seat_;
@@ -278,15 +275,12 @@ TEST(Membership, ARankThatWasHeldUpItselfIsNotLostByTheWordOfTwo) {
   Rank0 rank;
   rank.MeetAt(4);
   MemberState strained = Saying({});
-  strained.agreement = rank.agreement();
   strained.is_strained = true;
   rank.Do(event::StateReceived{kLinkToOne, strained});
-  MemberState misses = Saying({{1, Sight::kUnseen}});
-  misses.agreement = rank.agreement();
   for (int tick = 1; tick < 20; ++tick) {
     rank.Wait(milliseconds(250));
     ASSERT_THAT(rank.All<action::Broken>(), IsEmpty()) << tick;
-    rank.Do(event::StateReceived{kLinkToTwo, misses});
+    rank.Do(event::StateReceived{kLinkToTwo, Saying({{1, Sight::kUnseen}})});
   }
   rank.Wait(milliseconds(250));
   EXPECT_EQ(rank.Only<action::Broken>().loss.rank, 1);
@@ -295,9 +289,7 @@ TEST(Membership, ARankThatWasHeldUpItselfIsNotLostByTheWordOfTwo) {
 TEST(Membership, TheWordOfARankThatIsSilentItselfCountsForNothing) {
   Rank0 rank;
   rank.MeetAt(4);
-  MemberState misses = Saying({{1, Sight::kUnseen}});
-  misses.agreement = rank.agreement();
-  rank.Do(event::StateReceived{kLinkToTwo, misses});
+  rank.Do(event::StateReceived{kLinkToTwo, Saying({{1, Sight::kUnseen}})});
   for (int tick = 1; tick < 20; ++tick) {
     rank.Wait(milliseconds(250));
     ASSERT_THAT(rank.All<action::Broken>(), IsEmpty()) << tick;
@@ -326,7 +318,8 @@ TEST(Membership, PeerThatNeverCameIsMissedSinceTheMeetingWasAskedFor) {
   EXPECT_EQ(peer.silent_seconds, 0.25);
 }
 
-// A machine with many ranks takes seconds to start it: the silence of the one before is not its own.
+// A machine with many ranks takes seconds to start it: the silence of the one before is not its
+// own.
 TEST(Membership, SuccessorThatHasNotComeIsMissingAndNotLost) {
   Rank0 rank;
   rank.MeetAt(4);
@@ -336,7 +329,6 @@ TEST(Membership, SuccessorThatHasNotComeIsMissingAndNotLost) {
   rank.Wait(milliseconds(250));
 
   const PeerStatus peer = rank.membership().Peers(rank.now())[0];
-
   EXPECT_EQ(peer.incarnation, Incarnation(1));
   EXPECT_EQ(peer.state, PeerState::kMissing);
   EXPECT_EQ(peer.silent_seconds, 0.25);
