@@ -15,8 +15,9 @@
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
 #   scripts/test.sh --soak          also 4,000 seeds of the simulation, 200 random runs under chaos,
-#                                   100 workers killed that sum by NCCL's double, and 40 parameter
-#                                   servers and their workers
+#                                   100 workers killed that sum by NCCL's double, 40 parameter
+#                                   servers and their workers, 100 workers that share two cores, and
+#                                   workers stopped and killed 20 times, with how soon it is noticed
 #   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
 #                                   must find
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
@@ -247,6 +248,9 @@ if $with_soak; then
   check_leftovers
   say "20 ps and 20 of their workers killed in one job each"
   LOCKSTEP_PS_KILLS=20 python3 -B tests/local/parameter_server_test.py -k many_times
+  check_leftovers
+  say "100 workers on two cores, and 40 losses of one"
+  LOCKSTEP_CROWD=3x100 LOCKSTEP_LOSSES=20 python3 -B tests/local/silence_test.py
   check_leftovers
 fi
 

@@ -33,6 +33,26 @@ std::string FieldName(std::string_view pointer) {
   return name;
 }
 
+// Of the samples' part "r of N" the N; empty where it reads otherwise.
+std::string RankCountOf(const Json& part) {
+  constexpr std::string_view kOf = " of ";
+  const std::string text = part.is_string() ? part.get<std::string>() : "";
+  const std::size_t at = text.find(kOf);
+  return at == std::string::npos ? "" : text.substr(at + kOf.size());
+}
+
+// One difference as people are told of it; `now` is null where the field is missing.
+std::string DescribeDifference(const std::string& pointer, const Json& before, const Json& now) {
+  const std::string ranks_before = RankCountOf(before);
+  const std::string ranks_now = RankCountOf(now);
+  const bool is_of_ranks = pointer == "/" + std::string(kFingerprintDataKey) + "/part" &&
+                           !ranks_before.empty() && !ranks_now.empty() && ranks_before != ranks_now;
+  return is_of_ranks ? "number of ranks: " + ranks_now + " found, the saved state was made with " +
+                           ranks_before
+                     : FieldName(pointer) + ": " + (now.is_null() ? "nothing" : DescribeJson(now)) +
+                           " found, the saved state was made with " + DescribeJson(before);
+}
+
 // Of rank r's model, whose part of the samples is "r of N", the seed that the job was given: what
 // SpecOfModel added is nobody's to know.
 void TellSeedOfJob(Json* fingerprint) {
@@ -99,9 +119,8 @@ Status CompareFingerprints(const std::string& saved, const std::string& mine) {
     }
     ++count;
     if (count <= kDifferencesToldMax) {
-      differences += (count > 1 ? "; " : "") + FieldName(pointer) + ": " +
-                     (is_there ? DescribeJson(now.at(pointer)) : "nothing") +
-                     " found, the saved state was made with " + DescribeJson(value);
+      differences += (count > 1 ? "; " : "") +
+                     DescribeDifference(pointer, value, is_there ? now.at(pointer) : Json());
     }
   }
   if (count == 0) {

@@ -7,10 +7,14 @@
 
 #include <sys/eventfd.h>
 
+#include "common/process/cores.h"
+
 namespace lockstep::control {
 namespace {
 
 const SystemClock kClock;
+
+constexpr double kMilli = 1000;
 
 }  // namespace
 
@@ -55,6 +59,7 @@ LocalPoller::LocalPoller(const LocalPollerOptions& options,
                          const std::shared_ptr<Inbox>& inbox)
     : job_key_(options.job_key),
       inbox_(inbox),
+      core_count_(static_cast<double>(ReadCpuMilli("", CountCores())) / kMilli),
       poller_({options.answer_timeout, {}, 64, &kClock}, client, [inbox](StatusAnswer answer) {
         inbox->Put(std::move(answer));
       }) {}
@@ -63,7 +68,7 @@ int LocalPoller::fd() const {
   return inbox_->fd();
 }
 
-void LocalPoller::SetTargets(const std::map<std::string, LocalTarget>& targets,
+void LocalPoller::SetTargets(std::map<std::string, LocalTarget> targets,
                              Duration interval,
                              TimePoint now) {
   StatusTargets all;
@@ -73,7 +78,8 @@ void LocalPoller::SetTargets(const std::map<std::string, LocalTarget>& targets,
     kept[pod] = target.has_runtime;
   }
   poller_.SetTargets("", all, now);
-  silence_.Keep(kept);
+  silence_.Keep(kept, core_count_);
+  targets_ = std::move(targets);
 }
 
 std::vector<StatusArrival> LocalPoller::TakeArrivals() {
@@ -81,6 +87,10 @@ std::vector<StatusArrival> LocalPoller::TakeArrivals() {
   for (const StatusAnswer& answer : inbox_->TakeAll()) {
     StatusPoller::Finding finding = poller_.Accept(answer);
     silence_.Note(answer.pod, finding, answer.received);
+    if (const auto target = targets_.find(answer.pod);
+        target != targets_.end() && target->second.leader > 0 && silence_.IsSilent(answer.pod)) {
+      silence_.See(answer.pod, watch_.LookAtProcess(target->second.leader, SteadyNow()));
+    }
     if (finding.document) {
       arrivals.push_back(StatusArrival{*std::move(finding.document), answer.received});
     }

@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
+#include "common/process/thread_watch.h"
 #include "operator/cli/pod_silence.h"
 #include "operator/pod_client/http_client.h"
 #include "operator/pod_client/status_poller.h"
@@ -30,6 +33,7 @@ struct LocalTarget {
   std::string address;
   int port = kStatusPort;
   bool has_runtime = false;  // that listens from the pod's first moment
+  pid_t leader = 0;          // the pod's first process, which has the runtime's status
 };
 
 // A status document and when it arrived.
@@ -46,9 +50,7 @@ class LocalPoller {
   static Result<std::unique_ptr<LocalPoller>> Make(LocalPollerOptions options, HttpClient* client);
 
   // The pods to ask, by name, and how often each. Others are forgotten.
-  void SetTargets(const std::map<std::string, LocalTarget>& targets,
-                  Duration interval,
-                  TimePoint now);
+  void SetTargets(std::map<std::string, LocalTarget> targets, Duration interval, TimePoint now);
 
   // Asks every pod whose time has come.
   void Process(TimePoint now) { poller_.Process(now); }
@@ -75,6 +77,9 @@ class LocalPoller {
 
   std::string job_key_;
   std::shared_ptr<Inbox> inbox_;  // its mutex is all that the threads share
+  const double core_count_;
+  std::map<std::string, LocalTarget> targets_;
+  ThreadWatch watch_;
   PodSilence silence_;
   StatusPoller poller_;
 };

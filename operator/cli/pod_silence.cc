@@ -10,7 +10,8 @@ constexpr Duration kQuestionMax = std::chrono::seconds(1);
 
 }  // namespace
 
-void PodSilence::Keep(const std::map<std::string, bool>& pods) {
+void PodSilence::Keep(const std::map<std::string, bool>& pods, double core_count) {
+  limits_ = LimitsOf(kSilentAfter, static_cast<double>(pods.size()) / core_count);
   std::erase_if(pods_, [&](const auto& entry) { return pods.count(entry.first) == 0; });
   for (const auto& [pod, must_listen] : pods) {
     pods_[pod].must_listen = must_listen;
@@ -27,14 +28,26 @@ void PodSilence::Note(const std::string& pod,
   Pod& known = entry->second;
   known.has_answered = known.has_answered || finding.document.has_value();
   known.unanswered = finding.unanswered;
+  known.sight = finding.unanswered == 0 ? Sight::kUnseen : known.sight;
   if (known.newest) {
     known.silent += std::min(received - *known.newest, kQuestionMax);
   }
   known.newest = received;
 }
 
-bool PodSilence::IsMute(const Pod& pod) {
-  return pod.has_answered ? pod.unanswered >= kMuteAfter
+bool PodSilence::IsSilent(const std::string& pod) const {
+  const auto entry = pods_.find(pod);
+  return entry != pods_.end() && entry->second.unanswered * kQuestion >= limits_.suspect;
+}
+
+void PodSilence::See(const std::string& pod, Sight sight) {
+  if (const auto entry = pods_.find(pod); entry != pods_.end()) {
+    entry->second.sight = sight;
+  }
+}
+
+bool PodSilence::IsMute(const Pod& pod) const {
+  return pod.has_answered ? IsGivenUp(pod.unanswered * kQuestion, limits_, pod.sight)
                           : pod.must_listen && pod.silent >= kStartPatience;
 }
 

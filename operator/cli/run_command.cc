@@ -17,6 +17,7 @@
 #include "common/base/printable.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
+#include "common/process/cores.h"
 #include "operator/api/conditions.h"
 #include "operator/api/job_topology.h"
 #include "operator/cli/checkpoint_folder.h"

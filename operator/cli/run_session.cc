@@ -332,9 +332,10 @@ void RunSession::StepController(TimePoint now) {
   for (const kube::Pod& pod : parts_.pods->pods()) {
     if (pod.status.phase == kube::PodPhase::kRunning && !pod.status.pod_ip.empty()) {
       targets[pod.name] = {pod.status.pod_ip, StatusPortOf(pod), HasRuntime(options_.job, pod)};
+      targets[pod.name].leader = static_cast<pid_t>(pod.status.pid);
     }
   }
-  parts_.poller->SetTargets(targets, PollInterval(), now);
+  parts_.poller->SetTargets(std::move(targets), PollInterval(), now);
   parts_.poller->Process(now);
 }
 

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TrainingJob MakeJob(int64_t seed) {
   TrainingJob job;
@@ -108,8 +109,18 @@ TEST_F(SavedStateTest, ModelOfEachRankBelongsToOneNumberOfRanks) {
   job.spec.roles[0].replicas = 2;
   EXPECT_THAT(ProblemOf(job),
               AllOf(HasSubstr("/rank-1/step-00000040: "),
-                    HasSubstr("data.part: \"1 of 2\" found, the saved state was made with "
-                              "\"1 of 3\"")));
+                    HasSubstr("number of ranks: 2 found, the saved state was made with 3")));
+}
+
+// That of rank 2 was saved last, and the job has no such rank any more.
+TEST_F(SavedStateTest, ModelOfARankThatTheJobLacksIsToldByTheNumberOfRanks) {
+  TrainingJob job = MakeJob(7);
+  job.spec.training->variables = VariablePlacement::kIndependent;
+  Save("rank-2/step-00000040", 9, "2 of 3");
+  job.spec.roles[0].replicas = 2;
+  EXPECT_THAT(ProblemOf(job),
+              AllOf(HasSubstr("number of ranks: 2 found, the saved state was made with 3"),
+                    Not(HasSubstr("2 of"))));
 }
 
 // And not what a rank makes of it.
@@ -137,12 +148,12 @@ TEST_F(SavedStateTest, ModelOfOneRankAloneIsNoneOfSeveralNorTheOtherWayRound) {
   job.spec.training->variables = VariablePlacement::kIndependent;
   Save("rank-0/step-00000040", 7);
   EXPECT_THAT(ProblemOf(job),
-              HasSubstr("\"0 of 3\" found, the saved state was made with \"0 of 1\""));
+              HasSubstr("number of ranks: 3 found, the saved state was made with 1"));
   job.spec.roles[0].replicas = 1;
   EXPECT_EQ(ProblemOf(job), "");
   Save("rank-0/step-00000060", 7, "0 of 2");
   EXPECT_THAT(ProblemOf(job),
-              HasSubstr("\"0 of 1\" found, the saved state was made with \"0 of 2\""));
+              HasSubstr("number of ranks: 1 found, the saved state was made with 2"));
 }
 
 TEST_F(SavedStateTest, OneModelForAllIsNoModelOfEachNorTheOtherWayRound) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <sched.h>
 #include <sstream>
 #include <string_view>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include <sys/utsname.h>
 
 #include "common/base/file.h"
+#include "common/process/cores.h"
 
 namespace lockstep::control {
 namespace {
@@ -45,21 +45,6 @@ int64_t ReadMemoryBytes(const std::string& root) {
     }
   }
   return bytes;
-}
-
-int64_t ReadCpuMilli(const std::string& root, int core_count) {
-  const int64_t milli = int64_t{1000} * core_count;
-  const auto quota = ReadFile(root + "/sys/fs/cgroup/cpu.max", kProcFileBytesMax);
-  if (!quota.ok()) {
-    return milli;
-  }
-  std::istringstream words(*quota);
-  int64_t allowed_us = 0;
-  int64_t period_us = 0;
-  if (words >> allowed_us >> period_us && period_us > 0) {  // "max 100000" fails the first
-    return std::min(milli, 1000 * allowed_us / period_us);
-  }
-  return milli;
 }
 
 // The driver lists one folder per GPU; where /proc is hidden, the device files tell.
@@ -99,15 +84,6 @@ kube::Node DescribeMachine(const std::string& root, const std::string& name, int
   node.allocatable.memory_bytes = ReadMemoryBytes(root);
   node.allocatable.gpu_count = CountGpus(root);
   return node;
-}
-
-int CountCores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) {
-    return 1;
-  }
-  return std::max(1, CPU_COUNT(&cores));
 }
 
 void RaiseDescriptorLimit() {

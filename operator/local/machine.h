@@ -11,9 +11,6 @@ namespace lockstep::control {
 // of the same names in tests; `core_count` and `name` come from the caller.
 kube::Node DescribeMachine(const std::string& root, const std::string& name, int core_count);
 
-// The cores this process may run on. Source: sched_getaffinity(2).
-int CountCores();
-
 // Lets this process, and those that it starts, hold as many descriptors as they may: pods take
 // several of it each. Source: getrlimit(2).
 void RaiseDescriptorLimit();

@@ -7,6 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/process/cores.h"
+
 namespace lockstep::control {
 namespace {
 

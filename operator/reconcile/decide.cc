@@ -344,10 +344,7 @@ void Run(DecisionBuilder* builder) {
   NoteTrouble(view, builder);
   NoteAdmission(view, builder);
   LearnVerdicts(view, builder);
-  if (HasEnded(builder->status())) {
-    return;
-  }
-  if (HasRunTooLong(builder)) {
+  if (HasEnded(builder->status()) || HasRunTooLong(builder)) {
     return;
   }
   if (builder->status().placement.empty()) {
@@ -356,9 +353,14 @@ void Run(DecisionBuilder* builder) {
     }
     return;
   }
-  if (HasSucceeded(builder->spec().success_policy, builder->topology(), view)) {
+  const DecisiveEnd end = DecisiveEndOf(view, builder);
+  if (end == DecisiveEnd::kOver) {
     Succeed(
         view, DescribeSuccess(builder->spec().success_policy, builder->topology(), view), builder);
+    return;
+  }
+  if (end == DecisiveEnd::kAwaited) {
+    NoteHealth(view, builder);
     return;
   }
   if (const Member* finished = builder->is_training() ? FinishedBefore(view) : nullptr) {

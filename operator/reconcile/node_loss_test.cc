@@ -40,6 +40,17 @@ void Accuse(PeerState state, double silent_seconds, TestWorld* world) {
   }
 }
 
+// Many ranks share few cores: after a loss it takes them seconds to connect anew.
+TEST(NodeLoss, OnOneMachineARankThatHasLostItsPeersIsNotLostWithTheMachine) {
+  for (const bool is_one_machine : {true, false}) {
+    TestWorld world = RunningWorld();
+    world.observed.is_one_machine = is_one_machine;
+    Accuse(PeerState::kLost, 5, &world);
+    world.Step();
+    EXPECT_EQ(DescribeRestarts(world.job.status), is_one_machine ? "" : "node_lost=1");
+  }
+}
+
 TEST(NodeLoss, LateLeaseOfAHealthyGangsNodeIsNoReasonForAnything) {
   TestWorld world = RunningWorld();
   world.nodes()[1].is_ready = false;

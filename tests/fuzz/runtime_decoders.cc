@@ -157,6 +157,7 @@ std::vector<std::string> MeshFrameSeeds() {
   state.joined = true;
   state.agreement = 17;
   state.culprit.ended = Epoch(3);
+  state.silent = {{2, Sight::kStarved}};
   return {
       runtime::EncodeFrame(
           runtime::HelloFrame{runtime::LinkKind::kData, hello, 2, Epoch(4), "nonce"}),

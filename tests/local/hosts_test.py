@@ -166,14 +166,18 @@ class Hosts(LocalTest):
     def test_lost_process_has_a_successor_whichever_host_and_place(self):
         for rank in (0, 1, 2, 3):
             with self.subTest(rank=rank):
-                self.lose(rank)
+                self.lose(rank, signal.SIGKILL)
 
-    def lose(self, rank):
+    def test_process_that_is_stopped_is_replaced_by_its_own_pod(self):
+        """The other host sees nothing of it; its neighbours do, and the runtime in front of it."""
+        self.lose(3, signal.SIGSTOP)
+
+    def lose(self, rank, how):
         pods = self.start_pods(f"without-{rank}")
         self.wait_for(lambda: list((self.folder / "checkpoints").glob("step-*")))
         before = self.trainers()
         self.assertEqual(sorted(before), [0, 1, 2, 3])
-        os.kill(before[rank], signal.SIGKILL)
+        os.kill(before[rank], how)
         self.wait_for(lambda: self.trainers().get(rank, before[rank]) != before[rank])
         after = self.trainers()
         for other in {0, 1, 2, 3} - {rank}:

@@ -239,8 +239,7 @@ class Resumed(LocalTest):
 
     def test_other_number_of_ranks_is_refused_with_both(self):
         output = self.resume(self.trained(manifest()), "roles[0].replicas=2", exit_code=2)
-        self.assertRegex(output, r'data\.part: "[01] of 2" found, the saved state was made with '
-                                 r'"[01] of 3"')
+        self.assertIn("number of ranks: 2 found, the saved state was made with 3", output)
 
 
 if __name__ == "__main__":

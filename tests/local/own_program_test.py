@@ -93,6 +93,15 @@ class Calls(LocalTest):
     def test_abort_from_another_thread(self):
         self.run_part("abort")
 
+    def test_rank_0_that_leaves_early_fails_the_job(self):
+        """Its exit code 0 alone would be the job's success."""
+        manifest = command_manifest([str(BIN / "lockstep_c_rank"), "leave_early"], workers=3,
+                                    backoff_limit=6)
+        run = self.run_job(manifest)
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertRegex(run.output, r"pod command-worker-0 \(rank 0\) left with exit code 0 while "
+                                     "others still used it: ")
+
     def test_a_session_that_only_reports(self):
         manifest = command_manifest([str(BIN / "lockstep_c_rank"), "report_only"], name="only")
         run = self.run_job(manifest)

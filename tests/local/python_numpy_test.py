@@ -58,10 +58,11 @@ class Calls(LocalTest):
         self.run_part("ends", workers=1)
 
     def test_a_rank_that_leaves_early_fails_the_job_and_no_other_try_is_made(self):
-        for workers, processes, who in ((3, 1, r"pod command-worker-1 \(rank 1\)"),
-                                        (1, 2, "rank 1 of pod command-worker-0")):
-            manifest = command_manifest(python_words(RANK, "leave_early"), workers=workers,
-                                        backoff_limit=6)
+        for workers, processes, leaver, who in ((3, 1, 0, r"pod command-worker-0 \(rank 0\)"),
+                                                (3, 1, 1, r"pod command-worker-1 \(rank 1\)"),
+                                                (1, 2, 1, "rank 1 of pod command-worker-0")):
+            manifest = command_manifest(python_words(RANK, "leave_early", str(leaver)),
+                                        workers=workers, backoff_limit=6)
             run = self.run_job(manifest.replace(
                 f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}"))
             self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)

@@ -196,11 +196,11 @@ class Rank(unittest.TestCase):
         self.leave(self.met(lockstep.numpy.open()))
 
 
-def leave_early():
-    """Rank 1 has a step less than the others."""
+def leave_early(leaver):
+    """One rank has a step less than the others."""
     session = lockstep.numpy.open()
     session.meet(has_state=False, step=0, timeout=PATIENCE)
-    for _ in range(3 if session.rank == 1 else 4):
+    for _ in range(3 if session.rank == leaver else 4):
         session.all_reduce(np.ones(4, "float32"))
 
 
@@ -220,7 +220,7 @@ def die_when_done():
 
 if __name__ == "__main__":
     if sys.argv[1] == "leave_early":
-        lockstep.run(leave_early)
+        lockstep.run(lambda: leave_early(int(sys.argv[2])))
     if sys.argv[1] == "die_when_done":
         lockstep.run(die_when_done)
     result = unittest.TextTestRunner(stream=sys.stderr).run(Rank(sys.argv[1]))

@@ -58,7 +58,7 @@ EDGES = {
     | {"common/process", "operator/resources", "operator/api", "operator/kube"},
     # What is said of a lost peer is part of the contract.
     "trainer-runtime/collectives": {"common/base", "common/contract"},
-    "trainer-runtime/rendezvous": COMMON,
+    "trainer-runtime/rendezvous": COMMON | {"common/process"},  # how a silent peer's thread runs
     "trainer-runtime/session": COMMON
     | {"trainer-runtime/rendezvous", "trainer-runtime/collectives"},
     "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec

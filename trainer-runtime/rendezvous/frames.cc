@@ -12,7 +12,7 @@ namespace lockstep::runtime {
 namespace {
 
 // Tells our protocol and its version from anything else that may call on the port.
-constexpr uint64_t kProtocol = 0x316873656d736cU;  // "lsmesh1", little endian
+constexpr uint64_t kProtocol = 0x326873656d736cU;  // "lsmesh2", little endian
 
 constexpr std::size_t kTextBytesMax = 255;
 
@@ -48,6 +48,9 @@ class Writer {
     Number(hello.identity.world_size);
     Id(hello.identity.incarnation);
     Text(hello.host_id);
+    Number(hello.seat.pid_namespace);
+    Number(static_cast<uint64_t>(hello.seat.thread));
+    Number(static_cast<uint64_t>(hello.seat.cpu_milli));
   }
 
   std::string Take() && { return std::move(bytes_); }
@@ -122,6 +125,9 @@ class Reader {
     hello.identity.world_size = Int();
     hello.identity.incarnation = Identifier<Incarnation>();
     hello.host_id = Text();
+    hello.seat.pid_namespace = Number();
+    hello.seat.thread = Int();
+    hello.seat.cpu_milli = Int();
     return hello;
   }
 
@@ -181,6 +187,12 @@ std::string Encode(const MemberState& state) {
   out.Number(state.culprit.rank);
   out.Id(state.culprit.incarnation);
   out.Number(static_cast<uint64_t>(state.culprit.reason), 1);
+  out.Number(state.is_strained ? 1 : 0, 1);
+  out.Number(state.silent.size(), 1);
+  for (const Testimony& testimony : state.silent) {
+    out.Number(testimony.rank);
+    out.Number(static_cast<uint64_t>(testimony.sight), 1);
+  }
   return std::move(out).Take();
 }
 
@@ -229,6 +241,13 @@ Frame DecodeState(Reader& in) {
   state.culprit.rank = in.RankOrNone();
   state.culprit.incarnation = in.Identifier<Incarnation>();
   state.culprit.reason = in.Choice(LossReason::kMovedOn);
+  state.is_strained = in.Flag();
+  const uint64_t count = in.Below(kTestimoniesMax, 1);
+  for (uint64_t i = 0; i < count && in.ok(); ++i) {
+    Testimony& testimony = state.silent.emplace_back();
+    testimony.rank = in.Int();
+    testimony.sight = in.Choice(Sight::kStopped);
+  }
   return state;
 }
 

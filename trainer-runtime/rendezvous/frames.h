@@ -15,7 +15,7 @@ namespace lockstep::runtime {
 // endian), then the body: one byte for the kind, then fields in the order of the struct. Numbers
 // are 64 bits little endian, texts are their size (16 bits) and their bytes.
 inline constexpr std::size_t kFrameHeaderBytes = 4;
-inline constexpr std::size_t kFrameBytesMax = 1024;  // of a body; the largest is under 600
+inline constexpr std::size_t kFrameBytesMax = 1024;  // of a body; the largest is under 700
 
 enum class LinkKind : uint8_t { kControl, kData };
 

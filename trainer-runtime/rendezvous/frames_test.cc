@@ -11,7 +11,9 @@ namespace lockstep::runtime {
 namespace {
 
 Hello SomeHello() {
-  return Hello{MeshIdentity{"uid-1", Attempt(2), 1, 3, Incarnation(4)}, "host-a"};
+  return Hello{MeshIdentity{"uid-1", Attempt(2), 1, 3, Incarnation(4)},
+               "host-a",
+               Seat{0xf0000001U, 4711, 1500}};
 }
 
 std::vector<Frame> OneOfEach() {
@@ -22,6 +24,8 @@ std::vector<Frame> OneOfEach() {
   state.agreement = 0xfedcba9876543210U;
   state.facts = SelfFacts{true, Step(77), 0xabcU};
   state.culprit = Culprit{Epoch(8), 2, Incarnation(1), LossReason::kSilent};
+  state.is_strained = true;
+  state.silent = {{2, Sight::kStarved}, {5, Sight::kUnseen}};
   return {HelloFrame{LinkKind::kData, SomeHello(), 2, Epoch(9), "nonce"},
           ReplyFrame{SomeHello(), "nonce", "proof"},
           ProofFrame{"proof"},
@@ -50,6 +54,13 @@ TEST(Frames, FieldsArriveUnchanged) {
   EXPECT_EQ(state.agreement, 0xfedcba9876543210U);
   EXPECT_EQ(state.facts.last_applied, Step(77));
   EXPECT_EQ(state.culprit, (Culprit{Epoch(8), 2, Incarnation(1), LossReason::kSilent}));
+  EXPECT_TRUE(state.is_strained);
+  EXPECT_EQ(state.silent, (std::vector<Testimony>{{2, Sight::kStarved}, {5, Sight::kUnseen}}));
+  const Result<Frame> hello = DecodeFrame(EncodeFrame(OneOfEach()[0]));
+  const Seat& seat = std::get<HelloFrame>(*hello).hello.seat;
+  EXPECT_EQ(seat.pid_namespace, 0xf0000001U);
+  EXPECT_EQ(seat.thread, 4711);
+  EXPECT_EQ(seat.cpu_milli, 1500);
 }
 
 TEST(Frames, EveryCutAndEveryExtraByteIsRefused) {

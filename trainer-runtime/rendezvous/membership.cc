@@ -10,6 +10,9 @@
 namespace lockstep::runtime {
 namespace {
 
+// A rank that was held up says so for this long. Choice: what held it up once may do so again.
+constexpr Duration kStrainLasts = std::chrono::seconds(10);
+
 uint64_t HashText(uint64_t seed, std::string_view text) {
   for (const char byte : text) {
     seed = Mix64(seed ^ static_cast<unsigned char>(byte));
@@ -191,7 +194,7 @@ void Membership::On(const event::StateReceived& event) {
     return;
   }
   Peer& peer = peers_[static_cast<std::size_t>(*rank)];
-  peer.last_heard = now_;
+  NoteHeard(&peer);
   peer.state = event.state;
   if (event.state.epoch > epoch_) {
     Culprit culprit = event.state.culprit;
@@ -202,6 +205,9 @@ void Membership::On(const event::StateReceived& event) {
   }
   if (event.state.finished && !has_finished_) {
     On(event::Finished{});
+  }
+  for (const Testimony& testimony : event.state.silent) {
+    HeedTestimony(testimony);
   }
 }
 
@@ -239,6 +245,21 @@ void Membership::On(const event::Finished& /*event*/) {
     stage_ = Stage::kApart;
     actions_.emplace_back(action::NobodyNeeded{});
   }
+}
+
+void Membership::On(const event::Seen& event) {
+  const std::optional<int> rank = RankOf(event.link);
+  if (!rank.has_value()) {
+    return;
+  }
+  Peer& peer = peers_[static_cast<std::size_t>(*rank)];
+  if (now_ - peer.last_heard < options_.silent_after) {
+    return;  // it has spoken since
+  }
+  // Others wait for what its neighbours see, unless they see it themselves.
+  must_send_ = must_send_ || (!peer.sight.has_value() && !IsHostAlone(peer.host_id));
+  peer.sight = event.sight;
+  JudgeSilenceOf(*rank);
 }
 
 void Membership::On(const event::PeerGone& event) {
@@ -288,6 +309,7 @@ void Membership::LearnIncarnation(int rank, Incarnation incarnation, LossReason 
     DropLink(rank, reason);
   }
   peer.incarnation = incarnation;
+  peer.was_linked = false;  // what became of its predecessor is not held against it
 }
 
 void Membership::LinkUp(int rank, LinkId link, const Hello& hello) {
@@ -295,8 +317,9 @@ void Membership::LinkUp(int rank, LinkId link, const Hello& hello) {
   peer.was_linked = true;
   peer.link = link;
   peer.host_id = hello.host_id;
+  peer.seat = hello.seat;
   peer.state = MemberState{};
-  peer.last_heard = now_;
+  NoteHeard(&peer);
   peer.dial = DialStage::kIdle;
   peer.backoff = Duration::zero();
   must_send_ = true;
@@ -369,19 +392,60 @@ void Membership::ForgiveOwnSilence() {
   if (gap <= 2 * options_.heartbeat) {
     return;
   }
+  strained_until_ = now_ + kStrainLasts;
   for (Peer& peer : peers_) {
     peer.last_heard = std::min(now_, peer.last_heard + gap - options_.heartbeat);
   }
 }
 
+void Membership::NoteHeard(Peer* peer) {
+  peer->last_heard = now_;
+  peer->next_look = now_;
+  peer->sight.reset();
+  peer->is_suspect = false;
+}
+
 void Membership::NoticeSilence() {
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
-    if (peer.link.has_value() && now_ - peer.last_heard >= options_.silent_after) {
-      actions_.emplace_back(action::Close{*peer.link, false});
-      DropLink(rank, LossReason::kSilent);
+    Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const bool is_silent = peer.link.has_value() && now_ - peer.last_heard >= options_.silent_after;
+    if (!is_silent || now_ < peer.next_look) {
+      continue;
+    }
+    peer.next_look = now_ + LimitsFor(peer).look;
+    if (IsVisible(peer)) {
+      actions_.emplace_back(action::Look{*peer.link, peer.seat.thread});  // the answer decides
+    } else {
+      JudgeSilenceOf(rank);
     }
   }
+}
+
+// A second one misses the peer: that decides now, unless the peer has an excuse.
+void Membership::HeedTestimony(const Testimony& testimony) {
+  if (!IsRank(testimony.rank)) {
+    return;
+  }
+  Peer& accused = peers_[static_cast<std::size_t>(testimony.rank)];
+  const bool is_excused = accused.sight == Sight::kStarved || accused.sight == Sight::kStrained;
+  if (!is_excused && testimony.sight != Sight::kStarved) {
+    accused.next_look = std::min(accused.next_look, now_);
+  }
+}
+
+void Membership::JudgeSilenceOf(int rank) {
+  Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  const Duration silent = now_ - peer.last_heard;
+  const SilenceLimits limits = LimitsFor(peer);
+  const Sight sight = SightOf(rank);
+  if (IsGivenUp(silent, limits, sight, IsMissedByOthers(rank))) {
+    actions_.emplace_back(action::Close{*peer.link, false});
+    DropLink(rank, LossReason::kSilent);
+    return;
+  }
+  const bool is_suspect = IsSuspect(silent, limits, sight);
+  must_send_ = must_send_ || (is_suspect && !peer.is_suspect);
+  peer.is_suspect = is_suspect;
 }
 
 void Membership::DialMissing() {
@@ -420,6 +484,8 @@ void Membership::SendState() {
   state.agreement = agreement_;
   state.facts = facts_;
   state.culprit = culprit_;
+  state.is_strained = now_ < strained_until_;
+  state.silent = Testimonies();
   for (const Peer& peer : peers_) {
     if (peer.link.has_value()) {
       actions_.emplace_back(action::Send{*peer.link, state});

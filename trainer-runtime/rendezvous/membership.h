@@ -9,6 +9,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
+#include "common/process/silence.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 
 namespace lockstep::runtime {
@@ -32,13 +33,27 @@ namespace lockstep::runtime {
 // with all work done, and says *finished*. Another whose part of it failed, because a third one
 // died in it, would ask to meet again and wait in vain; it is told instead. Who has said it stays
 // until all that are there have heard it.
+//
+// When a peer is lost: its link closes as soon as its process ends. A peer that says nothing while
+// its link stands is judged by common/process/silence.h. The ranks on its host, its *neighbours*,
+// look at the thread that should speak, and tell the others what they see. The others wait for that
+// word: two of them that miss a peer have seen no more than one. A rank that was held up itself
+// does not count the time in which it did not listen, and says so for a while.
 
 using LinkId = StrongId<struct LinkTag>;
+
+// Where a process can be looked at by others on its host.
+struct Seat {
+  uint64_t pid_namespace = 0;  // equal on one host: `thread` means the same thread; 0: not known
+  int64_t thread = 0;          // that sends the heartbeats
+  int64_t cpu_milli = 1000;    // thousandths of a core that its processes may use
+};
 
 // What opens a connection: who is calling.
 struct Hello {
   MeshIdentity identity;
   std::string host_id;
+  Seat seat = {};
 };
 
 // Why the last meeting of a rank ended, passed on so that everybody names the same culprit.
@@ -51,6 +66,18 @@ struct Culprit {
   friend bool operator==(const Culprit&, const Culprit&) = default;
 };
 
+// A peer that the sender has not heard for too long, and what it sees of it.
+struct Testimony {
+  int rank = 0;
+  Sight sight = Sight::kUnseen;
+
+  friend bool operator==(const Testimony&, const Testimony&) = default;
+};
+
+// So many silent peers are told of, those of the lowest ranks. Choice: when more are silent at once
+// the host or the network of the sender is at fault, and its word is worth little.
+inline constexpr std::size_t kTestimoniesMax = 16;
+
 // What ranks tell each other over a link: always the whole state, so that any message may be lost,
 // repeated or late. It is the heartbeat too.
 struct MemberState {
@@ -60,6 +87,8 @@ struct MemberState {
   uint64_t agreement = 0;  // hash of the view agreed to at `epoch`; 0: none
   SelfFacts facts;
   Culprit culprit;
+  bool is_strained = false;            // the sender was held up itself a short time ago
+  std::vector<Testimony> silent = {};  // at most kTestimoniesMax
 };
 
 // Why a connection is not accepted.
@@ -125,6 +154,11 @@ struct DataLinkFailed {  // the data connection to `rank` for `epoch` cannot be 
 
 struct Finished {};  // the caller of Meet knows that all ranks have done all their work
 
+struct Seen {  // the answer to Look
+  LinkId link;
+  Sight sight = Sight::kUnseen;
+};
+
 struct PeerGone {  // the operator's word
   int rank = 0;
   Incarnation replacement;
@@ -145,6 +179,7 @@ using Event = std::variant<event::Tick,
                            event::DataLinksReady,
                            event::DataLinkFailed,
                            event::Finished,
+                           event::Seen,
                            event::PeerGone>;
 
 namespace action {
@@ -173,6 +208,11 @@ struct Close {  // no event of it may follow
 struct Send {
   LinkId link;
   MemberState state;
+};
+
+struct Look {  // how the kernel lets a thread of this host run: answer with Seen at once
+  LinkId link;
+  int64_t thread = 0;
 };
 
 struct Formed {  // make the data connections, then answer DataLinksReady or DataLinkFailed
@@ -205,6 +245,7 @@ using Action = std::variant<action::Dial,
                             action::Refuse,
                             action::Close,
                             action::Send,
+                            action::Look,
                             action::Formed,
                             action::Abandon,
                             action::Met,
@@ -258,11 +299,15 @@ class Membership {
 
   struct Peer {
     Incarnation incarnation;  // newest known; older ones are zombies
-    bool was_linked = false;
+    bool was_linked = false;  // this incarnation
     std::optional<LinkId> link;
     std::string host_id;
+    Seat seat;
     MemberState state;  // meaningful while linked
     TimePoint last_heard;
+    std::optional<Sight> sight;  // since it is silent: what the newest look has shown
+    TimePoint next_look;         // when its silence is judged again
+    bool is_suspect = false;     // others are told that it is silent
     DialStage dial = DialStage::kIdle;
     TimePoint next_dial;
     Duration backoff = Duration::zero();
@@ -282,6 +327,7 @@ class Membership {
   void On(const event::DataLinksReady& event);
   void On(const event::DataLinkFailed& event);
   void On(const event::Finished& event);
+  void On(const event::Seen& event);
   void On(const event::PeerGone& event);
 
   bool IsSelf(int rank) const { return rank == options_.self.identity.rank; }
@@ -298,13 +344,24 @@ class Membership {
   void AdoptEpoch(Epoch epoch, const Culprit& culprit);
   void BecomeSuperseded();
   void ForgiveOwnSilence();
+  void NoteHeard(Peer* peer);
+  void HeedTestimony(const Testimony& testimony);
   void NoticeSilence();
+  void JudgeSilenceOf(int rank);
   void DialMissing();
   void Progress();
   bool AllJoined() const;
   bool AllAgreed() const;
   std::vector<MemberFacts> View() const;
   std::vector<int> MissingRanks() const;
+  bool IsVisible(const Peer& peer) const;
+  SilenceLimits LimitsFor(const Peer& peer) const;
+  bool IsListenedTo(int rank, TimePoint now) const;
+  Sight SightOf(int rank) const;
+  bool HasNeighbour(int rank) const;
+  bool IsMissedByOthers(int rank) const;
+  bool IsHostAlone(const std::string& host_id) const;
+  std::vector<Testimony> Testimonies() const;
   void SendState();
 
   MembershipOptions options_;
@@ -322,6 +379,7 @@ class Membership {
   Culprit culprit_;
   bool has_finished_ = false;
   bool must_send_ = false;
+  TimePoint strained_until_;
   std::vector<Action> actions_;
 };
 

@@ -1,3 +1,4 @@
+#include <array>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -27,6 +28,8 @@
 //   meet RANK...         asks to meet, with ten seconds for it, unless it waits already
 //   kill|freeze|thaw RANK...   links of the dead close; the frozen hear all of it when they thaw,
 //                        replaced or not
+//   starve RANK...       as freeze, but the kernel says that it wants to run
+//   apart RANK...        those that start from now on do so on a host of their own
 //   cut|heal RANK...     nothing passes between these and the others
 //   gone RANK            the operator tells all others that the newest process stands for it
 //   finish RANK          knows that all ranks have done all their work
@@ -41,6 +44,9 @@ using Words = std::vector<std::string>;
 
 constexpr Duration kTimeStep = milliseconds(50);
 constexpr Duration kMeetPatience = std::chrono::seconds(10);
+constexpr std::array<const char*, 5> kSightNames = {
+    "unseen", "running", "strained", "starved", "stopped"};
+constexpr int64_t kCpuMilli = 4000;
 constexpr int kEventsMax = 100'000;  // a story that never comes to rest fails
 
 struct Process {
@@ -48,6 +54,7 @@ struct Process {
   Incarnation incarnation;
   Membership membership;
   bool is_frozen = false;
+  bool is_starved = false;  // frozen for want of a core
   bool is_alive = true;
   bool is_meeting = false;
   std::vector<Event> unheard = {};
@@ -68,6 +75,10 @@ std::string DescribeState(const MemberState& state) {
   if (state.culprit.rank >= 0) {
     text += ", " + std::to_string(state.culprit.ended.value()) + " ended by rank " +
             std::to_string(state.culprit.rank) + " " + LossReasonName(state.culprit.reason);
+  }
+  for (const Testimony& testimony : state.silent) {
+    text += ", " + std::to_string(testimony.rank) + " is silent (" +
+            kSightNames.at(static_cast<std::size_t>(testimony.sight)) + ")";
   }
   return text;
 }
@@ -102,6 +113,10 @@ class Story {
 
   void Freeze(int rank) { Of(rank).is_frozen = true; }
 
+  void Starve(int rank) { Of(rank).is_frozen = Of(rank).is_starved = true; }
+
+  void Apart(int rank) { apart_.insert(rank); }
+
   void Thaw(int rank);
   void Cut(int rank);
 
@@ -113,6 +128,18 @@ class Story {
 
   void Advance(int length_ms);
   void TellPeers(int rank);
+
+  Hello HelloOf(int rank, Incarnation incarnation) const {
+    const std::string host = apart_.count(rank) > 0 ? "host-" + std::to_string(rank) : "host";
+    return Hello{MeshIdentity{"uid", Attempt(1), rank, world_size_, incarnation},
+                 host,
+                 Seat{1, ThreadOf(rank, incarnation), kCpuMilli}};
+  }
+
+  static int64_t ThreadOf(int rank, Incarnation incarnation) {
+    constexpr int64_t kIncarnations = 100;
+    return 1 + rank * kIncarnations + incarnation.value();
+  }
 
   Process& Of(int rank) {
     LOCKSTEP_CHECK(newest_.count(rank) > 0, "no process of rank " + std::to_string(rank));
@@ -138,6 +165,7 @@ class Story {
   void Do(Process* process, const action::Refuse& refuse);
   void Do(Process* process, const action::Close& close);
   void Do(Process* process, const action::Send& send);
+  void Do(Process* process, const action::Look& look);
   void Do(Process* process, const action::Formed& formed);
   void Do(Process* process, const action::Abandon& abandon);
   void Do(Process* process, const action::Met& met);
@@ -153,13 +181,10 @@ class Story {
   std::map<LinkId, Wire> wires_;
   int64_t link_count_ = 0;
   std::set<int> island_;
+  std::set<int> apart_;
   std::deque<std::pair<Process*, Event>> queue_;
   std::string told_;
 };
-
-Hello HelloOf(int rank, Incarnation incarnation, int world_size) {
-  return Hello{MeshIdentity{"uid", Attempt(1), rank, world_size, incarnation}, "host"};
-}
 
 // --- What a line asks for ---
 
@@ -171,7 +196,7 @@ void Story::World(int size) {
 void Story::Start(int rank) {
   const Incarnation incarnation =
       newest_.count(rank) > 0 ? Incarnation(Of(rank).incarnation.value() + 1) : Incarnation(0);
-  const Hello hello = HelloOf(rank, incarnation, world_size_);
+  const Hello hello = HelloOf(rank, incarnation);
   processes_.push_back(std::make_unique<Process>(
       Process{rank, incarnation, Membership(MembershipOptions{hello, Epoch(4)}, now_)}));
   newest_[rank] = processes_.back().get();
@@ -207,7 +232,7 @@ void Story::Thaw(int rank) {
     if (process->rank != rank || !process->is_frozen) {
       continue;
     }
-    process->is_frozen = false;
+    process->is_frozen = process->is_starved = false;
     for (Event& event : std::exchange(process->unheard, {})) {
       Hand(process.get(), std::move(event));
     }
@@ -296,8 +321,7 @@ void Story::Do(Process* process, const action::Dial& dial) {
   const LinkId link(++link_count_);
   wires_[link] = Wire{process, target->second};
   Hand(process, event::DialConnected{dial.rank});
-  Hand(target->second,
-       event::HelloReceived{link, HelloOf(process->rank, process->incarnation, world_size_)});
+  Hand(target->second, event::HelloReceived{link, HelloOf(process->rank, process->incarnation)});
 }
 
 // Nothing of the call is heard any more, on either side.
@@ -325,7 +349,7 @@ void Story::Do(Process* process, const action::Accept& accept) {
   Tell(*process, "accepts " + std::to_string(dialler->rank));
   Hand(dialler,
        event::DialAccepted{
-           process->rank, accept.link, HelloOf(process->rank, process->incarnation, world_size_)});
+           process->rank, accept.link, HelloOf(process->rank, process->incarnation)});
 }
 
 void Story::Do(Process* process, const action::Refuse& refuse) {
@@ -361,6 +385,18 @@ void Story::Do(Process* process, const action::Send& send) {
   }
   process->said[other->rank] = send.state;
   Hand(other, event::StateReceived{send.link, send.state});
+}
+
+void Story::Do(Process* process, const action::Look& look) {
+  Sight sight = Sight::kUnseen;
+  for (const auto& other : processes_) {
+    if (other->is_alive && ThreadOf(other->rank, other->incarnation) == look.thread) {
+      sight = other->is_starved  ? Sight::kStarved
+              : other->is_frozen ? Sight::kStopped
+                                 : Sight::kRunning;
+    }
+  }
+  Hand(process, event::Seen{look.link, sight});
 }
 
 void Story::Do(Process* process, const action::Formed& formed) {
@@ -414,6 +450,8 @@ const std::map<std::string, Story::Command>& Story::Commands() {
                                                            {"meet", &Story::Meet},
                                                            {"kill", &Story::Kill},
                                                            {"freeze", &Story::Freeze},
+                                                           {"starve", &Story::Starve},
+                                                           {"apart", &Story::Apart},
                                                            {"thaw", &Story::Thaw},
                                                            {"cut", &Story::Cut},
                                                            {"heal", &Story::Heal},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr LinkId kLinkToOne{11};
 constexpr LinkId kLinkToTwo{12};
@@ -24,7 +26,8 @@ Hello HelloFrom(int rank, int64_t incarnation = 0) {
 // Rank 0 of three, with the actions of each event kept for inspection.
 class Rank0 {
  public:
-  Rank0() : membership_(MembershipOptions{HelloFrom(0), Epoch(4)}, now_) {}
+  explicit Rank0(Hello self = HelloFrom(0))
+      : seat_(self.seat), membership_(MembershipOptions{std::move(self), Epoch(4)}, now_) {}
 
   void Do(const Event& event) { actions_ = membership_.Apply(event, now_); }
 
@@ -46,7 +49,9 @@ class Rank0 {
   }
 
   void Connect() {
-    Do(event::HelloReceived{kLinkToOne, HelloFrom(1)});
+    Hello one = HelloFrom(1);
+    one.seat = seat_;  // as close to rank 0 as it is itself
+    Do(event::HelloReceived{kLinkToOne, one});
     Do(event::HelloReceived{kLinkToTwo, HelloFrom(2)});
   }
 
@@ -87,6 +92,7 @@ class Rank0 {
 
  private:
   TimePoint now_{std::chrono::seconds(50)};
+  Seat seat_;
   Membership membership_;
   std::vector<Action> actions_;
   uint64_t agreement_ = 0;
@@ -189,18 +195,114 @@ TEST(Membership, PeerThatMovedOnWithoutReasonIsNamedItself) {
   EXPECT_EQ(rank.membership().epoch(), Epoch(9));
 }
 
-TEST(Membership, SilentPeerIsLostAfterTheLimitAndNotBefore) {
+// Rank 0 hears nothing of rank 1 any more, and from rank 2 each heartbeat. Returns after how many
+// it gives rank 1 up, each 250 ms; or nothing within a minute.
+std::optional<int> HeartbeatsUntilLost(Rank0* rank, const MemberState& of_two, Sight answer) {
+  constexpr int kHeartbeatsMax = 240;
+  rank->MeetAt(4);
+  for (int count = 1; count <= kHeartbeatsMax; ++count) {
+    rank->Wait(milliseconds(250));
+    for (const action::Look& look : rank->All<action::Look>()) {
+      rank->Do(event::Seen{look.link, answer});
+    }
+    if (!rank->All<action::Broken>().empty()) {
+      EXPECT_EQ(rank->Only<action::Broken>().loss.rank, 1);
+      EXPECT_EQ(rank->Only<action::Broken>().loss.reason, LossReason::kSilent);
+      EXPECT_EQ(rank->membership().Peers(rank->now())[0].state, PeerState::kSilent);
+      return count;
+    }
+    rank->Do(event::StateReceived{kLinkToTwo, of_two});
+  }
+  return std::nullopt;
+}
+
+MemberState Saying(std::vector<Testimony> silent) {
+  MemberState state;
+  state.epoch = Epoch(4);
+  state.joined = true;
+  state.silent = std::move(silent);
+  return state;
+}
+
+TEST(Membership, APeerOfAnotherHostThatOneRankMissesIsLostAfterFiveSeconds) {
+  Rank0 rank;
+  EXPECT_EQ(HeartbeatsUntilLost(&rank, Saying({}), {}), 20);
+}
+
+TEST(Membership, APeerThatTwoRanksMissIsLostAtOnce) {
+  Rank0 rank;
+  EXPECT_EQ(HeartbeatsUntilLost(&rank, Saying({{1, Sight::kUnseen}}), {}), 6);
+}
+
+TEST(Membership, WhatARankSeesOfAPeerOnItsHostCountsForTheOthers) {
+  Rank0 starved;
+  EXPECT_EQ(HeartbeatsUntilLost(&starved, Saying({{1, Sight::kStarved}}), {}), 120);
+  Rank0 stopped;
+  EXPECT_EQ(HeartbeatsUntilLost(&stopped, Saying({{1, Sight::kStopped}}), {}), 6);
+}
+
+TEST(Membership, APeerOfThisHostIsJudgedByWhatTheKernelSays) {
+  const auto until_lost = [](Sight sight) {
+    Hello self = HelloFrom(0);
+    self.seat = Seat{7, 100, 2000};
+    Rank0 rank(self);
+    return HeartbeatsUntilLost(&rank, Saying({{1, Sight::kUnseen}}), sight);
+  };
+  EXPECT_EQ(until_lost(Sight::kStopped), 6);
+  EXPECT_EQ(until_lost(Sight::kRunning), 6) << "the other rank misses it, too";
+  EXPECT_EQ(until_lost(Sight::kStrained), 20) << "the other's word counts for nothing";
+  EXPECT_EQ(until_lost(Sight::kStarved), 120);
+}
+
+TEST(Membership, ASuspicionIsToldToThePeersAndInTheStatus) {
   Rank0 rank;
   rank.MeetAt(4);
   for (int tick = 1; tick <= 5; ++tick) {
     rank.Wait(milliseconds(250));
-    EXPECT_THAT(rank.All<action::Broken>(), IsEmpty()) << tick;
     rank.Hear(kLinkToTwo, 4, true);
+    EXPECT_EQ(rank.membership().Peers(rank.now())[0].state, PeerState::kConnected) << tick;
+  }
+  rank.Wait(milliseconds(250));
+  EXPECT_EQ(rank.membership().Peers(rank.now())[0].state, PeerState::kSilent);
+  ASSERT_THAT(rank.All<action::Send>(), Not(IsEmpty()));
+  EXPECT_THAT(rank.All<action::Send>().front().state.silent,
+              ElementsAre(Testimony{1, Sight::kUnseen}));
+  rank.Hear(kLinkToOne, 4, true);
+  EXPECT_EQ(rank.membership().Peers(rank.now())[0].state, PeerState::kConnected);
+}
+
+TEST(Membership, ARankThatWasHeldUpItselfIsNotLostByTheWordOfTwo) {
+  Rank0 rank;
+  rank.MeetAt(4);
+  MemberState strained = Saying({});
+  strained.is_strained = true;
+  rank.Do(event::StateReceived{kLinkToOne, strained});
+  for (int tick = 1; tick < 20; ++tick) {
+    rank.Wait(milliseconds(250));
+    ASSERT_THAT(rank.All<action::Broken>(), IsEmpty()) << tick;
+    rank.Do(event::StateReceived{kLinkToTwo, Saying({{1, Sight::kUnseen}})});
   }
   rank.Wait(milliseconds(250));
   EXPECT_EQ(rank.Only<action::Broken>().loss.rank, 1);
-  EXPECT_EQ(rank.Only<action::Broken>().loss.reason, LossReason::kSilent);
-  EXPECT_EQ(rank.membership().Peers(rank.now())[0].state, PeerState::kSilent);
+}
+
+TEST(Membership, TheWordOfARankThatIsSilentItselfCountsForNothing) {
+  Rank0 rank;
+  rank.MeetAt(4);
+  rank.Do(event::StateReceived{kLinkToTwo, Saying({{1, Sight::kUnseen}})});
+  for (int tick = 1; tick < 20; ++tick) {
+    rank.Wait(milliseconds(250));
+    ASSERT_THAT(rank.All<action::Broken>(), IsEmpty()) << tick;
+  }
+}
+
+TEST(Membership, ARankThatWasHeldUpSaysSo) {
+  Rank0 rank;
+  rank.Connect();
+  rank.Wait(milliseconds(250));
+  EXPECT_FALSE(rank.All<action::Send>().front().state.is_strained);
+  rank.Wait(milliseconds(700));
+  EXPECT_TRUE(rank.All<action::Send>().front().state.is_strained);
 }
 
 TEST(Membership, PeerThatNeverCameIsMissedSinceTheMeetingWasAskedFor) {
@@ -212,6 +314,22 @@ TEST(Membership, PeerThatNeverCameIsMissedSinceTheMeetingWasAskedFor) {
 
   const PeerStatus peer = rank.membership().Peers(rank.now())[0];
 
+  EXPECT_EQ(peer.state, PeerState::kMissing);
+  EXPECT_EQ(peer.silent_seconds, 0.25);
+}
+
+// A machine with many ranks takes seconds to start it: the silence of the one before is not its
+// own.
+TEST(Membership, SuccessorThatHasNotComeIsMissingAndNotLost) {
+  Rank0 rank;
+  rank.MeetAt(4);
+  rank.Wait(milliseconds(250));
+  rank.Do(event::PeerGone{1, Incarnation(1), Epoch(5)});
+  rank.Join();
+  rank.Wait(milliseconds(250));
+
+  const PeerStatus peer = rank.membership().Peers(rank.now())[0];
+  EXPECT_EQ(peer.incarnation, Incarnation(1));
   EXPECT_EQ(peer.state, PeerState::kMissing);
   EXPECT_EQ(peer.silent_seconds, 0.25);
 }

@@ -21,7 +21,7 @@ TimePoint Membership::NextTick() const {
       continue;
     }
     if (peer.link.has_value()) {
-      next = std::min(next, peer.last_heard + options_.silent_after);
+      next = std::min(next, std::max(peer.last_heard + options_.silent_after, peer.next_look));
     } else if (peer.dial == DialStage::kIdle) {
       next = std::min(next, peer.next_dial);
     }
@@ -53,7 +53,7 @@ std::vector<PeerStatus> Membership::Peers(TimePoint now) const {
       status.silent_seconds = ToSeconds(std::max(Duration::zero(), now - joined_at_));
     }
     if (peer.link.has_value()) {
-      status.state = PeerState::kConnected;
+      status.state = peer.is_suspect ? PeerState::kSilent : PeerState::kConnected;
     } else if (peer.was_linked) {
       const bool is_silent = peer.last_loss == LossReason::kSilent;
       status.state = is_silent ? PeerState::kSilent : PeerState::kLost;
@@ -120,6 +120,97 @@ std::vector<int> Membership::MissingRanks() const {
     }
   }
   return missing;
+}
+
+bool Membership::IsVisible(const Peer& peer) const {
+  const Seat& own = options_.self.seat;
+  return peer.seat.thread > 0 && own.pid_namespace != 0 &&
+         peer.seat.pid_namespace == own.pid_namespace && peer.host_id == options_.self.host_id;
+}
+
+SilenceLimits Membership::LimitsFor(const Peer& peer) const {
+  constexpr double kMilli = 1000;
+  const auto is_beside = [&peer](const Peer& other) {
+    return other.link.has_value() && other.host_id == peer.host_id;
+  };
+  const auto count = std::count_if(peers_.begin(), peers_.end(), is_beside) +
+                     (options_.self.host_id == peer.host_id ? 1 : 0);
+  const auto cores = static_cast<double>(std::max<int64_t>(1, peer.seat.cpu_milli)) / kMilli;
+  return LimitsOf(options_.silent_after, static_cast<double>(count) / cores);
+}
+
+// Whether all ranks that are linked are on that host.
+bool Membership::IsHostAlone(const std::string& host_id) const {
+  return std::all_of(peers_.begin(), peers_.end(), [&host_id](const Peer& peer) {
+    return !peer.link.has_value() || peer.host_id == host_id;
+  });
+}
+
+// Whether what the peer has said of others is of now.
+bool Membership::IsListenedTo(int rank, TimePoint now) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+  return peer.link.has_value() && now - peer.last_heard < options_.silent_after;
+}
+
+// The best that anybody knows of a silent peer: a rank on its host sees what others cannot.
+Sight Membership::SightOf(int rank) const {
+  const Peer& accused = peers_[static_cast<std::size_t>(rank)];
+  Sight best = accused.sight.value_or(Sight::kUnseen);
+  if (best != Sight::kUnseen) {
+    return best;
+  }
+  for (int other = 0; other < static_cast<int>(peers_.size()); ++other) {
+    if (other == rank || !IsListenedTo(other, now_)) {
+      continue;
+    }
+    for (const Testimony& testimony : peers_[static_cast<std::size_t>(other)].state.silent) {
+      best = testimony.rank == rank ? std::max(best, testimony.sight) : best;
+    }
+  }
+  return best == Sight::kUnseen && accused.state.is_strained ? Sight::kStrained : best;
+}
+
+bool Membership::HasNeighbour(int rank) const {
+  const Peer& accused = peers_[static_cast<std::size_t>(rank)];
+  for (int other = 0; other < static_cast<int>(peers_.size()); ++other) {
+    if (other != rank && IsListenedTo(other, now_) &&
+        peers_[static_cast<std::size_t>(other)].host_id == accused.host_id) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Where ranks on its host can be heard, their word is waited for, and counts alone: the others have
+// seen no more than this one.
+bool Membership::IsMissedByOthers(int rank) const {
+  const Peer& accused = peers_[static_cast<std::size_t>(rank)];
+  const bool all_count = IsVisible(accused) || !HasNeighbour(rank);
+  for (int other = 0; other < static_cast<int>(peers_.size()); ++other) {
+    const Peer& witness = peers_[static_cast<std::size_t>(other)];
+    const auto& silent = witness.state.silent;
+    if (other != rank && IsListenedTo(other, now_) &&
+        (all_count || witness.host_id == accused.host_id) &&
+        std::any_of(silent.begin(), silent.end(), [rank](const Testimony& testimony) {
+          return testimony.rank == rank;
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<Testimony> Membership::Testimonies() const {
+  std::vector<Testimony> testimonies;
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    const Peer& peer = peers_[static_cast<std::size_t>(rank)];
+    const bool is_silent = peer.link.has_value() && now_ - peer.last_heard >= options_.silent_after;
+    const bool is_unseen_yet = IsVisible(peer) && !peer.sight.has_value();
+    if (is_silent && !is_unseen_yet && testimonies.size() < kTestimoniesMax) {
+      testimonies.push_back({rank, peer.sight.value_or(Sight::kUnseen)});
+    }
+  }
+  return testimonies;
 }
 
 }  // namespace lockstep::runtime

@@ -55,7 +55,7 @@ struct Meeting {
 // Why a peer of a meeting counts as lost.
 enum class LossReason {
   kClosed,    // its connection was closed or reset: the process is gone
-  kSilent,    // no sign of life for `silent_after`: stopped, or its host or network is
+  kSilent,    // no sign of life for `silent_after` or longer: see common/process/silence.h
   kReplaced,  // a newer incarnation of its rank appeared
   kGone,      // the operator says so
   kMovedOn,   // it asked for a newer meeting (a failed collective, or a loss only it saw)
@@ -80,7 +80,8 @@ struct MeshOptions {
   int port = 0;         // 1-65535; 0 takes any free one, for programs that pass `listener` instead
   UniqueFd listener;    // a listening socket to take over instead of binding; usually empty
   std::string job_key;  // shared secret of the job: every connection proves that it knows it
-  // 250 ms and 1.5 s: a stopped process is noticed within 2 s, one starved for a second is not.
+  // 250 ms and 1.5 s: a stopped process is noticed within 2 s; one that gets no core, or a host
+  // that is cut off, later (common/process/silence.h).
   Duration heartbeat = std::chrono::milliseconds(250);
   Duration silent_after = std::chrono::milliseconds(1500);
   Logger* logger = nullptr;  // outlives the mesh; required

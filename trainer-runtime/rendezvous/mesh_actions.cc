@@ -75,6 +75,10 @@ void MeshLoop::Do(const action::Send& action) {
   }
 }
 
+void MeshLoop::Do(const action::Look& action) {
+  Feed(event::Seen{action.link, watch_.LookAtThread(static_cast<pid_t>(action.thread), now_)});
+}
+
 void MeshLoop::Do(const action::Formed& action) {
   formed_ = action;
   // Who made the control connection makes the data connection, to the same address: it is known to

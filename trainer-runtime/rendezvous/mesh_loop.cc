@@ -1,14 +1,39 @@
 #include "trainer-runtime/rendezvous/mesh_loop.h"
 
 #include <algorithm>
+#include <unistd.h>
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "common/base/check.h"
+#include "common/process/cores.h"
 
 namespace lockstep::runtime {
+namespace {
+
+// Where others on this host can look at the calling thread.
+Seat OwnSeat() {
+  constexpr const char* kPidNamespacePath = "/proc/self/ns/pid";  // namespaces(7)
+
+  struct stat place {};
+
+  Seat seat;
+  seat.pid_namespace = ::stat(kPidNamespacePath, &place) == 0 ? place.st_ino : 0;
+  seat.thread = ::gettid();
+  seat.cpu_milli = ReadCpuMilli("", CountCores());
+  return seat;
+}
+
+MeshLoopOptions Seated(MeshLoopOptions options) {
+  options.membership.self.seat = OwnSeat();
+  return options;
+}
+
+}  // namespace
 
 MeshLoop::MeshLoop(MeshLoopOptions options)
-    : options_(std::move(options)),
+    : options_(Seated(std::move(options))),
       membership_(options_.membership, SteadyNow()),
       reception_(ReceptionOptions{std::move(options_.listener),
                                   options_.membership.self,

@@ -12,6 +12,7 @@
 
 #include "common/base/log.h"
 #include "common/contract/topology.h"
+#include "common/process/thread_watch.h"
 #include "trainer-runtime/rendezvous/dialer.h"
 #include "trainer-runtime/rendezvous/mailbox.h"
 #include "trainer-runtime/rendezvous/membership.h"
@@ -46,6 +47,7 @@ struct MeshLoopOptions {
 // what it says. All state belongs to this thread.
 class MeshLoop {
  public:
+  // Thread: the one that calls Run.
   explicit MeshLoop(MeshLoopOptions options);
 
   // Runs until a Shutdown letter. Every connection is closed when the loop is destroyed.
@@ -95,6 +97,7 @@ class MeshLoop {
   void Do(const action::Refuse& action);
   void Do(const action::Close& action);
   void Do(const action::Send& action);
+  void Do(const action::Look& action);
   void Do(const action::Formed& action);
   void Do(const action::Abandon& action);
   void Do(const action::Met& action);
@@ -117,6 +120,7 @@ class MeshLoop {
   int world_size() const { return options_.membership.self.identity.world_size; }
 
   MeshLoopOptions options_;
+  ThreadWatch watch_;
   Membership membership_;
   Reception reception_;
   Dialer dialer_;

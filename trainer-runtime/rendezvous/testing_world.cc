@@ -1,6 +1,7 @@
 #include "trainer-runtime/rendezvous/testing_world.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -64,8 +65,7 @@ void World::Spawn(int rank, Incarnation incarnation) {
   process->rank = rank;
   process->incarnation = incarnation;
   MembershipOptions options;
-  options.self.identity = MeshIdentity{"uid", Attempt(0), rank, world_size_, incarnation};
-  options.self.host_id = "host";
+  options.self = HelloOf(rank, incarnation);
   options.initial_epoch = operator_epoch_;
   process->epoch_seen = operator_epoch_;
   process->membership = std::make_unique<Membership>(options, now_);
@@ -182,10 +182,34 @@ void World::CloseDialConnection(int id, int number) {
   }
 }
 
-Hello World::HelloOf(int id) {
-  const Process& process = Of(id);
-  return Hello{MeshIdentity{"uid", Attempt(0), process.rank, world_size_, process.incarnation},
-               "host"};
+// Two ranks are on one host each.
+Hello World::HelloOf(int rank, Incarnation incarnation) const {
+  return Hello{MeshIdentity{"uid", Attempt(0), rank, world_size_, incarnation},
+               "host-" + std::to_string(rank / 2),
+               Seat{1, ThreadOf(rank, incarnation), kCpuMilli}};
+}
+
+int64_t World::ThreadOf(int rank, Incarnation incarnation) {
+  return 1 + incarnation.value() * kRanksMax + rank;
+}
+
+Hello World::HelloOf(int id) const {
+  const Process& process = *processes_[static_cast<std::size_t>(id)];
+  return HelloOf(process.rank, process.incarnation);
+}
+
+// Now and then the kernel does not tell.
+void World::Do(int id, const action::Look& look) {
+  Sight sight = Sight::kUnseen;
+  for (const auto& other : processes_) {
+    if (!other->is_dead && ThreadOf(other->rank, other->incarnation) == look.thread &&
+        !Chance(0.2)) {
+      sight = !other->is_paused ? Sight::kRunning : Chance(0.5) ? Sight::kStopped : Sight::kStarved;
+    }
+  }
+  At(Duration::zero(), [this, id, link = look.link, sight] {
+    Deliver(id, event::Seen{link, sight});
+  });
 }
 
 void World::Do(int id, const action::CancelDial& cancel) {

@@ -20,9 +20,12 @@
 
 namespace lockstep::runtime::testing {
 
+inline constexpr int kRanksMax = 100;
+inline constexpr int64_t kCpuMilli = 4000;
 inline constexpr TimePoint kStart{std::chrono::seconds(100)};
 inline constexpr Duration kFaultsFor = std::chrono::seconds(8);
-// Silence is noticed after 1.5 s, a wrong call is given up after 1 s, a Meet after at most 8 s.
+// Silence is noticed after 1.5 to 5 s, a wrong call is given up after 1 s, a Meet after at most 8
+// s.
 inline constexpr Duration kCalmFor = std::chrono::seconds(14);
 
 // One process of one rank, with the program that drives its membership.
@@ -106,6 +109,7 @@ class World {
   void Do(int id, const action::Refuse& refuse);
   void Do(int id, const action::Close& close);
   void Do(int id, const action::Send& send);
+  void Do(int id, const action::Look& look);
   void Do(int id, const action::Formed& formed);
   void Do(int id, const action::Abandon& abandon);
   void Do(int id, const action::Met& met);
@@ -121,7 +125,9 @@ class World {
   void FailDial(int id, int rank, int number, bool is_superseded);
   void GiveUpDial(int id, int rank, int number);
   void CloseDialConnection(int id, int number);
-  Hello HelloOf(int id);
+  Hello HelloOf(int id) const;
+  Hello HelloOf(int rank, Incarnation incarnation) const;
+  static int64_t ThreadOf(int rank, Incarnation incarnation);
   // Closes one end; the other hears of it if it can.
   void CloseEnd(int id, LinkId link, bool tell_superseded);
   // An event of a connection whose end at `id` still stands; LinkLost ends it.

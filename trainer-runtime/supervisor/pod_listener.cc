@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "common/contract/supervised_place.h"
+#include "common/process/cores.h"
 #include "trainer-runtime/supervisor/pod_metrics.h"
 
 namespace lockstep::runtime {
@@ -30,13 +31,18 @@ bool TellsOfMore(const std::optional<StatusDocument>& before, const StatusDocume
          before->phase != now.phase;
 }
 
+double CoreCount() {
+  constexpr double kMilli = 1000;
+  return static_cast<double>(ReadCpuMilli("", CountCores())) / kMilli;
+}
+
 }  // namespace
 
 PodListener::PodListener(int process_count,
                          Duration silent_after,
                          Logger* logger,
                          bool has_own_models)
-    : silence_max_(2 * silent_after),
+    : limits_(LimitsOf(silent_after, process_count / CoreCount())),
       logger_(logger),
       has_own_models_(has_own_models),
       processes_(static_cast<std::size_t>(process_count)),
@@ -69,6 +75,7 @@ Result<UniqueFd> PodListener::Connect(int local_rank) {
 void PodListener::NoteStarted(int local_rank, pid_t pid) {
   const std::lock_guard<std::mutex> lock(mutex_);
   // Names this process even after its number is another's (pidfd_open(2)).
+  processes_[static_cast<std::size_t>(local_rank)].pid = pid;
   processes_[static_cast<std::size_t>(local_rank)].pid_fd =
       UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   NoteSuccessor(SteadyNow(), &reports_[static_cast<std::size_t>(local_rank)]);
@@ -257,12 +264,20 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
 void PodListener::KillSilent(TimePoint now) {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     Process& process = processes_[i];
-    if (!process.heard_at.has_value() || now - *process.heard_at <= silence_max_ ||
-        process.last_words.has_value() || !process.pid_fd.is_open()) {
+    if (!process.heard_at.has_value() || process.last_words.has_value() ||
+        !process.pid_fd.is_open() || now < process.next_look) {
+      continue;
+    }
+    const Duration silent = now - *process.heard_at;
+    if (silent < limits_.suspect) {
+      continue;
+    }
+    process.next_look = now + limits_.look;
+    if (!IsGivenUp(silent, limits_, watch_.LookAtProcess(process.pid, now))) {
       continue;
     }
     logger_->Warn("process hangs: it says nothing, and is killed",
-                  {{"local_rank", i}, {"silent_seconds", ToSeconds(now - *process.heard_at)}});
+                  {{"local_rank", i}, {"silent_seconds", ToSeconds(silent)}});
     ::syscall(SYS_pidfd_send_signal, process.pid_fd.get(), SIGKILL, nullptr, 0);
     process.hangs_since = std::exchange(process.heard_at, std::nullopt);
   }

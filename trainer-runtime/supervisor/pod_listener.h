@@ -16,6 +16,8 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/control_message.h"
 #include "common/contract/termination_message.h"
+#include "common/process/silence.h"
+#include "common/process/thread_watch.h"
 #include "trainer-runtime/supervisor/pod_report.h"
 #include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/status_board.h"
@@ -24,11 +26,11 @@ namespace lockstep::runtime {
 
 // Hears what the processes of a pod say, over their channels, and shows the whole on the pod's
 // status board: so a pod has one status server, however many processes it has. A process that has
-// spoken and falls silent is killed: nobody outside sees it behind a server that answers.
-// Thread: any. Listens on its own.
+// spoken and falls silent is killed, by the rule of common/process/silence.h: nobody outside sees
+// it behind a server that answers. Thread: any. Listens on its own.
 class PodListener {
  public:
-  // `silent_after` without a word, and as long again: a process is killed. `logger` outlives it.
+  // `silent_after` without a word: a process is suspected. `logger` outlives it.
   // `has_own_models`: each process trains a model of its own.
   PodListener(int process_count,
               Duration silent_after,
@@ -87,8 +89,10 @@ class PodListener {
  private:
   struct Process {
     UniqueFd channel;
+    pid_t pid = 0;
     UniqueFd pid_fd;  // empty where the kernel has none
     std::optional<TimePoint> heard_at;
+    TimePoint next_look;
     std::optional<TimePoint> hangs_since;
     std::string metrics;
     bool is_missed = false;
@@ -102,10 +106,11 @@ class PodListener {
   void Take(std::size_t local_rank, const ChannelMessage& message);
   void KillSilent(TimePoint now);
 
-  const Duration silence_max_;
+  const SilenceLimits limits_;
   Logger* const logger_;
   const bool has_own_models_;
   mutable std::mutex mutex_;
+  ThreadWatch watch_;                   // guarded by mutex_
   std::vector<Process> processes_;      // by local rank; with the rest, guarded by mutex_
   std::vector<ProcessReport> reports_;  // by local rank
   std::optional<StatusDocument> furthest_;

@@ -4,9 +4,12 @@
 #include <csignal>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <poll.h>
 #include <string>
+#include <string_view>
 #include <unistd.h>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -55,10 +58,32 @@ StatusDocument Document(int rank, int64_t step) {
   return document;
 }
 
+// Keeps the local ranks of processes that are given up, in order.
+class GivenUpLogger final : public Logger {
+ public:
+  void Log(LogLevel /*level*/, std::string_view /*message*/, LogFields fields) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const LogField& field : fields) {
+      if (field.key == "local_rank") {
+        local_ranks_.push_back(field.value);
+      }
+    }
+  }
+
+  std::vector<std::string> local_ranks() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return local_ranks_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> local_ranks_;
+};
+
 class PodListenerTest : public testing::Test {
  protected:
   void Listen(Duration silent_after) {
-    listener_ = std::make_unique<PodListener>(2, silent_after, logger_.get());
+    listener_ = std::make_unique<PodListener>(2, silent_after, &logger_);
     for (UniqueFd& channel : channels_) {
       channel = listener_->Connect(static_cast<int>(&channel - channels_)).value();
     }
@@ -69,7 +94,7 @@ class PodListenerTest : public testing::Test {
     ASSERT_TRUE(SendToChannel(channels_[local_rank].get(), {word, text}, Soon()).ok());
   }
 
-  std::unique_ptr<Logger> logger_ = MakeNullLogger();
+  GivenUpLogger logger_;
   StatusBoard board_{Document(0, 0)};
   UniqueFd channels_[2];
   std::unique_ptr<PodListener> listener_;
@@ -188,6 +213,23 @@ TEST_F(PodListenerTest, ProcessThatFallsSilentIsKilledAndOneThatNeverSpokeIsNot)
   EXPECT_EQ(::waitpid(starting, &status, WNOHANG), 0);
   ::kill(starting, SIGKILL);
   ::waitpid(starting, &status, 0);
+}
+
+// A listener that looks late counts anew: between the two ends are more than its patience.
+TEST_F(PodListenerTest, ProcessThatIsStoppedIsKilledBeforeOneThatIsOnlySilent) {
+  const pid_t idle = StartIdleProcess();
+  const pid_t stopped = StartIdleProcess();
+  int status = 0;
+  ::kill(stopped, SIGSTOP);
+  ASSERT_EQ(::waitpid(stopped, &status, WUNTRACED), stopped);
+  Listen(std::chrono::milliseconds(300));
+  listener_->NoteStarted(0, idle);
+  listener_->NoteStarted(1, stopped);
+  Say(0, ChannelWord::kAlive, "");
+  Say(1, ChannelWord::kAlive, "");
+  EXPECT_TRUE(Becomes([&] { return ::waitpid(idle, &status, WNOHANG) == idle; }));
+  EXPECT_TRUE(Becomes([&] { return ::waitpid(stopped, &status, WNOHANG) == stopped; }));
+  EXPECT_EQ(logger_.local_ranks(), (std::vector<std::string>{"1", "0"}));
 }
 
 // Of the two the one that said goodbye is silent for longer.

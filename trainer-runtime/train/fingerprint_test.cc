@@ -111,7 +111,7 @@ TEST(Fingerprint, OtherPartOfTheSamplesIsRefusedWithBoth) {
     return CompareFingerprints(saved, MakeFingerprint(SavedSpec(), train)).error().message();
   };
   EXPECT_THAT(found(whole.Part(1, 3)),
-              HasSubstr("data.part: \"1 of 3\" found, the saved state was made with \"1 of 2\""));
+              HasSubstr("number of ranks: 3 found, the saved state was made with 2"));
   EXPECT_THAT(found(whole), HasSubstr("data.part: nothing found"));
   EXPECT_TRUE(CompareFingerprints(saved, MakeFingerprint(SavedSpec(), whole.Part(1, 2))).ok());
 }

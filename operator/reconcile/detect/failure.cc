@@ -212,7 +212,8 @@ Silence FindSilence(const DecisionBuilder& builder, const GangView& view) {
       HasFinishedRank(view) ? std::set<int>{} : EndedRanks(view, builder.observed().closed_pods),
       HangingRanks(view, silent_after),
       AbsentRanks(builder, view),
-      LostRanks(view, silent_after)};
+      // One machine's own processes end before its eyes: who has not is only slow to meet again.
+      builder.observed().is_one_machine ? std::set<int>{} : LostRanks(view, silent_after)};
 }
 
 // An end of which only the others know. Where not even the mildest end is forgiven there is nothing

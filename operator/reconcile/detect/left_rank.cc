@@ -12,6 +12,7 @@
 #include "operator/reconcile/detect/vain_meeting.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/policy/restart_policy.h"
+#include "operator/reconcile/policy/success_policy.h"
 
 namespace lockstep::control {
 namespace {
@@ -88,6 +89,36 @@ bool RanOutInVain(const DecisionBuilder& builder, const Failure& failure) {
          running->reason == kReasonRankLeft;
 }
 
+bool HasMetByLibrary(const Member& member) {
+  return member.rank.has_value() && member.report != nullptr &&
+         !member.report->document.backend.empty();
+}
+
+bool SaysAllIsDone(const Member& member) {
+  return HasMetByLibrary(member) && member.report->document.phase == Phase::kSucceeded;
+}
+
+bool HasNotEnded(const Member& member) {
+  return HasMetByLibrary(member) &&
+         (member.state == MemberState::kRunning || member.state == MemberState::kLeaving);
+}
+
+int64_t CountUnreachable(const std::vector<Failure>& failures) {
+  return std::count_if(failures.begin(), failures.end(), IsUnreachable);
+}
+
+// The newest end with exit code 0.
+std::optional<WallTime> LastSuccess(const GangView& view) {
+  std::optional<WallTime> last;
+  for (const Member& member : view.members) {
+    if (member.rank.has_value() && member.state == MemberState::kSucceeded &&
+        member.pod != nullptr && member.pod->status.termination.has_value()) {
+      last = std::max(last, member.pod->status.termination->finished_at);
+    }
+  }
+  return last;
+}
+
 }  // namespace
 
 std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
@@ -123,6 +154,33 @@ std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
         NameList(names) + " left with exit code 0 while others still used it: " + failure.sentence;
   }
   return failures;
+}
+
+DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder) {
+  const auto any_member = [&view](const auto& is_so) {
+    return std::any_of(view.members.begin(), view.members.end(), is_so);
+  };
+  if (!HasSucceeded(builder->spec().success_policy, builder->topology(), view)) {
+    return DecisiveEnd::kNone;
+  }
+  if (builder->is_training() || any_member(SaysAllIsDone)) {
+    return DecisiveEnd::kOver;
+  }
+  const std::vector<Failure> failures = FindFailures(*builder, view, {});
+  if (CountUnreachable(BlameLeavers(*builder, view, failures)) < CountUnreachable(failures)) {
+    return DecisiveEnd::kMissed;
+  }
+  const std::optional<WallTime> left_at = LastSuccess(view);
+  if (!left_at.has_value() || !any_member(HasNotEnded)) {
+    return DecisiveEnd::kOver;
+  }
+  const WallTime over_at = *left_at + 2 * kFarewellSeen;  // the first is for what they say to come
+  if (builder->now() < over_at) {
+    builder->WakeAt(over_at);
+    return DecisiveEnd::kAwaited;
+  }
+  return DescribeVainMeeting(view, builder).has_value() ? DecisiveEnd::kAwaited
+                                                        : DecisiveEnd::kOver;
 }
 
 }  // namespace lockstep::control

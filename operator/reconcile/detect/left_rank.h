@@ -23,4 +23,19 @@ std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
                                   const GangView& view,
                                   std::vector<Failure> failures);
 
+// Whether the job succeeds by the exit code 0 of the rank that decides it, whose end may have been
+// told before what the others say of it.
+enum class DecisiveEnd {
+  kNone,     // the ranks whose success is the job's have not all ended so
+  kOver,     // nobody misses them
+  kAwaited,  // others that have met by liblockstep still run: they may be about to miss it
+  kMissed,   // BlameLeavers has it
+};
+
+// Others that neither end nor wait in a meeting miss nothing, after twice kFarewellSeen. Where one
+// says that all ranks have done all their work, nobody is missed; nor is anybody of a training,
+// whose ranks take their last step together. Asks `builder` to look again while the answer is
+// kAwaited.
+DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder);
+
 }  // namespace lockstep::control

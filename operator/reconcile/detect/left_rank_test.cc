@@ -175,6 +175,83 @@ TEST(LeftRank, JobSucceedsOnceTheOthersAreDoneAsWell) {
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kSucceeded));
 }
 
+TestWorld Met(int workers) {
+  TestWorld world = Launched(MakeCommandJob(workers));
+  world.ReportMeeting();
+  return world;
+}
+
+bool HasSucceeded(const TestWorld& world) {
+  return IsTrue(world.job.status, ConditionType::kSucceeded);
+}
+
+// Worker 0 is done first, and its kubelet tells so first: its exit code decides the job.
+TEST(LeftRank, WhoDecidesTheJobAndLeavesEarlyFailsItAsAnyOther) {
+  for (const bool is_told_first : {true, false}) {
+    TestWorld world = Met(2);
+    world.Exit("mnist-worker-0", 0);
+    if (is_told_first) {
+      world.Step();
+      EXPECT_FALSE(HasSucceeded(world));
+    }
+    Lose(&world, "mnist-worker-1", {0});
+    world.Step();
+    EXPECT_TRUE(Blames(world, "pod mnist-worker-0 (rank 0)")) << WhyFailed(world);
+  }
+}
+
+TEST(LeftRank, WhoDecidesTheJobIsMissedInAMeetingThatRunsOut) {
+  TestWorld world = Met(2);
+  world.Exit("mnist-worker-0", 0);
+  world.observed.reports.at("mnist-worker-1").document.phase = Phase::kRendezvous;
+  world.Step();
+  world.now += 2 * kFarewellSeen;
+  ASSERT_EQ(EventReasons(world.Step()), "RankLeft");
+  EXPECT_FALSE(HasSucceeded(world));
+  world.GiveUp("mnist-worker-1", "rendezvous at epoch 2 timed out waiting for rank 0 at a:1");
+  world.Step();
+  EXPECT_TRUE(Blames(world, "pod mnist-worker-0 (rank 0)")) << WhyFailed(world);
+}
+
+TEST(LeftRank, WhoDecidesTheJobAndIsMissedByNobodyHasSucceeded) {
+  TestWorld world = Met(2);
+  world.Exit("mnist-worker-0", 0);
+  world.Step();
+  ASSERT_FALSE(HasSucceeded(world));
+  world.Exit("mnist-worker-1", 0);
+  world.Step();
+  EXPECT_TRUE(HasSucceeded(world)) << "all are done";
+
+  TestWorld lingering = Met(2);
+  lingering.Exit("mnist-worker-0", 0);
+  lingering.Step();
+  lingering.Advance(2 * kFarewellSeen);
+  lingering.Step();
+  EXPECT_TRUE(HasSucceeded(lingering)) << "the other works on, and meets nobody";
+
+  TestWorld finished = Met(2);
+  finished.observed.reports.at("mnist-worker-1").document.phase = Phase::kSucceeded;
+  finished.Exit("mnist-worker-0", 0);
+  finished.Step();
+  EXPECT_TRUE(HasSucceeded(finished)) << "it says that all work is done";
+
+  TestWorld strangers = Launched(MakeCommandJob(2));
+  strangers.ReportAll();
+  strangers.Exit("mnist-worker-0", 0);
+  strangers.Step();
+  EXPECT_TRUE(HasSucceeded(strangers)) << "they have never met";
+}
+
+// successPolicy ChiefOrWorker0 forgives it.
+TEST(LeftRank, FailureOfAnotherAfterTheDecidingSuccessIsForgiven) {
+  TestWorld world = Met(2);
+  world.Exit("mnist-worker-0", 0);
+  world.Step();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  EXPECT_TRUE(HasSucceeded(world));
+}
+
 // It was lost before: its successor found that all was done, and joined nobody.
 TEST(LeftRank, SuccessorThatJoinedNobodyIsNotTheOneThatWasLost) {
   TestWorld world = Launched(MakeCommandJob(3));

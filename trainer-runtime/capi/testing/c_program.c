@@ -426,6 +426,20 @@ static void abort_a_call(void) {
   leave(session);
 }
 
+// Rank 0 has a call less, and ends without a word; the others end as a program does that gives up.
+static void leave_early(void) {
+  lockstep_session* const session = open_session(NULL);
+  const lockstep_meeting place = meet(session);
+  float data = 1;
+  for (int calls = place.rank == 0 ? 1 : 2; calls > 0; --calls) {
+    if (lockstep_all_reduce(session, &data, 1, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, kPatience) !=
+        LOCKSTEP_OK) {
+      fprintf(stderr, "%s\n", lockstep_last_error());
+      exit(75);
+    }
+  }
+}
+
 // Twice, as by one that goes on without reports and takes them up again. Nobody else is waited for.
 static void report_only(void) {
   const lockstep_progress progress = {.struct_size = sizeof progress,
@@ -488,6 +502,7 @@ int main(int argc, char** argv) {
                {"absent", absent},
                {"fork", fork_in_the_middle},
                {"abort", abort_a_call},
+               {"leave_early", leave_early},
                {"report_only", report_only},
                {"report_and_die", report_and_die},
                {"alone", alone}};
