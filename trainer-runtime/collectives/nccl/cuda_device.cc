@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <utility>
+
+#include "common/contract/gpu_name.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -14,19 +15,7 @@ constexpr int kCudaNoDevice = 100;
 constexpr int kCudaNotReady = 600;
 constexpr unsigned int kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
 constexpr unsigned int kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
-constexpr std::size_t kUuidBytes = 16;
-
-// "GPU-" and the bytes in hexadecimal, in groups of 4, 2, 2, 2 and 6 bytes.
-std::string FormatUuid(const std::array<unsigned char, kUuidBytes>& bytes) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < kUuidBytes; ++i) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", bytes[i]);
-    const bool begins_group = i == 4 || i == 6 || i == 8 || i == 10;
-    text += (begins_group ? "-" : "") + std::string(digits.data());
-  }
-  return text;
-}
+constexpr std::size_t kProductBytes = 256;  // as cudaDeviceProp has it
 
 }  // namespace
 
@@ -48,6 +37,7 @@ Status CudaDevice::FindFunctions() {
                        object_.Find("cuGetErrorString", &cuda.error_string) &&
                        object_.Find("cuDeviceGetCount", &cuda.device_count) &&
                        object_.Find("cuDeviceGet", &cuda.device_get) &&
+                       object_.Find("cuDeviceGetName", &cuda.device_name) &&
                        object_.Find("cuDevicePrimaryCtxRetain", &cuda.context_retain) &&
                        object_.Find("cuDevicePrimaryCtxRelease_v2", &cuda.context_release) &&
                        object_.Find("cuCtxSetCurrent", &cuda.context_set) &&
@@ -92,9 +82,12 @@ Status CudaDevice::OpenDevice() {
   }
   const std::string name = "GPU " + std::to_string(number_);
   LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_get(&device_, number_), "open " + name));
-  std::array<unsigned char, kUuidBytes> bytes{};
+  GpuUuid bytes{};
+  std::array<char, kProductBytes> product{};
   LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_uuid(bytes.data(), device_), "name " + name));
-  uuid_ = FormatUuid(bytes);
+  LOCKSTEP_RETURN_IF_ERROR(
+      Check(functions_.device_name(product.data(), kProductBytes - 1, device_), "name " + name));
+  uuid_ = FormatGpuName(bytes, product.data());
   return Check(functions_.context_retain(&context_, device_), "open a context on " + uuid_);
 }
 

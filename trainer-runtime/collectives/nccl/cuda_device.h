@@ -26,6 +26,7 @@ struct CudaFunctions {
   int (*device_count)(int*) = nullptr;
   int (*device_get)(int*, int ordinal) = nullptr;
   int (*device_uuid)(unsigned char* bytes, int device) = nullptr;
+  int (*device_name)(char*, int size, int device) = nullptr;
   int (*context_retain)(void**, int device) = nullptr;
   int (*context_release)(int device) = nullptr;
   int (*context_set)(void*) = nullptr;
@@ -68,7 +69,7 @@ class CudaDevice {
   // CUDA's, of this process.
   int number() const { return number_; }
 
-  // "GPU-8f0c...", as NVML and the device plugin name it.
+  // "GPU-8f0c...", of a slice "MIG-a65a...", as NVML and the device plugin name it.
   const std::string& uuid() const { return uuid_; }
 
   // Of this process.
