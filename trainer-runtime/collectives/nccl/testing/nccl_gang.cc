@@ -29,7 +29,8 @@ Result<std::string> RunRank(const NcclGangOptions& options,
   const int device_count =
       options.device_counts.empty() ? options.device_count : options.device_counts[rank];
   ::setenv("FAKE_CUDA_DEVICES", std::to_string(device_count).c_str(), 1);
-  join.ground = MakeFakeGround(options.version, device_count);
+  join.ground =
+      MakeFakeGround(options.versions.empty() ? options.version : options.versions[rank], device_count);
   join.control = &control;
   join.epoch = Epoch(3);
   join.element_count = options.element_count;
