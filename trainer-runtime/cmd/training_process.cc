@@ -262,6 +262,9 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
   options.epoch = meeting.epoch;
   const bool stay_on_device = !parts_->replicas->Devices().empty();
   options.element_count = stay_on_device ? 0 : parts_->replicas->engine(0).Gradients().size();
+  for (const Bucket& bucket : PlanBuckets(spec_, parts_->replicas.get()).beside) {
+    options.bucket_counts.push_back(static_cast<std::size_t>(bucket.element_count));
+  }
   options.is_stopped = [this] { return options_.stop->requested().load(); };
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   if (spec_.communication.all_reduce == AllReduceBackend::kNccl) {

@@ -49,9 +49,10 @@ std::string Words(const std::vector<Said>& ranks) {
 TEST(FindNcclObstacle, SaysWhoCannotBeJoined) {
   using Kind = NcclObstacleKind;
   EXPECT_EQ(Words({{22809, {"GPU-a"}}}), "none");
-  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22807, {"GPU-c"}}}),
-            "releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.28.7. NCCL joins ranks of "
-            "one version only: give all workers one image");
+  EXPECT_EQ(
+      Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22807, {"GPU-c"}}}),
+      "releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.28.7. NCCL joins ranks of "
+      "one version only: give all workers one image");
   EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c", "GPU-d"}}}), "none");
   EXPECT_THAT(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {23007, {"GPU-c"}}}),
               StartsWith("releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.30.7. "));

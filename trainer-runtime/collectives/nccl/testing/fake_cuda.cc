@@ -283,6 +283,12 @@ int cuMemFree_v2(unsigned long long address) {
   return kOk;
 }
 
+int cuMemsetD32Async(unsigned long long to, unsigned int word, std::size_t count, void* stream) {
+  StreamOf(stream)->Push(
+      [=] { std::fill_n(static_cast<unsigned int*>(PointerOf(to)), count, word); });
+  return kOk;
+}
+
 int cuMemHostAlloc(void** memory, std::size_t size, unsigned int /*flags*/) {
   *memory = size > kMemoryMax ? nullptr : std::malloc(size);
   Pinned().Add(*memory, size);

@@ -68,6 +68,8 @@ void RunKernel(void* argument) {
   }
   if (OrderedFault("async-error", comm->rank, kernel->call)) {
     comm->Fail(kRemoteError, "ordered: the connection to a peer broke");
+  } else if (OrderedFault("system-error", comm->rank, kernel->call)) {
+    comm->Fail(kSystemError, "ordered: no space left in /dev/shm");
   } else if (!comm->is_stopped.load()) {
     const FakeNcclWorld::Part part{comm->rank, kernel->data, kernel->count};
     if (kernel->type == kFloat64) {
@@ -151,6 +153,11 @@ int ncclAllReduce(const void* from,
   if (!nccl::IsOnDeviceOf(*comm, stream)) {
     group.is_refused = true;
     return nccl::FailCall(nccl::kInvalidUsage, "a stream of another device");
+  }
+  const std::size_t number_bytes = type == nccl::kFloat64 ? sizeof(double) : sizeof(float);
+  if (HasNoWay(comm->rank, count * number_bytes)) {
+    comm->Fail(nccl::kUnhandledCudaError, "ordered: no way between GPUs for such a sum");
+    return nccl::kInProgress;
   }
   const nccl::Kernel kernel{comm, to, count, type, call, stream};
   if (group.depth > 0) {
