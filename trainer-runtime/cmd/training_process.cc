@@ -5,6 +5,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/collectives/host_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_network.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/rank_control.h"
@@ -303,6 +305,16 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::TryNccl(const NcclRedu
   return Error(ErrorCode::kAborted, joined.error().ToString());
 }
 
+// Within a pod NCCL needs no network.
+void TrainingProcess::LookAtNetwork() {
+  if (!options_.nccl_chooses_network || environment_.world_size <= environment_.processes) {
+    return;
+  }
+  if (const std::string cards = UnusedCards(); !cards.empty()) {
+    observer_->CardsAreUnused(cards);
+  }
+}
+
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
   if (checkpoints_ != nullptr && rank() == 0) {
     const Status claimed = ClaimCheckpoints(meeting.epoch, environment_.incarnation);
@@ -314,6 +326,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   observer_->GradientsMeet(*reducer);
   if (missed_nccl_.has_value()) {
     observer_->NcclIsMissed(*missed_nccl_);
+  }
+  if (std::string_view(reducer->BackendName()) == "nccl") {
+    LookAtNetwork();
   }
   RankControl control(meeting.communicator);
   Result<TrainerVerdict> verdict = trainer_->RunMeeting(
