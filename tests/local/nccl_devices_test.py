@@ -165,7 +165,7 @@ class AutoTakesTheCpu(DevicesCase):
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_after_sums_as_large_as_a_bucket_found_no_way(self):
-        """NCCL connects for an algorithm at the first sum of its size: joining makes one of each."""
+        """NCCL connects for an algorithm at the first sum of its size: joining makes one each."""
         once = self.scratch / "once"
         with gpus(2, FAKE_NCCL_FAULT=f"no-way@rank=3@bytes=1000@once={once}"):
             run = self.train()
