@@ -74,7 +74,9 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
         name_(std::move(name)),
         stream_(MakeStream(index)),
         after_(MakeStream(index)),
+        beside_(MakeStream(index)),
         given_(MakeEvent()),
+        copied_(MakeEvent()),
         pinning_(MakeCudaPinning()) {}
 
   TorchCudaDevice(const TorchCudaDevice&) = delete;
@@ -82,6 +84,7 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
 
   ~TorchCudaDevice() override {
     static_cast<void>(cudaEventDestroy(given_));
+    static_cast<void>(cudaEventDestroy(copied_));
     for (const cudaEvent_t mark : marks_) {
       static_cast<void>(cudaEventDestroy(mark));
     }
@@ -130,6 +133,25 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
                                                 ? cudaEventRecordExternal
                                                 : cudaEventRecordDefault));
   }
+
+  bool MarksAtLaunch() override {
+    if (!marks_at_launch_.has_value()) {
+      marks_at_launch_ = CudaGraphMarksAtLaunch(stream_, beside_);
+    }
+    return *marks_at_launch_;
+  }
+
+  void CopyBeside(const at::Tensor& to, const at::Tensor& from, std::size_t behind) override {
+    C10_CUDA_CHECK(
+        cudaStreamWaitEvent(beside_.stream(), static_cast<cudaEvent_t>(mark(behind)), 0));
+    const c10::cuda::CUDAStreamGuard guard(beside_);
+    to.copy_(from, /*non_blocking=*/true);
+    C10_CUDA_CHECK(cudaEventRecord(copied_, beside_.stream()));
+  }
+
+  void AwaitCopies() override { C10_CUDA_CHECK(cudaStreamWaitEvent(stream_.stream(), copied_, 0)); }
+
+  void FinishCopies() override { C10_CUDA_CHECK(cudaEventSynchronize(copied_)); }
 
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
@@ -184,7 +206,10 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   std::string name_;
   c10::cuda::CUDAStream stream_;
   c10::cuda::CUDAStream after_;
-  cudaEvent_t given_;  // of what stream_ has been given
+  c10::cuda::CUDAStream beside_;
+  cudaEvent_t given_;   // of what stream_ has been given
+  cudaEvent_t copied_;  // of the copies in beside_
+  std::optional<bool> marks_at_launch_;
   std::vector<cudaEvent_t> marks_;
   std::unique_ptr<HostPinning> pinning_;
 };
