@@ -136,10 +136,12 @@ void TrainingObserver::CardsAreUnused(const std::string& cards) {
     document.backend_detail += "; over TCP (NET/Socket) beside " + cards;
   });
   logger_->Warn(
-      "NCCL goes by TCP, though this node has cards that it could use; sums between pods are slow. "
-      "Ask for the cards in the pod's resources and for IPC_LOCK (images.md, InfiniBand and RoCE); "
-      "NCCL_IB_DISABLE=1 in the template's env says that TCP is meant",
-      {{"rank", rank_}, {"cards", cards}});
+      "NCCL goes by TCP beside network cards of this node, so sums between pods are slow",
+      {{"rank", rank_},
+       {"cards", cards},
+       {"help",
+        "ask for the cards in the pod's resources, and for IPC_LOCK: images.md, InfiniBand "
+        "and RoCE; NCCL_IB_DISABLE=1 in the template's env says that TCP is meant"}});
 }
 
 void TrainingObserver::PeerLost(const PeerLoss& loss) {
