@@ -9,6 +9,7 @@
 #include <future>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -44,10 +45,12 @@ struct Options {
   std::size_t timed_rounds = 0;
   std::size_t timed_steps = 200;
   std::size_t listened_steps = 0;
+  std::size_t fed_steps = 0;
 };
 
 constexpr std::size_t kSnapshotPeriod = 20;  // steps
 constexpr std::size_t kSnapshotCount = 5;
+constexpr std::size_t kFedWarmUp = 10;  // steps: more than go before a graph
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -91,9 +94,16 @@ class Subject {
 
   // Takes the next step. Returns the mean loss before it.
   Result<double> Step() {
-    const runtime::Batch batch = NextBatch();
     StepOptions options;
+    options.is_prefetched = came_ahead_;
+    const runtime::Batch batch = std::exchange(came_ahead_, false) ? Place(step_++) : TakeBatch();
     options.gradient_scale = 1.0 / static_cast<double>(batch_size_);
+    if (is_ahead_) {
+      options.next = [this]() -> std::optional<runtime::Batch> {
+        came_ahead_ = true;
+        return Gather(step_);
+      };
+    }
     const auto number = static_cast<int64_t>(step_);
     if (is_guarded_) {
       options.update = runtime::GuardedUpdate{.number = number};
@@ -102,6 +112,7 @@ class Subject {
     if (!result.ok() && is_guarded_ && result.error().code() == ErrorCode::kUnavailable) {
       is_guarded_ = false;  // this engine leaves updates to the host
       --step_;
+      came_ahead_ = false;
       return Step();
     }
     if (!result.ok()) {
@@ -122,11 +133,47 @@ class Subject {
     return ToSeconds(watch.Lap()) * 1e3 / static_cast<double>(count);
   }
 
+  // From here on batches are gathered into memory of their own, as a loader does: before each step,
+  // or ahead of it, while the device is at the one before.
+  void GatherBatches(bool is_ahead) {
+    gathers_ = true;
+    is_ahead_ = is_ahead;
+  }
+
   bool is_guarded() const { return is_guarded_; }
 
   int64_t overflow_count() const { return overflow_count_; }
 
  private:
+  runtime::Batch TakeBatch() { return gathers_ ? Gather(step_++) : NextBatch(); }
+
+  // The batch of that step, gathered into one of two places, of which the other is the last step's.
+  runtime::Batch Gather(std::size_t step) {
+    const std::size_t begin = (step % batch_count_) * batch_size_;
+    Rows& rows = gathered_[step % 2];
+    rows.inputs.resize(batch_size_ * input_width_);
+    rows.labels.resize(batch_size_ * label_width_);
+    for (std::size_t i = 0; i < batch_size_; ++i) {
+      std::copy_n(
+          &inputs_[(begin + i) * input_width_], input_width_, &rows.inputs[i * input_width_]);
+      std::copy_n(
+          &labels_[(begin + i) * label_width_], label_width_, &rows.labels[i * label_width_]);
+    }
+    return Place(step);
+  }
+
+  runtime::Batch Place(std::size_t step) const {
+    const Rows& rows = gathered_[step % 2];
+    return {.inputs = rows.inputs,
+            .labels = rows.labels,
+            .sample_count = static_cast<int64_t>(batch_size_)};
+  }
+
+  struct Rows {
+    std::vector<float> inputs;
+    std::vector<float> labels;
+  };
+
   Engine* const engine_;
   const std::size_t batch_size_;
   const std::vector<float> inputs_;
@@ -137,6 +184,10 @@ class Subject {
   std::size_t step_ = 0;
   bool is_guarded_ = true;
   int64_t overflow_count_ = 0;
+  bool gathers_ = false;
+  bool is_ahead_ = false;
+  bool came_ahead_ = false;  // the next step's batch
+  Rows gathered_[2];
 };
 
 std::string StateOf(Engine& engine) {
@@ -205,6 +256,25 @@ Result<Json> Listen(const runtime::EnginePlugin& plugin, const Options& options)
   return said;
 }
 
+// The same steps by two engines, whose batches are gathered before each step, or ahead of it.
+Result<Json> Feed(const runtime::EnginePlugin& plugin, const Options& options) {
+  Json said;
+  std::vector<std::string> states;
+  for (const bool is_ahead : {false, true}) {
+    LOCKSTEP_ASSIGN_OR_RETURN(const auto engine, plugin.MakeEngine(ReadFile(options.spec)));
+    Subject subject(engine.get(), options);
+    subject.GatherBatches(is_ahead);
+    LOCKSTEP_ASSIGN_OR_RETURN([[maybe_unused]] const double warm_up,
+                              subject.MillisecondsPerStep(kFedWarmUp));
+    LOCKSTEP_ASSIGN_OR_RETURN(const double time, subject.MillisecondsPerStep(options.fed_steps));
+    said["msPerStep"].push_back(time);
+    LOCKSTEP_RETURN_IF_ERROR(engine->BringToHost(EnginePart::kState));
+    states.push_back(StateOf(*engine));
+  }
+  said["isEqual"] = states[0] == states[1];
+  return said;
+}
+
 Result<Json> Run(const Options& options) {
   LOCKSTEP_ASSIGN_OR_RETURN(const runtime::EnginePlugin plugin,
                             runtime::EnginePlugin::Load({options.plugin, ""}));
@@ -238,6 +308,9 @@ Result<Json> Run(const Options& options) {
   if (options.listened_steps > 0) {
     LOCKSTEP_ASSIGN_OR_RETURN(said["listened"], Listen(plugin, options));
   }
+  if (options.fed_steps > 0) {
+    LOCKSTEP_ASSIGN_OR_RETURN(said["fed"], Feed(plugin, options));
+  }
   said["notices"] = NoticesOf(*engine);
   said["isGuarded"] = subject.is_guarded();
   said["overflows"] = subject.overflow_count();
@@ -262,6 +335,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.timed_rounds, "times that are taken");
   app.add_option("--timed-steps", options.timed_steps, "steps of each");
   app.add_option("--listened", options.listened_steps, "steps whose buckets are copied beside");
+  app.add_option("--fed", options.fed_steps, "steps whose batches are gathered, and come ahead");
   CLI11_PARSE(app, argc, argv);
   const auto said = lockstep::gpu::Run(options);
   if (!said.ok()) {

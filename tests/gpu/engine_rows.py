@@ -25,12 +25,14 @@ ROUNDS = 5
 TIMED_STEPS = 200
 WARM_UP_STEPS = 30
 LISTENED_STEPS = 200
+FED_STEPS = 200
 PROGRAM_SECONDS = 60
 COMPILE_SECONDS = 100  # of one network by torch.compile
 
 PARITY, MIXED = "parity with the CPU", "16 bits"
 SPEED, GRAPH = "ms a step", "step as a CUDA graph"
 LISTENED = "buckets beside a CUDA graph"
+FED = "batches ahead of their steps"
 SNAPSHOT, KILL = "snapshot beside compute", "kill -9 to the next step"
 NETWORK_NAMES = ("convolution", "dense", "line")
 
@@ -53,7 +55,7 @@ class Rows:
         for name in NETWORK_NAMES:
             for what in (PARITY, MIXED, SPEED):
                 self.print(f"{name}: {what}", why, "", "not run")
-        for what in (GRAPH, LISTENED, SNAPSHOT, KILL):
+        for what in (GRAPH, LISTENED, FED, SNAPSHOT, KILL):
             self.print(what, why, "", "not run")
 
 
@@ -216,6 +218,20 @@ def listened_row(rows, engine, network):
              "equal bits, none late", seen["isEqual"] and not any(seen["late"]))
 
 
+def fed_row(rows, engine, network):
+    """Batches that come to the device while it computes the step before."""
+    try:
+        said, _ = engine.run(network, "Float32", "--steps", 1, "--fed", FED_STEPS)
+    except (Failed, subprocess.TimeoutExpired) as error:
+        rows.print(FED, error, "", "MISSED")
+        return
+    seen = said["fed"]
+    before, ahead = seen["msPerStep"]
+    rows.bar(FED, f"{'equal' if seen['isEqual'] else 'other'} bits after {FED_STEPS} steps; "
+             f"{ahead:.3f} ms a step, each before its step {before:.3f}",
+             "equal bits", seen["isEqual"])
+
+
 def snapshot_row(rows, engine, network):
     try:
         said, _ = engine.run(network, "Float32", "--steps", 20, "--snapshots",
@@ -246,6 +262,7 @@ def all_rows(rows, engine, programs):
     else:
         graph_row(rows, first)
     listened_row(rows, engine, TUTORIALS[1])
+    fed_row(rows, engine, TUTORIALS[0])
     snapshot_row(rows, engine, WIDE)
     kill_row.print_row(rows, KILL, programs, engine.plugin, engine.scratch)
 

@@ -38,7 +38,7 @@ class WordsTest(unittest.TestCase):
     def test_without_an_engine_each_row_says_why(self):
         rows, is_held = told(lambda rows: rows.none("no\tGPU"))
         self.assertFalse(is_held)
-        self.assertEqual(len(rows), 13)
+        self.assertEqual(len(rows), 14)
         self.assertEqual({tuple(row[1:]) for row in rows}, {("no GPU", "", "not run")})
 
     def test_speed_is_beside_eager_pytorch(self):
@@ -84,6 +84,16 @@ class WordsTest(unittest.TestCase):
             self.assertEqual(is_held, is_right, rows)
             self.assertIn("of 15 buckets late; 1.000 ms a step, without 2.000; steps are one",
                           rows[0][1])
+
+    def test_batches_that_came_ahead_and_change_a_bit_miss_the_bar(self):
+        for is_equal in (True, False):
+            engine = mock.Mock()
+            engine.run.return_value = ({"fed": {"msPerStep": [2.0, 1.0], "isEqual": is_equal}},
+                                       None)
+            rows, is_held = told(lambda rows, engine=engine: engine_rows.fed_row(
+                rows, engine, mock.Mock()))
+            self.assertEqual(is_held, is_equal, rows)
+            self.assertIn("1.000 ms a step, each before its step 2.000", rows[0][1])
 
     def test_pytorch_that_fails_is_told_in_its_words(self):
         with mock.patch.object(sys, "executable", "/bin/false"), \
@@ -138,6 +148,13 @@ class EngineTest(unittest.TestCase):
             lambda rows: engine_rows.listened_row(rows, self.engine, networks.TUTORIALS[1]))
         self.assertTrue(is_held, rows)
         self.assertRegex(rows[0][1], "^equal bits after 200 steps, 0 of ")
+
+    def test_batches_may_come_ahead_of_their_steps(self):
+        import networks
+        rows, is_held = told(
+            lambda rows: engine_rows.fed_row(rows, self.engine, networks.TUTORIALS[1]))
+        self.assertTrue(is_held, rows)
+        self.assertRegex(rows[0][1], "^equal bits after 200 steps; ")
 
     def test_snapshots_are_written_beside_steps(self):
         import networks

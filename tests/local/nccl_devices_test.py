@@ -164,6 +164,25 @@ class AutoTakesTheCpu(DevicesCase):
                    "rank 1 could not join by NCCL: .*the connection to a peer broke", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
+    def test_after_sums_as_large_as_a_bucket_found_no_way(self):
+        """NCCL connects for an algorithm at the first sum of its size: joining makes one each."""
+        once = self.scratch / "once"
+        with gpus(2, FAKE_NCCL_FAULT=f"no-way@rank=3@bytes=1000@once={once}"):
+            run = self.train()
+        self.assertTrue(once.exists(), "the fault did not happen")
+        self.check("failed-to-join", r"rank 1 could not join by NCCL: a sum of \d+ bytes, as a "
+                   r"bucket of this job: .*no way between GPUs for such a sum", run)
+        self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
+
+    def test_after_a_call_to_the_system_has_failed_once(self):
+        once = self.scratch / "once"
+        with gpus(2, FAKE_NCCL_FAULT=f"system-error@rank=3@call=0@once={once}"):
+            run = self.train()
+        self.assertTrue(once.exists(), "the fault did not happen")
+        self.check("failed-to-join", r"rank 1 could not join by NCCL: .*no space left in /dev/shm"
+                   r".*All ranks are alive", run)
+        self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
+
     def test_cpu_is_what_a_job_may_ask_for(self):
         with gpus(2):
             run = self.train(all_reduce="Cpu")
@@ -182,6 +201,15 @@ class InsistsOnNccl(DevicesCase):
             run = self.train(all_reduce="Nccl")
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("Nccl found, but libnccl.so.2", run.output)
+
+    def test_machine_whose_system_refuses_ends_the_job_and_says_what_to_look_at(self):
+        """Before it was taken for a lost peer: all met 20 times, and then heard of no reason."""
+        with gpus(2, FAKE_NCCL_FAULT="system-error@rank=3@call=0"):
+            run = self.train(2, "Nccl", "--set", "runPolicy.backoffLimit=0")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("no space left in /dev/shm", run.output)
+        self.assertIn("All ranks are alive, so a call to the system of this machine", run.output)
+        self.assertLess(run.pod_log("quick-worker-0").count("all ranks met"), 3)
 
 
 if __name__ == "__main__":

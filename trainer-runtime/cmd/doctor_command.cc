@@ -6,6 +6,7 @@
 
 #include "common/contract/exit_code.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
+#include "trainer-runtime/collectives/nccl/nccl_network.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -55,6 +56,9 @@ int DoctorCommand() {
     }
     ground->library = *library;
     works = TryToJoin(ground) && device.ok();
+    if (const std::string cards = UnusedCards(); works && !cards.empty()) {
+      Say("network", "TCP (NET/Socket), though this node has " + cards);
+    }
   }
   Say("verdict",
       works ? "spec.training.communication.allReduce: Nccl works here"

@@ -10,6 +10,7 @@
 #include "trainer-runtime/cmd/ps_process.h"
 #include "trainer-runtime/cmd/training_parts.h"
 #include "trainer-runtime/cmd/training_process.h"
+#include "trainer-runtime/collectives/nccl/nccl_network.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -63,6 +64,7 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   }
   TrainCommandOptions own = options;
   own.nccl_may_block = NcclMayBlock(variables);
+  own.nccl_chooses_network = NcclChoosesNetwork(variables);
   TrainingProcess process(std::move(environment).value(), std::move(spec).value(), std::move(own));
   return process.Run();
 }

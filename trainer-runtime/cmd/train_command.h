@@ -21,8 +21,9 @@ struct TrainCommandOptions {
   std::string engine_path;  // the engine plug-in; empty: searched
   Logger* logger = nullptr;
   StopSignal* stop = nullptr;
-  std::vector<GpuDevice> devices;  // of this pod, shown in the status
-  bool nccl_may_block = false;     // LoadingOptions; known of the variables
+  std::vector<GpuDevice> devices;    // of this pod, shown in the status
+  bool nccl_may_block = false;       // LoadingOptions; known of the variables
+  bool nccl_chooses_network = true;  // NcclChoosesNetwork; likewise
   // Which of the pod's processes this is, where it has several; null: the only one.
   std::optional<ProcessPlace> place = std::nullopt;
 };

@@ -131,6 +131,19 @@ void TrainingObserver::NcclIsMissed(const NcclObstacle& obstacle) {
                 {{"rank", rank_}, {"reason", word}, {"error", obstacle.sentence}});
 }
 
+void TrainingObserver::CardsAreUnused(const std::string& cards) {
+  board_->Update([&](StatusDocument& document) {
+    document.backend_detail += "; over TCP (NET/Socket) beside " + cards;
+  });
+  logger_->Warn(
+      "NCCL goes by TCP beside network cards of this node, so sums between pods are slow",
+      {{"rank", rank_},
+       {"cards", cards},
+       {"help",
+        "ask for the cards in the pod's resources, and for IPC_LOCK: images.md, InfiniBand "
+        "and RoCE; NCCL_IB_DISABLE=1 in the template's env says that TCP is meant"}});
+}
+
 void TrainingObserver::PeerLost(const PeerLoss& loss) {
   if (has_concluded_.load()) {
     return;  // it left in good order

@@ -42,6 +42,8 @@ class TrainingObserver {
   void GradientsMeet(const GradientReducer& reducer);
   // After GradientsMeet, where the job would have had NCCL for the gradients of its GPUs.
   void NcclIsMissed(const NcclObstacle& obstacle);
+  // After GradientsMeet, where NCCL goes by TCP beside these cards of the node.
+  void CardsAreUnused(const std::string& cards);
   void PeerLost(const PeerLoss& loss);
   void MeetingBroke(Epoch epoch, const Error& error);
   void Finished(const std::optional<EvaluationResult>& result, const SampleTotals& totals);

@@ -74,6 +74,14 @@ TEST_F(Observed, AllModelsAreToldOnceTheyHaveMet) {
   EXPECT_EQ(board_.Snapshot().samples.consumed, 16);
 }
 
+// Nobody reads NCCL's own log, and training is only slow.
+TEST_F(Observed, NcclByTcpBesideCardsIsInTheStatus) {
+  board_.Update([](StatusDocument& document) { document.backend_detail = "NCCL 2.30.7"; });
+  observer_.CardsAreUnused("mlx5_0 (InfiniBand)");
+  EXPECT_EQ(board_.Snapshot().backend_detail,
+            "NCCL 2.30.7; over TCP (NET/Socket) beside mlx5_0 (InfiniBand)");
+}
+
 TEST_F(Observed, StepDataEpochAndAccuracyAreMetrics) {
   Meet(2);
   TakeStep(17, 8);

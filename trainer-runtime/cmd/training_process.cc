@@ -5,6 +5,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/collectives/host_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_network.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/rank_control.h"
@@ -262,6 +264,9 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
   options.epoch = meeting.epoch;
   const bool stay_on_device = !parts_->replicas->Devices().empty();
   options.element_count = stay_on_device ? 0 : parts_->replicas->engine(0).Gradients().size();
+  for (const Bucket& bucket : PlanBuckets(spec_, parts_->replicas.get()).beside) {
+    options.bucket_counts.push_back(static_cast<std::size_t>(bucket.element_count));
+  }
   options.is_stopped = [this] { return options_.stop->requested().load(); };
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   if (spec_.communication.all_reduce == AllReduceBackend::kNccl) {
@@ -300,6 +305,16 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::TryNccl(const NcclRedu
   return Error(ErrorCode::kAborted, joined.error().ToString());
 }
 
+// Within a pod NCCL needs no network.
+void TrainingProcess::LookAtNetwork() {
+  if (!options_.nccl_chooses_network || environment_.world_size <= environment_.processes) {
+    return;
+  }
+  if (const std::string cards = UnusedCards(); !cards.empty()) {
+    observer_->CardsAreUnused(cards);
+  }
+}
+
 Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meeting) {
   if (checkpoints_ != nullptr && rank() == 0) {
     const Status claimed = ClaimCheckpoints(meeting.epoch, environment_.incarnation);
@@ -311,6 +326,9 @@ Result<TrainerVerdict> TrainingProcess::TrainInMeeting(const JoinedMeeting& meet
   observer_->GradientsMeet(*reducer);
   if (missed_nccl_.has_value()) {
     observer_->NcclIsMissed(*missed_nccl_);
+  }
+  if (std::string_view(reducer->BackendName()) == "nccl") {
+    LookAtNetwork();
   }
   RankControl control(meeting.communicator);
   Result<TrainerVerdict> verdict = trainer_->RunMeeting(

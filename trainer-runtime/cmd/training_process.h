@@ -65,6 +65,7 @@ class TrainingProcess {
   Result<std::unique_ptr<GradientReducer>> TryNccl(const NcclReducerOptions& options,
                                                    const JoinedMeeting& meeting,
                                                    Deadline deadline);
+  void LookAtNetwork();
   Result<TrainerVerdict> TrainInMeeting(const JoinedMeeting& meeting);
   Ending Conclude(const Result<TrainerVerdict>& verdict);
   void TellEnding(const Ending& ending);

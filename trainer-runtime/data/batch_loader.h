@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,12 +21,14 @@ struct LoadedShare {
 };
 
 // What one rank reads of one global batch: the shares of its replicas, which lie side by side.
-// Valid until the loader's next call.
+// Valid until the loader's next call but LoadAhead, and whatever was loaded ahead until the next
+// but that Load.
 struct LoadedBatch {
   std::vector<LoadedShare> shares;
   std::span<const int64_t> ids;     // the samples of all shares
   int64_t global_sample_count = 0;  // samples of the whole batch, all ranks together
   int64_t slice_begin = 0;          // where `ids` starts within the global batch
+  bool was_loaded_ahead = false;    // it is what LoadAhead gave, in the same memory
 };
 
 // Some of a job's replicas: `count` from `first` on, of `total`.
@@ -33,6 +36,8 @@ struct ReplicaRange {
   int first = 0;
   int count = 1;  // at least 1
   int total = 1;
+
+  friend bool operator==(const ReplicaRange&, const ReplicaRange&) = default;
 };
 
 struct BatchLoaderOptions {
@@ -53,6 +58,11 @@ class BatchLoader {
   // call: it may change at any epoch. Preconditions: those of BatchAt and SliceOf.
   LoadedBatch Load(const DataCursor& cursor, const ReplicaRange& replicas);
 
+  // Loads what the next Load() is expected to ask for, beside what the last one gave, which stays
+  // as it is: for whoever has the time now. Null where it is of another data epoch than that, whose
+  // order is not made yet. A Load() of something else forgets it.
+  std::optional<LoadedBatch> LoadAhead(const DataCursor& cursor, const ReplicaRange& replicas);
+
   // The ids that data epoch `data_epoch` uses up to `position`, in order: what a SampleLedger is
   // closed with. Valid until the next call. Precondition (checked): position in [0, sample_count].
   std::span<const int64_t> ExpectedIds(int64_t data_epoch, int64_t position);
@@ -60,14 +70,28 @@ class BatchLoader {
   const BatchPlan& plan() const { return options_.plan; }
 
  private:
+  // The numbers of a batch.
+  struct Place {
+    std::vector<float> inputs;
+    std::vector<float> labels;
+  };
+
+  struct Ahead {
+    DataCursor cursor;
+    ReplicaRange replicas;
+    LoadedBatch batch;
+  };
+
   void UseEpoch(int64_t data_epoch);
+  LoadedBatch LoadTo(Place* place, const DataCursor& cursor, const ReplicaRange& replicas);
 
   const Dataset* dataset_;
   BatchLoaderOptions options_;
   int64_t permutation_epoch_ = -1;  // the data epoch of permutation_; -1 before the first
   std::vector<int64_t> permutation_;
-  std::vector<float> inputs_;
-  std::vector<float> labels_;
+  Place own_;
+  Place other_;  // empty unless something is loaded ahead
+  std::optional<Ahead> ahead_;
 };
 
 }  // namespace lockstep::runtime

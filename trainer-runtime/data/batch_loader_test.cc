@@ -64,6 +64,44 @@ TEST(BatchLoader, SharesJoinToTheBatchOfOneReplica) {
   }
 }
 
+TEST(BatchLoader, WhatWasLoadedAheadIsTheNextBatchAndLeavesTheLastOneAlone) {
+  const Dataset dataset = NumberedSamples(20);
+  const BatchLoaderOptions options{{20, 4, RemainderRule::kKeep}, 1, true};
+  BatchLoader plain(&dataset, options);
+  BatchLoader loader(&dataset, options);
+  const ReplicaRange replicas{0, 2, 2};
+  LoadedBatch batch = loader.Load({0, 0, 0}, replicas);
+  for (int64_t position = 0; position < 20; position += 4) {
+    const std::vector<float> before(batch.shares[1].inputs.begin(), batch.shares[1].inputs.end());
+    const LoadedBatch expected = plain.Load({0, position, position}, replicas);
+    EXPECT_TRUE(std::ranges::equal(batch.shares[1].inputs, expected.shares[1].inputs));
+    EXPECT_TRUE(std::ranges::equal(batch.ids, expected.ids));
+    EXPECT_EQ(batch.was_loaded_ahead, position > 0);
+    if (position == 16) {
+      break;
+    }
+    const auto ahead = loader.LoadAhead({0, position + 4, position + 4}, replicas);
+    ASSERT_TRUE(ahead.has_value());
+    EXPECT_TRUE(std::ranges::equal(batch.shares[1].inputs, before));
+    batch = loader.Load({0, position + 4, position + 4}, replicas);
+    EXPECT_EQ(batch.shares[1].inputs.data(), ahead->shares[1].inputs.data()) << "the same memory";
+  }
+}
+
+// Ranks came or went, or the epoch is another.
+TEST(BatchLoader, WhatWasLoadedAheadInVainIsForgotten) {
+  const Dataset dataset = NumberedSamples(20);
+  BatchLoader loader(&dataset, {{20, 4, RemainderRule::kKeep}, 1, true});
+  loader.Load({0, 0, 0}, {0, 1, 2});
+  EXPECT_FALSE(loader.LoadAhead({1, 0, 20}, {0, 1, 2}).has_value()) << "another data epoch";
+  ASSERT_TRUE(loader.LoadAhead({0, 4, 4}, {0, 1, 2}).has_value());
+  EXPECT_FALSE(loader.Load({0, 4, 4}, {0, 1, 1}).was_loaded_ahead) << "other replicas";
+  EXPECT_FALSE(loader.Load({0, 4, 4}, {0, 1, 2}).was_loaded_ahead) << "forgotten by the last";
+  ASSERT_TRUE(loader.LoadAhead({0, 8, 8}, {0, 1, 2}).has_value());
+  loader.ExpectedIds(1, 20);
+  EXPECT_FALSE(loader.Load({0, 8, 8}, {0, 1, 2}).was_loaded_ahead) << "the order was another's";
+}
+
 // The whole proof in small: the world size changes from batch to batch, as in a job that loses and
 // regains ranks, and the ledger finds every sample used once.
 TEST(BatchLoader, ChangingWorldSizesLoseAndRepeatNothing) {

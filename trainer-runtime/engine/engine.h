@@ -67,6 +67,13 @@ struct StepOptions {
   // Of the same engines: false where ComputeGradients returns as soon as the device has been given
   // the step, and its result is empty: TakeStep() has it. Such a step has no update.
   bool is_awaited = true;
+  // Called once by the same engines, and by them alone, on the computing thread, when the device
+  // has been given the step and nobody has waited for it: gives the next step's batch, which comes
+  // to the device beside this step; null: there is none yet. Its memory may be used until that step
+  // has been computed. Must not throw. May be empty.
+  std::function<std::optional<Batch>()> next = {};
+  // The batch is the one that `next` gave to the ComputeGradients before.
+  bool is_prefetched = false;
 };
 
 // Sums over the batch, so that ranks can add them.

@@ -8,7 +8,7 @@
 //
 // Any change to a struct below raises LOCKSTEP_ENGINE_ABI_VERSION; the two files are always shipped
 // together, so there is no compatibility to keep, only a mix-up to detect.
-#define LOCKSTEP_ENGINE_ABI_VERSION 8
+#define LOCKSTEP_ENGINE_ABI_VERSION 9
 
 // The plug-in's one exported symbol, of type LockstepEngineEntry.
 #define LOCKSTEP_ENGINE_ENTRY_NAME "LockstepEnginePlugin"
@@ -96,6 +96,10 @@ struct LockstepEngineStepOptions {
   int64_t update_number;
   double update_norm_max;  // infinity: none
   int32_t is_awaited;      // 0 or 1
+  // StepOptions::next, called with `next_context`; null: not wanted. Returns 1 and the batch, or 0.
+  int32_t (*next)(void* next_context, LockstepEngineBatch* batch);
+  void* next_context;
+  int32_t is_prefetched;  // 0 or 1
 };
 
 struct LockstepEngineStepResult {

@@ -190,10 +190,18 @@ LockstepEngineCode ComputeGradients(LockstepEngineHandle* engine,
                      .ready_at = {options->ready_at, options->ready_at_count},
                      .loss_scale = options->loss_scale,
                      .update = UpdateOf(*options),
-                     .is_awaited = options->is_awaited != 0};
+                     .is_awaited = options->is_awaited != 0,
+                     .is_prefetched = options->is_prefetched != 0};
     if (options->on_ready != nullptr) {
       step.on_ready = [options](int64_t offset, int64_t count, void* made) {
         options->on_ready(options->ready_context, offset, count, made);
+      };
+    }
+    if (options->next != nullptr) {
+      step.next = [options]() -> std::optional<Batch> {
+        LockstepEngineBatch next{};
+        return options->next(options->next_context, &next) != 0 ? std::optional(FromPlain(next))
+                                                                : std::nullopt;
       };
     }
     return Take(engine->engine->ComputeGradients(FromPlain(*batch), step), result);

@@ -65,9 +65,18 @@ void CallReady(void* context, int64_t offset, int64_t count, void* made) noexcep
   (*static_cast<const GradientsReady*>(context))(offset, count, made);
 }
 
+// `context` is the host's StepOptions::next.
+int32_t CallNext(void* context, LockstepEngineBatch* batch) noexcept {
+  const auto& next = *static_cast<const std::function<std::optional<Batch>()>*>(context);
+  const std::optional<Batch> given = next();
+  *batch = ToPlugin(given.value_or(Batch{}));
+  return given.has_value() ? 1 : 0;
+}
+
 LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
   // Handed back to CallReady alone, which takes it for what it is.
   void* const context = const_cast<GradientsReady*>(&options.on_ready);
+  void* const next_context = const_cast<std::function<std::optional<Batch>()>*>(&options.next);
   const GuardedUpdate update = options.update.value_or(GuardedUpdate{});
   return {.gradient_scale = options.gradient_scale,
           .dropout_seed = options.dropout_seed,
@@ -81,7 +90,10 @@ LockstepEngineStepOptions ToPlugin(const StepOptions& options) {
           .update_needs_finite = update.needs_finite ? 1 : 0,
           .update_number = update.number,
           .update_norm_max = update.norm_max.value_or(std::numeric_limits<double>::infinity()),
-          .is_awaited = options.is_awaited ? 1 : 0};
+          .is_awaited = options.is_awaited ? 1 : 0,
+          .next = options.next ? &CallNext : nullptr,
+          .next_context = next_context,
+          .is_prefetched = options.is_prefetched ? 1 : 0};
 }
 
 EngineBuffer FromPlugin(const LockstepEngineBuffer& buffer) {

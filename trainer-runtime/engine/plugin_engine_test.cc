@@ -192,6 +192,25 @@ TEST(EnginePlugin, GuardedUpdateCrossesWithItsNumberClipAndVerdict) {
   EXPECT_EQ(ValuesOf(*engine), before);
 }
 
+// The double ends the program where a step is given another batch than came ahead of it.
+TEST(EnginePlugin, BatchOfTheNextStepCrossesAndSoDoesThatThereIsNone) {
+  const TrainingSpec spec = SmallSpec();
+  const auto plugin = LoadTestPlugin("device").value();
+  const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(spec))).value();
+  const SampleData data = MakeSamples(spec, 2, 8);
+  int asked = 0;
+  StepOptions options;
+  options.next = [&]() -> std::optional<Batch> { return ++asked, data.Slice(4, 8); };
+  ASSERT_TRUE(engine->ComputeGradients(data.Slice(0, 4), options).ok());
+  EXPECT_EQ(asked, 1);
+  options.is_prefetched = true;
+  options.next = [&]() -> std::optional<Batch> { return ++asked, std::nullopt; };
+  ASSERT_TRUE(engine->ComputeGradients(data.Slice(4, 8), options).ok());
+  EXPECT_EQ(asked, 2);
+  EXPECT_DEATH(static_cast<void>(engine->ComputeGradients(data.Slice(4, 8), options)),
+               "another batch than came ahead");
+}
+
 TEST(EnginePlugin, BufferOfAnEngineInTheHostsMemoryIsWhatTheHostHas) {
   const auto plugin = LoadTestPlugin("reference").value();
   const auto engine = plugin.MakeEngine(DumpJson(EncodeTrainingSpec(SmallSpec()))).value();

@@ -124,7 +124,11 @@ Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
                         .ready_at = step.ready_at,
                         .loss_scale = step.loss_scale,
                         .update = step.update,
-                        .is_awaited = step.is_awaited};
+                        .is_awaited = step.is_awaited,
+                        .is_prefetched = step.is_prefetched};
+    if (step.next) {
+      options.next = [&step, replica] { return step.next(replica); };
+    }
     if (step.on_ready) {
       options.on_ready = [&](int64_t offset, int64_t count, void* made) {
         step.on_ready(replica, offset, count, made);

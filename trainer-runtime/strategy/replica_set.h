@@ -34,6 +34,9 @@ struct ReplicaStep {
   // As in StepOptions: of a process's only replica, which stays on its device.
   std::optional<GuardedUpdate> update = {};
   bool is_awaited = true;  // as in StepOptions
+  // As in StepOptions, of each replica on its thread.
+  std::function<std::optional<Batch>(int replica)> next = {};
+  bool is_prefetched = false;  // of all shares
 };
 
 // The engines of one process, all of one model, each with a thread of its own. Lives as long as the

@@ -76,6 +76,27 @@ TEST(GuardedStepTrainer, RankAloneComesToTheBitsOfTheHostAndWaitsOnceAStep) {
   }
 }
 
+// All but the first of a data epoch, which has four: the double takes no other batch for it. An
+// engine in the host's memory is asked nothing.
+TEST(GuardedStepTrainer, BatchesComeToTheDeviceWhileItComputes) {
+  for (const int rank_count : {1, 2}) {
+    for (const int replicas : {1, 2}) {
+      TrainingSpec spec = MakeSpec(20);
+      spec.replicas = replicas;
+      EngineCalls on_device;
+      const Gang gang = MakeGang(rank_count, spec, Counted(&on_device, true));
+      RunMeeting(gang, Epoch(1));
+      ExpectAll(gang, TrainerVerdict::kFinished);
+      EXPECT_EQ(on_device.prefetched, 15 * rank_count * replicas);
+      EngineCalls on_host;
+      const Gang by_host = MakeGang(rank_count, spec, Counted(&on_host, false));
+      RunMeeting(by_host, Epoch(1));
+      ExpectAll(by_host, TrainerVerdict::kFinished);
+      EXPECT_EQ(on_host.prefetched, 0);
+    }
+  }
+}
+
 TEST(GuardedStepTrainer, RanksWithPeersApplyWhatTheyHaveSummed) {
   EngineCalls calls;
   const Gang two = MakeGang(2, MakeSpec(5), Counted(&calls, true));

@@ -140,23 +140,22 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   StepDurations durations;
   RankControl* const control = meeting.control;
   const int replica_count = parts_.strategy->replicas().count();
-  const LoadedBatch batch = loader_.Load(
-      state_.cursor,
-      {control->rank() * replica_count, replica_count, control->world_size() * replica_count});
+  const ReplicaRange range{
+      control->rank() * replica_count, replica_count, control->world_size() * replica_count};
+  const LoadedBatch batch = loader_.Load(state_.cursor, range);
   std::vector<ReplicaShare> shares;
   for (const LoadedShare& share : batch.shares) {
     shares.push_back({{share.inputs, share.labels, share.sample_count}, share.slice_begin});
   }
   durations.data = watch.Lap();
 
-  const ReplicaStep step{shares,
-                         1.0 / static_cast<double>(batch.global_sample_count),
-                         DropoutSeed(spec_.seed, state_.step),
-                         /*on_ready=*/{},
-                         /*ready_at=*/{},
-                         LossScaleNow(),
-                         /*stay_on_device=*/false,
-                         UpdateAhead(*control)};
+  const ReplicaStep step{.shares = shares,
+                         .gradient_scale = 1.0 / static_cast<double>(batch.global_sample_count),
+                         .dropout_seed = DropoutSeed(spec_.seed, state_.step),
+                         .loss_scale = LossScaleNow(),
+                         .update = UpdateAhead(*control),
+                         .next = BatchesAhead(range),
+                         .is_prefetched = batch.was_loaded_ahead};
   std::vector<double> list;  // of the totals, which travel with the gradients
   const auto pack = [&](const StepResult& sums) -> std::span<double> {
     list = PackTotals({sums.loss_sum,

@@ -240,6 +240,7 @@ class Trainer {
   Result<StepTotals> RunStep(const MeetingParts& meeting, bool is_stop_requested);
   Status ApplyStep(const StepTotals& totals, bool is_skipped, bool is_guarded);
   std::optional<GuardedUpdate> UpdateAhead(const RankControl& control) const;
+  std::function<std::optional<Batch>(int replica)> BatchesAhead(const ReplicaRange& replicas);
   void LogNotices();
   Status ClipGradients();
   double LossScaleNow() const;

@@ -1,3 +1,7 @@
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -16,6 +20,31 @@ std::optional<GuardedUpdate> Trainer::UpdateAhead(const RankControl& control) co
   return GuardedUpdate{.number = state_.updates() + 1,
                        .norm_max = spec_.gradient_clip_norm,
                        .needs_finite = spec_.terminate_on_nan};
+}
+
+// What each replica's engine takes to its device while that computes: its share of the batch that
+// follows, which the first to ask loads for all. An engine in the host's memory has nothing to
+// gain, and is not asked. Called while this thread is in the step, so the cursor stands still.
+std::function<std::optional<Batch>(int replica)> Trainer::BatchesAhead(
+    const ReplicaRange& replicas) {
+  struct Ahead {
+    std::once_flag once;
+    std::optional<LoadedBatch> batch;
+  };
+
+  if (parts_.strategy->replicas().IsInHostMemory()) {
+    return {};
+  }
+  return [this, replicas, ahead = std::make_shared<Ahead>()](int replica) -> std::optional<Batch> {
+    std::call_once(ahead->once, [&] {
+      ahead->batch = loader_.LoadAhead(Advance(loader_.plan(), state_.cursor), replicas);
+    });
+    if (!ahead->batch.has_value()) {
+      return std::nullopt;
+    }
+    const LoadedShare& share = ahead->batch->shares[static_cast<std::size_t>(replica)];
+    return Batch{share.inputs, share.labels, share.sample_count};
+  };
 }
 
 // Once each; in most steps there is none.

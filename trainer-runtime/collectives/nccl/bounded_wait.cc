@@ -33,13 +33,6 @@ Status WaitUntil(const std::function<Result<bool>()>& is_done, const WaitLimits&
   }
 }
 
-Error WithWhoIsGone(const Error& cause, const WaitLimits& limits) {
-  const Status gone = WaitUntil([]() -> Result<bool> { return false; }, limits);
-  const bool is_new = gone.error().code() != ErrorCode::kTimeout &&
-                      cause.message().find(gone.error().message()) == std::string::npos;
-  return is_new ? Error(cause.code(), cause.message() + "; " + gone.error().message()) : cause;
-}
-
 BackgroundCall::BackgroundCall(std::function<int()> call) : outcome_(std::make_shared<Outcome>()) {
   std::thread([outcome = outcome_, call = std::move(call)] {
     outcome->value = call();

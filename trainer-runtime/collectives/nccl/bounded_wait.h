@@ -24,10 +24,6 @@ struct WaitLimits {
 // Errors: kTimeout ("deadline passed"), those of `is_done` and of `limits.check`.
 Status WaitUntil(const std::function<Result<bool>()>& is_done, const WaitLimits& limits);
 
-// `cause` with what `limits.check` says of it, if it says so before the deadline: whoever says that
-// a peer is gone may know it sooner than who.
-Error WithWhoIsGone(const Error& cause, const WaitLimits& limits);
-
 // A call that may never return, on a thread of its own: whoever waits for it can give up. The
 // thread goes on by itself then, so the call must own all that it uses.
 class BackgroundCall {

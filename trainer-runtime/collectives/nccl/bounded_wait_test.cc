@@ -48,27 +48,6 @@ TEST(WaitUntil, WhatIsDoneAtTheDeadlineIsDone) {
   EXPECT_TRUE(WaitUntil([]() -> Result<bool> { return true; }, limits).ok());
 }
 
-TEST(WithWhoIsGone, WaitsUntilItIsKnown) {
-  const Error cause(ErrorCode::kPeerLost, "NCCL says: remote process exited");
-  int checks_left = 3;
-  WaitLimits limits = NoLimits();
-  limits.check = [&] {
-    return --checks_left > 0 ? OkStatus()
-                             : Status(Error(ErrorCode::kAborted, "rank 1 is lost: closed"));
-  };
-  const Error named = WithWhoIsGone(cause, limits);
-  EXPECT_EQ(named.code(), ErrorCode::kPeerLost);
-  EXPECT_EQ(named.message(), "NCCL says: remote process exited; rank 1 is lost: closed");
-  EXPECT_EQ(WithWhoIsGone(named, limits).message(), named.message()) << "it is said already";
-}
-
-TEST(WithWhoIsGone, IsTheCauseAloneWhereNobodyKnows) {
-  WaitLimits limits = NoLimits();
-  limits.deadline = Deadline::At(SteadyNow());
-  const Error cause(ErrorCode::kPeerLost, "NCCL says: remote process exited");
-  EXPECT_EQ(WithWhoIsGone(cause, limits).message(), cause.message());
-}
-
 TEST(BackgroundCall, GivesWhatTheCallReturned) {
   const BackgroundCall call([] { return 42; });
   EXPECT_TRUE(WaitUntil([&]() -> Result<bool> { return call.Poll() == 42; }, NoLimits()).ok());

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <bit>
 #include <utility>
+
+#include "common/contract/gpu_name.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -14,19 +16,7 @@ constexpr int kCudaNoDevice = 100;
 constexpr int kCudaNotReady = 600;
 constexpr unsigned int kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
 constexpr unsigned int kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
-constexpr std::size_t kUuidBytes = 16;
-
-// "GPU-" and the bytes in hexadecimal, in groups of 4, 2, 2, 2 and 6 bytes.
-std::string FormatUuid(const std::array<unsigned char, kUuidBytes>& bytes) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < kUuidBytes; ++i) {
-    std::array<char, 3> digits{};
-    std::snprintf(digits.data(), digits.size(), "%02x", bytes[i]);
-    const bool begins_group = i == 4 || i == 6 || i == 8 || i == 10;
-    text += (begins_group ? "-" : "") + std::string(digits.data());
-  }
-  return text;
-}
+constexpr std::size_t kProductBytes = 256;       // as cudaDeviceProp has it
 
 }  // namespace
 
@@ -48,12 +38,14 @@ Status CudaDevice::FindFunctions() {
                        object_.Find("cuGetErrorString", &cuda.error_string) &&
                        object_.Find("cuDeviceGetCount", &cuda.device_count) &&
                        object_.Find("cuDeviceGet", &cuda.device_get) &&
+                       object_.Find("cuDeviceGetName", &cuda.device_name) &&
                        object_.Find("cuDevicePrimaryCtxRetain", &cuda.context_retain) &&
                        object_.Find("cuDevicePrimaryCtxRelease_v2", &cuda.context_release) &&
                        object_.Find("cuCtxSetCurrent", &cuda.context_set) &&
                        object_.Find("cuCtxGetCurrent", &cuda.context_get) &&
                        object_.Find("cuMemAlloc_v2", &cuda.memory_allocate) &&
                        object_.Find("cuMemFree_v2", &cuda.memory_free) &&
+                       object_.Find("cuMemsetD32Async", &cuda.memory_fill) &&
                        object_.Find("cuMemHostAlloc", &cuda.host_allocate) &&
                        object_.Find("cuMemFreeHost", &cuda.host_free) &&
                        object_.Find("cuStreamCreate", &cuda.stream_create) &&
@@ -92,9 +84,12 @@ Status CudaDevice::OpenDevice() {
   }
   const std::string name = "GPU " + std::to_string(number_);
   LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_get(&device_, number_), "open " + name));
-  std::array<unsigned char, kUuidBytes> bytes{};
+  GpuUuid bytes{};
+  std::array<char, kProductBytes> product{};
   LOCKSTEP_RETURN_IF_ERROR(Check(functions_.device_uuid(bytes.data(), device_), "name " + name));
-  uuid_ = FormatUuid(bytes);
+  LOCKSTEP_RETURN_IF_ERROR(
+      Check(functions_.device_name(product.data(), kProductBytes - 1, device_), "name " + name));
+  uuid_ = FormatGpuName(bytes, product.data());
   return Check(functions_.context_retain(&context_, device_), "open a context on " + uuid_);
 }
 
@@ -136,16 +131,22 @@ CudaDeviceKeeper::~CudaDeviceKeeper() {
 }
 
 Result<std::unique_ptr<CudaStage>> CudaStage::Make(std::shared_ptr<const CudaDevice> device,
-                                                   std::size_t byte_count) {
+                                                   std::size_t host_byte_count,
+                                                   std::size_t device_byte_count) {
   std::unique_ptr<CudaStage> stage(new CudaStage(std::move(device)));
   const CudaDevice& gpu = *stage->device_;
-  const std::size_t size = std::max<std::size_t>(1, byte_count);  // none cannot be had
-  const std::string bytes = std::to_string(size) + " bytes";
+  const auto some = [](std::size_t byte_count) {
+    return std::max<std::size_t>(1, byte_count);  // none cannot be had
+  };
+  const auto text = [](std::size_t byte_count) { return std::to_string(byte_count) + " bytes"; };
+  const std::size_t host_size = some(host_byte_count);
+  const std::size_t device_size = some(device_byte_count);
   LOCKSTEP_RETURN_IF_ERROR(gpu.MakeCurrent());
-  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(gpu.functions().host_allocate(&stage->host_, size, 0),
-                                     "pin " + bytes + " of host memory"));
-  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(gpu.functions().memory_allocate(&stage->device_memory_, size),
-                                     "allocate " + bytes + " on " + gpu.uuid()));
+  LOCKSTEP_RETURN_IF_ERROR(gpu.Check(gpu.functions().host_allocate(&stage->host_, host_size, 0),
+                                     "pin " + text(host_size) + " of host memory"));
+  LOCKSTEP_RETURN_IF_ERROR(
+      gpu.Check(gpu.functions().memory_allocate(&stage->device_memory_, device_size),
+                "allocate " + text(device_size) + " on " + gpu.uuid()));
   LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
       gpu.functions().stream_create(&stage->stream_, kStreamNonBlocking), "make a stream"));
   LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
@@ -182,6 +183,20 @@ Status CudaStage::CopyToHost(std::size_t offset, std::size_t size) {
   return device_->Check(
       device_->functions().copy_to_host(host() + offset, device_memory_ + offset, size, stream_),
       "copy " + std::to_string(size) + " bytes from " + device_->uuid());
+}
+
+Status CudaStage::PutOnes(std::size_t count) {
+  return device_->Check(device_->functions().memory_fill(
+                            device_memory_, std::bit_cast<unsigned int>(1.0F), count, stream_),
+                        "fill memory on " + device_->uuid());
+}
+
+Status CudaStage::FetchFloat(std::size_t index, std::size_t place) {
+  return device_->Check(device_->functions().copy_to_host(host() + place * sizeof(float),
+                                                          device_memory_ + index * sizeof(float),
+                                                          sizeof(float),
+                                                          stream_),
+                        "copy a number from " + device_->uuid());
 }
 
 // One event does for all: a wait is for what it recorded last.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "common/base/result.h"
 #include "trainer-runtime/collectives/nccl/shared_object.h"
@@ -26,12 +27,14 @@ struct CudaFunctions {
   int (*device_count)(int*) = nullptr;
   int (*device_get)(int*, int ordinal) = nullptr;
   int (*device_uuid)(unsigned char* bytes, int device) = nullptr;
+  int (*device_name)(char*, int size, int device) = nullptr;
   int (*context_retain)(void**, int device) = nullptr;
   int (*context_release)(int device) = nullptr;
   int (*context_set)(void*) = nullptr;
   int (*context_get)(void**) = nullptr;
   int (*memory_allocate)(CudaAddress*, std::size_t) = nullptr;
   int (*memory_free)(CudaAddress) = nullptr;
+  int (*memory_fill)(CudaAddress, unsigned int, std::size_t, CudaStreamHandle) = nullptr;
   int (*host_allocate)(void**, std::size_t, unsigned int) = nullptr;
   int (*host_free)(void*) = nullptr;
   int (*stream_create)(CudaStreamHandle*, unsigned int) = nullptr;
@@ -68,7 +71,7 @@ class CudaDevice {
   // CUDA's, of this process.
   int number() const { return number_; }
 
-  // "GPU-8f0c...", as NVML and the device plugin name it.
+  // "GPU-8f0c...", of a slice "MIG-a65a...", as NVML and the device plugin name it.
   const std::string& uuid() const { return uuid_; }
 
   // Of this process.
@@ -125,15 +128,21 @@ class CudaDeviceKeeper {
 // Its end frees everything, and may wait for what still runs on the device.
 class CudaStage {
  public:
-  // Errors: kUnavailable, kResourceExhausted (memory).
+  // With as much memory on both sides. Errors: kUnavailable, kResourceExhausted (memory).
   static Result<std::unique_ptr<CudaStage>> Make(std::shared_ptr<const CudaDevice> device,
-                                                 std::size_t byte_count);
+                                                 std::size_t byte_count) {
+    return Make(std::move(device), byte_count, byte_count);
+  }
+
+  static Result<std::unique_ptr<CudaStage>> Make(std::shared_ptr<const CudaDevice> device,
+                                                 std::size_t host_byte_count,
+                                                 std::size_t device_byte_count);
 
   CudaStage(const CudaStage&) = delete;
   CudaStage& operator=(const CudaStage&) = delete;
   ~CudaStage();
 
-  // Shapes: [byte_count] of Make.
+  // Shapes: [host_byte_count] of Make.
   std::byte* host() { return static_cast<std::byte*>(host_); }
 
   // The same place on the device.
@@ -148,6 +157,13 @@ class CudaStage {
   // Put a copy of the range into the stream. Errors: kUnavailable.
   Status CopyToDevice(std::size_t offset, std::size_t size);
   Status CopyToHost(std::size_t offset, std::size_t size);
+
+  // Makes the first `count` floats of the device's half ones. Errors: kUnavailable.
+  Status PutOnes(std::size_t count);
+
+  // Puts a copy of the device's float `index` to the host's `place` into the stream. Errors:
+  // kUnavailable.
+  Status FetchFloat(std::size_t index, std::size_t place);
 
   // Puts a wait for what `other` has been given so far into the stream. Errors: kUnavailable.
   Status WaitFor(CudaStreamHandle other);

@@ -41,11 +41,6 @@ const KindRow& RowOf(NcclObstacleKind kind) {
   return kKinds[0];
 }
 
-// Patches of one release work together, releases do not.
-int ReleaseOf(int version) {
-  return version / 100;
-}
-
 template <std::size_t size>
 std::string TextOf(const std::array<char, size>& text) {
   return std::string(text.data(), ::strnlen(text.data(), text.size()));
@@ -84,10 +79,12 @@ std::optional<NcclObstacle> FindLack(const NcclHello& hello, std::size_t rank) {
 std::optional<NcclObstacle> FindDifference(const NcclHello& hello,
                                            const NcclHello& first,
                                            std::size_t rank) {
-  if (ReleaseOf(hello.version) != ReleaseOf(first.version)) {
+  // To the patch, as NCCL itself compares. Source: initTransportsRank in init.cc of NCCL.
+  if (hello.version != first.version) {
     return NcclObstacle{NcclObstacleKind::kReleasesDiffer,
                         "NCCL differs: rank 0 has " + FormatNcclVersion(first.version) + ", " +
-                            RankText(rank) + " has " + FormatNcclVersion(hello.version)};
+                            RankText(rank) + " has " + FormatNcclVersion(hello.version) +
+                            ". NCCL joins ranks of one version only: give all workers one image"};
   }
   if (hello.device_count != first.device_count) {
     return NcclObstacle{NcclObstacleKind::kDevicesDiffer,

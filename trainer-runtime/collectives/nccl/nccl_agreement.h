@@ -24,7 +24,7 @@ enum class NcclObstacleKind : uint8_t {
   kUnusable,        // driver or library are there and refuse
   kMayBlock,        // a variable of NCCL's own makes its calls wait without an end
   kFailedToJoin,    // at an earlier meeting
-  kReleasesDiffer,  // of the library
+  kReleasesDiffer,  // of the library, be it in the patch
   kDevicesDiffer,   // not all ranks have as many, or not all compute on them
   kSharedDevice,    // two ranks would use one GPU
   kStuck            // a call of an earlier epoch does not end

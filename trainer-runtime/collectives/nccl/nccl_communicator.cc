@@ -12,8 +12,10 @@ namespace {
 ErrorCode CodeOf(nccl::Result code) {
   switch (code) {
     case nccl::kRemoteError:
-    case nccl::kSystemError:  // mostly of a socket whose other end is gone
       return ErrorCode::kPeerLost;
+    case nccl::kSystemError:  // a socket whose other end is gone, or this machine's: WithBlame
+                              // tells
+      return ErrorCode::kIo;
     case nccl::kInvalidArgument:
     case nccl::kInvalidUsage:
       return ErrorCode::kInvalidArgument;

@@ -59,8 +59,8 @@ struct NcclSeat {
 class NcclCommunicator {
  public:
   // Joins the others: collective. Errors: kTimeout, those of `limits.check`, and NCCL's, with the
-  // device at fault: kPeerLost (another rank or the network), kInvalidArgument (it was used
-  // wrongly), kInternal.
+  // device at fault: kPeerLost (another rank or the network), kIo (a call to the system failed: of
+  // this machine's, or as a rank is gone), kInvalidArgument (it was used wrongly), kInternal.
   static Result<std::unique_ptr<NcclCommunicator>> Join(std::shared_ptr<NcclGround> ground,
                                                         const NcclSeat& seat,
                                                         const WaitLimits& limits);

@@ -1,18 +1,26 @@
 // Everything that can go wrong on order in the double of NCCL, on one of three ranks. Deadlines are
 // out of reach unless a fault is about them: an error then shows that its cause was noticed.
 
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainer-runtime/collectives/nccl/nccl_stages.h"
 #include "trainer-runtime/collectives/nccl/testing/nccl_faults.h"
 #include "trainer-runtime/collectives/nccl/testing/nccl_gang.h"
 
 namespace lockstep::runtime {
 namespace {
 
+using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
 
 constexpr std::size_t kElementCount = 3000;
 
@@ -70,6 +78,69 @@ TEST(NcclFault, NoIdentityIsRankZerosAffair) {
               static_cast<int>(rank == 0 ? ErrorCode::kInternal : ErrorCode::kAborted));
     EXPECT_THAT(ends[rank].text, HasSubstr("rank 0 got no identity; NCCL says: unhandled system"));
   }
+}
+
+// NCCL says the same of a connection that broke as its peer died: that is a loss, and training goes
+// on with a successor.
+TEST(NcclFault, SystemErrorWhileARankDiesIsThatLoss) {
+  NcclGangOptions options;
+  options.fault = "system-error@rank=1@call=3;die@rank=2@call=3";
+  options.element_count = kElementCount;
+  options.loss_patience = kOutOfReach;
+  const auto ends = RunNcclGang(options, [](Communicator&, GradientReducer& reducer, NcclGround&) {
+    return ThreeSteps(reducer, kOutOfReach);
+  });
+  EXPECT_TRUE(ends[2].is_dead);
+  EXPECT_EQ(ends[1].code, static_cast<int>(ErrorCode::kPeerLost)) << ends[1].text;
+  EXPECT_THAT(ends[1].text,
+              AllOf(HasSubstr("rank 2 is lost"), Not(HasSubstr("All ranks are alive"))));
+}
+
+// NCCL connects ranks for an algorithm at the first sum that it takes it for.
+TEST(NcclFault, SizeThatHasNoWayIsFoundWhileJoining) {
+  for (const int device_count : {1, 2}) {
+    NcclGangOptions options;
+    options.world_size = 2;
+    options.device_count = device_count;
+    options.bucket_counts = {2000, 250, 1000};
+    options.fault = "no-way@rank=1@bytes=4000";
+    const auto ends = RunNcclGang(
+        options, [](Communicator&, GradientReducer&, NcclGround&) -> Result<std::string> {
+          return Error(ErrorCode::kInvalidArgument, "joined");
+        });
+    for (const NcclRankEnd& end : ends) {
+      EXPECT_THAT(end.text,
+                  AllOf(HasSubstr("joining 2 ranks by NCCL"),
+                        HasSubstr("a sum of 4000 bytes, as a bucket of this job: NCCL says"),
+                        HasSubstr("ordered: no way between GPUs for such a sum")));
+    }
+  }
+}
+
+TEST(NcclFault, SizesThatHaveAWayAreTriedAndJoiningSucceeds) {
+  NcclGangOptions options;
+  options.element_count = kElementCount;
+  options.bucket_counts = {2000, 1000, 1000};
+  options.fault = "no-way@rank=1@bytes=8001";
+  const auto ends = RunNcclGang(options, [](Communicator&, GradientReducer& reducer, NcclGround&) {
+    return ThreeSteps(reducer, kOutOfReach);
+  });
+  for (const NcclRankEnd& end : ends) {
+    EXPECT_EQ(end.text, "three steps");
+  }
+}
+
+TEST(TrialCounts, AreTheSizesOfTheBucketsOnceEach) {
+  EXPECT_THAT(TrialCounts({2000, 250, 1000, 250}), ElementsAre(250, 1000, 2000));
+  EXPECT_THAT(TrialCounts({kTrialBytesMax, 1}), ElementsAre(1, kTrialBytesMax / sizeof(float)));
+  EXPECT_THAT(TrialCounts({}), IsEmpty());
+  std::vector<std::size_t> many(1000);
+  std::iota(many.begin(), many.end(), 1);
+  const std::vector<std::size_t> some = TrialCounts(many);
+  EXPECT_THAT(some, SizeIs(kTrialsMax));
+  EXPECT_EQ(some.front(), 1);
+  EXPECT_EQ(some.back(), 1000);
+  EXPECT_TRUE(std::ranges::is_sorted(some));
 }
 
 TEST(NcclFault, SlowInitIsWaitedFor) {

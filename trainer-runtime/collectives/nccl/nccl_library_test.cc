@@ -73,6 +73,7 @@ class CudaDeviceTest : public testing::Test {
   void TearDown() override {
     ::unsetenv("FAKE_CUDA_DEVICES");
     ::unsetenv("FAKE_CUDA_UUID");
+    ::unsetenv("FAKE_CUDA_PRODUCT");
   }
 };
 
@@ -82,6 +83,14 @@ TEST_F(CudaDeviceTest, IsNamedAsTheDevicePluginNamesIt) {
   const auto device = CudaDevice::OpenFirst(FakeCudaFile()).value();
   EXPECT_EQ(device->uuid(), "GPU-ab000000-0000-0000-0000-000000000000");
   EXPECT_EQ(device->visible_count(), 2);
+}
+
+// Else no job could name it: NVML writes "MIG-".
+TEST_F(CudaDeviceTest, SliceOfAGpuIsNamedAsOne) {
+  ::setenv("FAKE_CUDA_UUID", "171", 1);
+  ::setenv("FAKE_CUDA_PRODUCT", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 1);
+  EXPECT_EQ(CudaDevice::OpenFirst(FakeCudaFile()).value()->uuid(),
+            "MIG-ab000000-0000-0000-0000-000000000000");
 }
 
 TEST_F(CudaDeviceTest, SaysWhatIsMissing) {

@@ -42,21 +42,14 @@ std::string NamesOf(const std::vector<std::shared_ptr<const CudaDevice>>& device
 // own affair: they meet its successor.
 Error AsTold(const Error& error) {
   const bool is_own = error.code() == ErrorCode::kInternal ||
-                      error.code() == ErrorCode::kUnavailable ||
+                      error.code() == ErrorCode::kUnavailable || error.code() == ErrorCode::kIo ||
                       error.code() == ErrorCode::kResourceExhausted;
   return is_own ? Error(ErrorCode::kAborted, error.ToString()) : error;
 }
 
-// NCCL may learn first that a rank is gone, and only `control` learns which. Choice: a connection
-// that its peer has closed is noticed within milliseconds, and recovery waits for nothing else.
-constexpr std::chrono::milliseconds kNamingPatience{200};
-
-Error Named(const Error& cause, Communicator* control) {
-  return cause.code() != ErrorCode::kPeerLost
-             ? cause
-             : WithWhoIsGone(cause, {Deadline::After(SteadyNow(), kNamingPatience), [control] {
-                                       return control->CheckHealth();
-                                     }});
+Error Named(const Error& met, Communicator* control, Duration patience) {
+  return WithBlame(
+      met, [control] { return control->CheckHealth(); }, patience);
 }
 
 // The device refuses: its context is of no use any more, so this process is not either.
@@ -75,6 +68,7 @@ class NcclReducer final : public GradientReducer {
         control_(options.control),
         epoch_(options.epoch),
         element_count_(options.element_count),
+        loss_patience_(options.loss_patience),
         stages_(std::move(stages)),
         parts_(stages_.size()),
         last_made_(stages_.size()),
@@ -128,6 +122,7 @@ class NcclReducer final : public GradientReducer {
   Communicator* control_;
   Epoch epoch_;
   std::size_t element_count_;
+  Duration loss_patience_;
   NcclStages stages_;                          // [devices]; empty after the end
   std::vector<NcclCommunicator::Part> parts_;  // [devices] of the bucket at hand
   std::vector<CudaEventHandle> last_made_;     // [devices] of the last bucket on them
@@ -328,7 +323,7 @@ CallContext NcclReducer::ContextOf(std::size_t count, Deadline deadline) const {
 }
 
 Status NcclReducer::Fail(const CallContext& context, const Error& met) {
-  const Error error = Named(met, control_);
+  const Error error = Named(met, control_, loss_patience_);
   std::string what = "by NCCL on " + NamesOf(ground_->devices) + ": " + error.message();
   if (error.code() == ErrorCode::kTimeout) {
     what += ", and NCCL does not say which rank is late";
@@ -368,12 +363,39 @@ Result<nccl::UniqueId> ExchangeIdentity(const NcclReducerOptions& options, Deadl
   if ((sent.ok() || is_host) && invitation.code != nccl::kSuccess) {
     // Of rank 0's machine, such as no network interface: the others meet its successor.
     return Error(is_host ? ErrorCode::kInternal : ErrorCode::kAborted,
-                 "rank 0 got no identity; NCCL says: " + std::string(invitation.words.data()));
+                 "rank 0 got no identity; NCCL says: " + std::string(invitation.words.data()) +
+                     (is_host ? ". " + DescribeSystem() : ""));
   }
   if (!sent.ok()) {
     return sent.error();
   }
   return invitation.id;
+}
+
+// Joins, and tries what a step will do. The communicator is null where that failed: nothing uses
+// the stages then, unless the ground is stuck.
+Status JoinAndTry(const NcclReducerOptions& options,
+                  const NcclSeat& seat,
+                  const NcclStages& stages,
+                  const WaitLimits& limits,
+                  std::unique_ptr<NcclCommunicator>* communicator) {
+  const std::vector<std::size_t> counts = TrialCounts(options.bucket_counts);
+  LOCKSTEP_ASSIGN_OR_RETURN(NcclStages trial, MakeTrialStages(*options.ground, counts));
+  auto joined = NcclCommunicator::Join(options.ground, seat, limits);
+  Status tried = joined.ok() ? OkStatus() : Status(joined.error());
+  if (joined.ok()) {
+    *communicator = std::move(joined).value();
+    tried = SumOnes(seat.world_size, communicator->get(), stages, limits);
+  }
+  if (tried.ok()) {
+    tried = TrySums(seat.world_size, counts, communicator->get(), trial, limits);
+  }
+  if (!tried.ok() && *communicator != nullptr) {
+    (*communicator)->NoteFailure();
+    communicator->reset();
+  }
+  FreeNcclStages(*options.ground, std::move(trial));
+  return tried;
 }
 
 Result<std::unique_ptr<GradientReducer>> JoinAll(const NcclReducerOptions& options,
@@ -388,21 +410,14 @@ Result<std::unique_ptr<GradientReducer>> JoinAll(const NcclReducerOptions& optio
                             return options.control->CheckHealth();
                           }};
   const auto own = static_cast<int>(options.ground->devices.size());
-  const int count = options.control->world_size() * own;
-  auto communicator =
-      NcclCommunicator::Join(options.ground, {id, options.control->rank() * own, count}, limits);
-  if (!communicator.ok()) {
+  const NcclSeat seat{id, options.control->rank() * own, options.control->world_size() * own};
+  std::unique_ptr<NcclCommunicator> communicator;
+  if (const Status tried = JoinAndTry(options, seat, stages, limits, &communicator); !tried.ok()) {
     FreeNcclStages(*options.ground, std::move(stages));
-    return std::move(communicator).error();
-  }
-  if (const Status summed = SumOnes(count, communicator->get(), stages, limits); !summed.ok()) {
-    (*communicator)->NoteFailure();
-    communicator->reset();
-    FreeNcclStages(*options.ground, std::move(stages));
-    return summed.error();
+    return tried.error();
   }
   return std::unique_ptr<GradientReducer>(
-      std::make_unique<NcclReducer>(options, std::move(stages), std::move(communicator).value()));
+      std::make_unique<NcclReducer>(options, std::move(stages), std::move(communicator)));
 }
 
 // Whom NCCL calls gone is there, as far as `control` knows: it is joining that failed.
@@ -412,7 +427,7 @@ bool IsUnfounded(const Error& cause, Communicator* control) {
 
 // The others are told the cause alone: each says for itself what it was about.
 Error FailJoining(const NcclReducerOptions& options, const Error& met, TimePoint begin) {
-  const Error cause = Named(met, options.control);
+  const Error cause = Named(met, options.control, options.loss_patience);
   const Communicator& control = *options.control;
   const bool is_own = cause.code() == ErrorCode::kUnavailable ||
                       (options.can_do_without && IsUnfounded(cause, options.control));

@@ -182,6 +182,19 @@ TEST(NcclReducer, TwoRanksOnOneGpuAreRefusedByName) {
   }
 }
 
+// NCCL refuses them, too, but only once all have begun to join.
+TEST(NcclReducer, RanksWhoseNcclDiffersInThePatchAreRefusedByName) {
+  NcclGangOptions options;
+  options.world_size = 2;
+  options.versions = {"2.28", "2.28.7"};
+  const auto ends = RunNcclGang(
+      options, [](Communicator&, GradientReducer&, NcclGround&) { return std::string("joined"); });
+  for (const NcclRankEnd& end : ends) {
+    EXPECT_EQ(end.code, static_cast<int>(ErrorCode::kMismatch));
+    EXPECT_THAT(end.text, HasSubstr("NCCL differs: rank 0 has 2.28.9, rank 1 has 2.28.7"));
+  }
+}
+
 TEST(NcclReducer, StopEndsJoining) {
   // No other rank: joining would wait for it for ever.
   auto control = MakeCommunicator(CommunicatorOptions{}, Soon()).value();

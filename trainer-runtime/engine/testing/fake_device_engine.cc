@@ -89,6 +89,22 @@ class BarredGradients final : public FakeDeviceGradients {
   StepResult step_;
 };
 
+// A batch that came ahead of its step, as it was then.
+class BatchCopy {
+ public:
+  explicit BatchCopy(const Batch& batch)
+      : inputs_(batch.inputs.begin(), batch.inputs.end()),
+        labels_(batch.labels.begin(), batch.labels.end()) {}
+
+  bool IsEqual(const Batch& batch) const {
+    return std::ranges::equal(inputs_, batch.inputs) && std::ranges::equal(labels_, batch.labels);
+  }
+
+ private:
+  std::vector<float> inputs_;
+  std::vector<float> labels_;
+};
+
 class FakeDeviceEngine final : public Engine {
  public:
   FakeDeviceEngine(std::unique_ptr<Engine> inner,
@@ -170,6 +186,10 @@ class FakeDeviceEngine final : public Engine {
   }
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
+    if (options.is_prefetched) {
+      LOCKSTEP_CHECK(ahead_.has_value() && ahead_->IsEqual(batch), "another batch than came ahead");
+    }
+    ahead_.reset();
     std::ranges::fill(gradients_->Await(), kStale);
     std::ranges::fill(image_, kStale);
     StepOptions own = options;
@@ -200,6 +220,10 @@ class FakeDeviceEngine final : public Engine {
     }
     if (result.ok() && telling_ == FakeTelling::kAtOnce) {
       std::ranges::for_each(later, [](const auto& tell) { tell(); });
+    }
+    if (result.ok() && options.next) {
+      const std::optional<Batch> next = options.next();
+      ahead_ = next.has_value() ? std::optional<BatchCopy>(*next) : std::nullopt;
     }
     return result;
   }
@@ -243,6 +267,7 @@ class FakeDeviceEngine final : public Engine {
   std::vector<float> state_;  // the image: all tensors, one after the other
   std::vector<float> own_image_;
   std::span<float> image_;  // of the gradients
+  std::optional<BatchCopy> ahead_;
   std::optional<std::string> notice_;
 };
 

@@ -21,6 +21,7 @@
 #include "trainer-runtime/engine/torch/autograd_loss.h"
 #include "trainer-runtime/engine/torch/autograd_network.h"
 #include "trainer-runtime/engine/torch/gradient_intake.h"
+#include "trainer-runtime/engine/torch/pinned_memory.h"
 #include "trainer-runtime/engine/torch/step_feed.h"
 #include "trainer-runtime/engine/torch/torch_calls.h"
 #include "trainer-runtime/engine/torch/torch_device.h"
@@ -42,10 +43,12 @@ class AutogradEngine final : public Engine {
         device_(std::move(device)),
         input_size_(ElementCount(spec.model.input_shape)),
         output_width_(ElementCount(shapes.back().output)),
-        feed_(device_->place(), [this](std::size_t count) { return Allocate(count); }) {
+        pinned_(device_.get()),
+        feed_(device_.get(), [this](std::size_t count) { return pinned_.Allocate(count); }) {
     const std::shared_ptr<void> entered = device_->Enter();
     const std::vector<PlannedParameter> plan = PlanParameters(spec.model, shapes);
-    store_ = MakeParameters(spec, plan, [this](std::size_t count) { return Allocate(count); });
+    store_ =
+        MakeParameters(spec, plan, [this](std::size_t count) { return pinned_.Allocate(count); });
     PlaceState();
     for (std::size_t i = 0; i < plan.size(); ++i) {
       parameter_shapes_.push_back(plan[i].shape.shape);
@@ -126,7 +129,7 @@ class AutogradEngine final : public Engine {
     return OnDevice([&]() -> Status {
       LOCKSTEP_RETURN_IF_ERROR(store_->LendGradients(memory));
       lent_pin_.reset();  // it may be the same memory
-      lent_pin_ = Pin(memory);
+      lent_pin_ = pinned_.Pin(memory);
       if (device_->IsTheHostsMemory()) {
         state_.gradients = Over(memory);
         CutGradients();
@@ -165,6 +168,9 @@ class AutogradEngine final : public Engine {
       is_untaken_ = true;  // whatever becomes of it
       LOCKSTEP_RETURN_IF_ERROR(Run(shape, tensors, options.on_ready));
       device_->Mark(kEndMark);
+      if (options.next) {
+        LOCKSTEP_RETURN_IF_ERROR(BringNext(options.next()));
+      }
       if (!options.is_awaited) {
         return StepResult{};
       }
@@ -192,14 +198,18 @@ class AutogradEngine final : public Engine {
   }
 
   std::optional<std::string> TakeNotice() override {
-    return pin_refusal_.has_value() ? std::exchange(pin_refusal_, std::nullopt)
-                                    : captures_.TakeNotice();
+    std::optional<std::string> notice = pinned_.TakeNotice();
+    notice = notice.has_value() ? std::move(notice) : std::exchange(late_marks_, std::nullopt);
+    return notice.has_value() ? std::move(notice) : captures_.TakeNotice();
   }
 
  private:
-  // Of the device's marks: the end of a step, and the first of its points.
+  // Of the device's marks: the end of a step, the end of one from a graph, that the next batch was
+  // taken, and the first of a step's points.
   static constexpr std::size_t kEndMark = 0;
-  static constexpr std::size_t kFirstMark = 1;
+  static constexpr std::size_t kGraphMark = 1;
+  static constexpr std::size_t kTakenMark = 2;
+  static constexpr std::size_t kFirstMark = 3;
 
   // WithTorch, with what it asks of the device in the device's stream.
   template <typename Call>
@@ -220,37 +230,6 @@ class AutogradEngine final : public Engine {
       const std::shared_ptr<void> entered = device_->EnterAfter();
       return call();
     });
-  }
-
-  // Memory of the host's, within the device's own reach where that can be had.
-  HostFloats Allocate(std::size_t count) {
-    if (device_->pinning() != nullptr && count > 0) {
-      Result<HostFloats> pinned = device_->pinning()->Allocate(count);
-      if (pinned.ok()) {
-        return std::move(pinned).value();
-      }
-      TellOfRefusal(pinned.error());
-    }
-    return OnHeap(count);
-  }
-
-  std::shared_ptr<void> Pin(std::span<float> memory) {
-    if (device_->pinning() == nullptr || memory.empty()) {
-      return nullptr;
-    }
-    Result<std::shared_ptr<void>> pinned = device_->pinning()->Pin(memory);
-    if (pinned.ok()) {
-      return std::move(pinned).value();
-    }
-    TellOfRefusal(pinned.error());
-    return nullptr;
-  }
-
-  void TellOfRefusal(const Error& refusal) {
-    if (!std::exchange(has_told_of_refusal_, true)) {
-      pin_refusal_ = "copies between the host and " + device_->Describe() +
-                     " go by way of plain memory, which is slower: " + refusal.message();
-    }
   }
 
   // Puts all numbers where the device computes.
@@ -317,11 +296,24 @@ class AutogradEngine final : public Engine {
       FetchNumbers();  // of a step that was given up: what it came by may still be read
     }
     const int64_t moves_before = feed_.move_count();
-    StepTensors tensors = feed_.Load(batch, spec_.model.input_shape, words);
+    StepTensors tensors = options.is_prefetched && feed_.HasAhead(batch)
+                              ? feed_.LoadAhead(batch, spec_.model.input_shape, words)
+                              : feed_.Load(batch, spec_.model.input_shape, words);
+    device_->Mark(kTakenMark);
     if (feed_.move_count() != moves_before) {
       captures_.Forget();  // and so the graph
     }
     return tensors;
+  }
+
+  // The next step's batch comes over while the device is at this step's.
+  Status BringNext(const std::optional<Batch>& batch) {
+    if (!batch.has_value() || batch->sample_count == 0) {
+      return OkStatus();
+    }
+    LOCKSTEP_RETURN_IF_ERROR(CheckBatch(*batch));
+    feed_.BringAhead(*batch, kTakenMark);
+    return OkStatus();
   }
 
   // Work(), in the way that is best for steps of this shape.
@@ -336,6 +328,7 @@ class AutogradEngine final : public Engine {
       if (graph.ok()) {
         captures_.Captured();
         graph_ = std::move(graph).value();
+        NoteLateMarks(shape);
         way = StepWay::kReplay;
       } else {
         captures_.Failed(graph.error());
@@ -346,10 +339,24 @@ class AutogradEngine final : public Engine {
       return Work(shape, tensors, listener);
     }
     LOCKSTEP_RETURN_IF_ERROR(graph_->Launch());
+    // Of marks that the graph makes late a wait might find those of the launch before.
+    const bool are_own = device_->MarksAtLaunch();
+    if (!are_own) {
+      device_->Mark(kGraphMark);
+    }
     ProgressOf(shape, [&](int64_t offset, int64_t count, std::size_t mark) {
-      listener(offset, count, device_->mark(mark));
+      listener(offset, count, device_->mark(are_own ? mark : kGraphMark));
     }).ReadyFrom(0);
     return OkStatus();
+  }
+
+  void NoteLateMarks(const StepShape& shape) {
+    if (shape.ready_at.has_value() && !device_->MarksAtLaunch()) {
+      late_marks_ =
+          "sums wait for the end of a step from the CUDA graph: this driver does not count an "
+          "event "
+          "of a graph as recorded from its launch on";
+    }
   }
 
   // Calls `tell` for each point of such a step, if it has any, with the number of its mark.
@@ -458,8 +465,7 @@ class AutogradEngine final : public Engine {
   std::unique_ptr<TorchDevice> device_;
   int64_t input_size_;  // of one sample
   int64_t output_width_;
-  bool has_told_of_refusal_ = false;
-  std::optional<std::string> pin_refusal_;  // not yet told
+  PinnedMemory pinned_;
   StepFeed feed_;
   std::unique_ptr<ParameterStore> store_;  // the host's image
   std::shared_ptr<void> lent_pin_;         // of gradients' memory that is lent
@@ -473,7 +479,8 @@ class AutogradEngine final : public Engine {
   GradientIntake* intake_ = nullptr;  // while backward runs
   bool is_untaken_ = false;           // the device may be at the last step still
   CapturePolicy captures_;
-  std::unique_ptr<DeviceGraph> graph_;  // of what captures_ has captured
+  std::unique_ptr<DeviceGraph> graph_;     // of what captures_ has captured
+  std::optional<std::string> late_marks_;  // what people should hear of them, and have not yet
 };
 
 }  // namespace

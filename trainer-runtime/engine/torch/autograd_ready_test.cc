@@ -167,6 +167,22 @@ TEST(AutogradReady, ReplayedStepsTellOfTheirPointsAsOthersDo) {
   }
 }
 
+// A wait would find the mark of the launch before: the sums of such a step would be of gradients
+// that are not made.
+TEST(AutogradReady, WhereAGraphMarksLateOnlyItsEndIsWaitedFor) {
+  DeviceProbe probe;
+  probe.marks_late = true;
+  Pair pair(TwoLayers(), probe);
+  for (int step = 1; step <= 8; ++step) {
+    ASSERT_NO_FATAL_FAILURE(pair.Step());
+    EXPECT_EQ(pair.was_replayed, step > CapturePolicy::kWarmUpSteps);
+    EXPECT_EQ(pair.is_beside, !pair.was_replayed);
+  }
+  EXPECT_THAT(NoticesOf(*pair.engine),
+              ElementsAre(HasSubstr("sums wait for the end of a step from the CUDA graph"),
+                          HasSubstr("are done as one CUDA graph")));
+}
+
 TEST(AutogradReady, OtherBucketsAreTakenDownAnew) {
   Pair pair;
   for (const bool is_other : {false, true}) {

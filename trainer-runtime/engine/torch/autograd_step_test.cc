@@ -127,6 +127,60 @@ TEST(AutogradStep, GuardedAndReplayedStepsComeToTheBitsOfTheHostsCalls) {
   }
 }
 
+// The slice of a step's own, of another size now and then.
+struct StepSlice {
+  int64_t begin;
+  int64_t count;
+  bool is_ahead;  // it may come while the step before is computed
+
+  Batch Of(const SampleData& data) const { return data.Slice(begin, begin + count); }
+};
+
+constexpr StepSlice kSlices[] = {{0, 10, false},
+                                 {3, 10, true},
+                                 {6, 10, true},
+                                 {1, 10, true},
+                                 {9, 10, true},
+                                 {2, 4, false},
+                                 {5, 10, true},
+                                 {7, 10, false},
+                                 {0, 10, true},
+                                 {4, 16, true},
+                                 {8, 10, true}};
+
+// Eager steps and replayed ones; the last ones after a batch that moves the memory.
+TEST(AutogradStep, BatchesThatCameAheadComeToTheSameBits) {
+  const TrainingSpec spec = DropoutSpec();
+  const SampleData data = DataOf(spec, 20);
+  DeviceProbe probe;
+  const auto engine = MakeOn(&probe, spec);
+  const auto plain = MakeOnHost(spec);
+  for (std::size_t i = 0; i < std::size(kSlices); ++i) {
+    const auto number = static_cast<int64_t>(i) + 1;
+    const Batch batch = kSlices[i].Of(data);
+    StepOptions options = WithUpdate(OptionsOf(number, 1), number, 0.1);
+    const StepResult expected = plain->ComputeGradients(batch, options).value();
+    int asked = 0;
+    options.is_prefetched = kSlices[i].is_ahead;
+    options.next = [&]() -> std::optional<Batch> {
+      ++asked;
+      const bool has_next = i + 1 < std::size(kSlices) && i != 4;  // that one is asked for in vain
+      return has_next ? std::optional(kSlices[i + 1].Of(data)) : std::nullopt;
+    };
+    const StepResult found = engine->ComputeGradients(batch, options).value();
+    EXPECT_EQ(asked, 1);
+    EXPECT_EQ(found.loss_sum, expected.loss_sum) << number;
+    ASSERT_EQ(ValuesOf(*engine), ValuesOf(*plain)) << number;
+    EXPECT_EQ(probe.fetch_count, number) << "one wait a step";
+    if (i == 2) {
+      EXPECT_EQ(probe.copy_count, 3);
+      EXPECT_EQ(probe.copy_fetch_count, number - 1) << "before the device was waited for";
+    }
+  }
+  EXPECT_GT(probe.launch_count, 0);
+  EXPECT_EQ(probe.hasty_copy_count, 0) << "the host's side of a copy is written anew";
+}
+
 TEST(AutogradStep, StepWithAnUpdateWaitsOnceAndAsksTheHostNothing) {
   const TrainingSpec spec = DropoutSpec();
   const SampleData data = DataOf(spec);

@@ -14,6 +14,10 @@ UpdateBuffers BuffersOf(const DeviceState& state) {
   return buffers;
 }
 
+void TorchDevice::CopyBeside(const at::Tensor& to, const at::Tensor& from, std::size_t /*behind*/) {
+  to.copy_(from);
+}
+
 void TorchDevice::Fetch(const at::Tensor& numbers, std::span<std::byte> bytes) {
   const auto byte_count = static_cast<int64_t>(bytes.size());
   at::from_blob(bytes.data(), {byte_count}, at::kByte)

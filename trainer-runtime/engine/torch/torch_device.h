@@ -99,6 +99,21 @@ class TorchDevice {
   // to wait for it.
   virtual void Mark(std::size_t number) = 0;
 
+  // Whether a mark within what a recorder took down counts as made anew from DeviceGraph::Launch()
+  // on, so that whoever waits for it waits for that launch. Where it counts only once the device
+  // comes there, a wait may find that of the launch before. Not to be asked within Record().
+  virtual bool MarksAtLaunch() { return true; }
+
+  // Puts a copy from the host's memory into a third stream: behind what the first one had been
+  // given at Mark(`behind`), and beside what it was given since. Shapes: the same of both.
+  virtual void CopyBeside(const at::Tensor& to, const at::Tensor& from, std::size_t behind);
+
+  // What the first stream is given from now on waits for these copies.
+  virtual void AwaitCopies() {}
+
+  // Returns when these copies are done: what they were from is the host's to change.
+  virtual void FinishCopies() {}
+
   // As ApplyOptimizer, to the same bits; at once, or when the device comes to it.
   // Errors: kInternal (the device refuses).
   virtual Status Update(const OptimizerSpec& optimizer,

@@ -1,6 +1,6 @@
 #include "trainer-runtime/engine/torch_cuda/torch_cuda_device.h"
 
-#include <cstdio>
+#include <cstring>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <optional>
@@ -14,6 +14,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/version.h>
 
+#include "common/contract/gpu_name.h"
 #include "trainer-runtime/engine/cuda/update_kernels.h"
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/torch_cuda/torch_cuda_graph.h"
@@ -28,16 +29,11 @@ std::string WordsOf(int code) {
   return cudaGetErrorString(static_cast<cudaError_t>(code));
 }
 
-// As NVML and the device plugin write it.
-std::string UuidText(const cudaUUID_t& uuid) {
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
-    char byte[4];
-    std::snprintf(byte, sizeof(byte), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
-    text += i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "";
-    text += byte;
-  }
-  return text;
+std::string NameOf(const cudaDeviceProp& properties) {
+  GpuUuid bytes;
+  static_assert(sizeof(bytes) == sizeof(properties.uuid.bytes));
+  std::memcpy(bytes.data(), properties.uuid.bytes, sizeof(bytes));
+  return FormatGpuName(bytes, properties.name);
 }
 
 // Which of the visible devices is meant. Errors: kNotFound.
@@ -59,13 +55,16 @@ Result<int> FindDevice(const std::string& uuid) {
       return Error(ErrorCode::kNotFound,
                    "CUDA device " + std::to_string(index) + " refuses: " + WordsOf(asked));
     }
-    const std::string found = UuidText(properties.uuid);
-    if (uuid.empty() || uuid == found) {
+    const std::string found = NameOf(properties);
+    if (uuid.empty() || IsSameGpu(uuid, found)) {
       return index;
     }
     visible += (visible.empty() ? "" : ", ") + found;
   }
-  return Error(ErrorCode::kNotFound, "CUDA does not see " + uuid + " here; it sees " + visible);
+  const bool is_slice = uuid.starts_with("MIG-");
+  return Error(ErrorCode::kNotFound,
+               "CUDA does not see " + uuid + " here; it sees " + visible +
+                   (is_slice ? ". It shows a process one slice: give each slice a process" : ""));
 }
 
 class TorchCudaDevice final : public TorchDevice, GraphRecorder {
@@ -75,7 +74,9 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
         name_(std::move(name)),
         stream_(MakeStream(index)),
         after_(MakeStream(index)),
+        beside_(MakeStream(index)),
         given_(MakeEvent()),
+        copied_(MakeEvent()),
         pinning_(MakeCudaPinning()) {}
 
   TorchCudaDevice(const TorchCudaDevice&) = delete;
@@ -83,6 +84,7 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
 
   ~TorchCudaDevice() override {
     static_cast<void>(cudaEventDestroy(given_));
+    static_cast<void>(cudaEventDestroy(copied_));
     for (const cudaEvent_t mark : marks_) {
       static_cast<void>(cudaEventDestroy(mark));
     }
@@ -131,6 +133,25 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
                                                 ? cudaEventRecordExternal
                                                 : cudaEventRecordDefault));
   }
+
+  bool MarksAtLaunch() override {
+    if (!marks_at_launch_.has_value()) {
+      marks_at_launch_ = CudaGraphMarksAtLaunch(stream_, beside_);
+    }
+    return *marks_at_launch_;
+  }
+
+  void CopyBeside(const at::Tensor& to, const at::Tensor& from, std::size_t behind) override {
+    C10_CUDA_CHECK(
+        cudaStreamWaitEvent(beside_.stream(), static_cast<cudaEvent_t>(mark(behind)), 0));
+    const c10::cuda::CUDAStreamGuard guard(beside_);
+    to.copy_(from, /*non_blocking=*/true);
+    C10_CUDA_CHECK(cudaEventRecord(copied_, beside_.stream()));
+  }
+
+  void AwaitCopies() override { C10_CUDA_CHECK(cudaStreamWaitEvent(stream_.stream(), copied_, 0)); }
+
+  void FinishCopies() override { C10_CUDA_CHECK(cudaEventSynchronize(copied_)); }
 
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
@@ -185,7 +206,10 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   std::string name_;
   c10::cuda::CUDAStream stream_;
   c10::cuda::CUDAStream after_;
-  cudaEvent_t given_;  // of what stream_ has been given
+  c10::cuda::CUDAStream beside_;
+  cudaEvent_t given_;   // of what stream_ has been given
+  cudaEvent_t copied_;  // of the copies in beside_
+  std::optional<bool> marks_at_launch_;
   std::vector<cudaEvent_t> marks_;
   std::unique_ptr<HostPinning> pinning_;
 };

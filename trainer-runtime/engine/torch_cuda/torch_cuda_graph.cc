@@ -1,8 +1,11 @@
 #include "trainer-runtime/engine/torch_cuda/torch_cuda_graph.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cuda_runtime_api.h>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -94,7 +97,81 @@ class TorchCudaGraph final : public DeviceGraph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
+// A graph that stands in front of its mark until it is let go.
+class MarkTrial {
+ public:
+  MarkTrial(cudaStream_t stream, cudaStream_t other) : stream_(stream), other_(other) {}
+
+  MarkTrial(const MarkTrial&) = delete;
+  MarkTrial& operator=(const MarkTrial&) = delete;
+
+  ~MarkTrial() {
+    may_go_.store(true);
+    static_cast<void>(cudaStreamSynchronize(stream_));
+    static_cast<void>(cudaStreamSynchronize(other_));
+    static_cast<void>(executable_ != nullptr ? cudaGraphExecDestroy(executable_) : cudaSuccess);
+    static_cast<void>(graph_ != nullptr ? cudaGraphDestroy(graph_) : cudaSuccess);
+    static_cast<void>(mark_ != nullptr ? cudaEventDestroy(mark_) : cudaSuccess);
+    static_cast<void>(passed_ != nullptr ? cudaEventDestroy(passed_) : cudaSuccess);
+    static_cast<void>(cudaGetLastError());  // whatever was refused is told by Run alone
+  }
+
+  // Once.
+  bool Run() {
+    // How long a wait that finds the older record has to show it. Choice: events take microseconds.
+    constexpr std::chrono::milliseconds kPatience{5};
+    if (!Launch() || cudaEventQuery(mark_) != cudaErrorNotReady ||
+        cudaStreamWaitEvent(other_, mark_, 0) != cudaSuccess ||
+        cudaEventRecord(passed_, other_) != cudaSuccess) {
+      return false;
+    }
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    bool waits = true;
+    while (waits && std::chrono::steady_clock::now() < end) {
+      std::this_thread::yield();
+      waits = cudaEventQuery(passed_) == cudaErrorNotReady;
+    }
+    return waits;
+  }
+
+ private:
+  static void AwaitHost(void* trial) {
+    while (!static_cast<MarkTrial*>(trial)->may_go_.load()) {
+      std::this_thread::yield();
+    }
+  }
+
+  // The mark has an older record, and the graph is launched behind it.
+  bool Launch() {
+    if (cudaEventCreateWithFlags(&mark_, cudaEventDisableTiming) != cudaSuccess ||
+        cudaEventCreateWithFlags(&passed_, cudaEventDisableTiming) != cudaSuccess ||
+        cudaEventRecord(mark_, stream_) != cudaSuccess ||
+        cudaStreamSynchronize(stream_) != cudaSuccess ||
+        cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal) != cudaSuccess) {
+      return false;
+    }
+    const bool is_taken =
+        cudaLaunchHostFunc(stream_, AwaitHost, this) == cudaSuccess &&
+        cudaEventRecordWithFlags(mark_, stream_, cudaEventRecordExternal) == cudaSuccess;
+    return cudaStreamEndCapture(stream_, &graph_) == cudaSuccess && is_taken &&
+           cudaGraphInstantiate(&executable_, graph_, 0) == cudaSuccess &&
+           cudaGraphLaunch(executable_, stream_) == cudaSuccess;
+  }
+
+  cudaStream_t stream_;
+  cudaStream_t other_;
+  std::atomic<bool> may_go_{false};
+  cudaEvent_t mark_ = nullptr;
+  cudaEvent_t passed_ = nullptr;
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
 }  // namespace
+
+bool CudaGraphMarksAtLaunch(c10::cuda::CUDAStream stream, c10::cuda::CUDAStream other) {
+  return MarkTrial(stream.stream(), other.stream()).Run();
+}
 
 Result<std::unique_ptr<DeviceGraph>> RecordCudaGraph(c10::cuda::CUDAStream stream,
                                                      const std::function<Status()>& work) {

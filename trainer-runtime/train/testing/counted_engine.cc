@@ -43,6 +43,7 @@ class CountedEngine final : public Engine {
 
   Result<StepResult> ComputeGradients(const Batch& batch, const StepOptions& options) override {
     calls_->guarded += options.update.has_value() ? 1 : 0;
+    calls_->prefetched += options.is_prefetched ? 1 : 0;
     calls_->waits += options.is_awaited && !options.update.has_value() ? 1 : 0;
     return inner_->ComputeGradients(batch, options);
   }

@@ -13,6 +13,7 @@ struct EngineCalls {
   std::atomic<int64_t> guarded = 0;
   std::atomic<int64_t> waits = 0;  // beside those of guarded steps
   std::atomic<int64_t> updates = 0;
+  std::atomic<int64_t> prefetched = 0;  // steps whose batch had come ahead
 };
 
 // `inner`, counting into `calls`, which must outlive it.

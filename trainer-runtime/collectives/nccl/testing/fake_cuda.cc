@@ -1,11 +1,12 @@
 // libcuda.so.1 as tests need it: a driver whose devices are host memory and whose streams are
 // threads. FAKE_CUDA_DEVICES says how many devices there are (default: 1), and
 // FAKE_CUDA_UUID how the first byte of each is called, in decimal (default: every process
-// has devices of its own).
+// has devices of its own). FAKE_CUDA_PRODUCT is the product name of each, by which a slice is told.
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -233,6 +234,13 @@ int cuDeviceGetUuid_v2(unsigned char* bytes, int device) {
   return kOk;
 }
 
+int cuDeviceGetName(char* name, int size, int /*device*/) {
+  const char* const product = std::getenv("FAKE_CUDA_PRODUCT");
+  std::snprintf(
+      name, static_cast<std::size_t>(size), "%s", product == nullptr ? "a double" : product);
+  return kOk;
+}
+
 int cuDevicePrimaryCtxRetain(void** context, int device) {
   static int contexts[kDevicesMax] = {};
   if (device >= kDevicesMax) {
@@ -272,6 +280,12 @@ int cuMemAlloc_v2(unsigned long long* address, std::size_t size) {
 
 int cuMemFree_v2(unsigned long long address) {
   std::free(PointerOf(address));
+  return kOk;
+}
+
+int cuMemsetD32Async(unsigned long long to, unsigned int word, std::size_t count, void* stream) {
+  StreamOf(stream)->Push(
+      [=] { std::fill_n(static_cast<unsigned int*>(PointerOf(to)), count, word); });
   return kOk;
 }
 

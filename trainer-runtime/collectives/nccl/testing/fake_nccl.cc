@@ -2,6 +2,7 @@
 // host share, with the driver's double for a device. What later releases brought is in files of
 // their own, so that a double of an older release lacks it. Faults: fake_nccl_fault.h.
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -50,6 +51,7 @@ struct Kernel {
 struct OpenGroup {
   int depth = 0;
   bool is_refused = false;
+  bool has_no_way = false;
   std::vector<Kernel> kernels;
 };
 
@@ -68,6 +70,8 @@ void RunKernel(void* argument) {
   }
   if (OrderedFault("async-error", comm->rank, kernel->call)) {
     comm->Fail(kRemoteError, "ordered: the connection to a peer broke");
+  } else if (OrderedFault("system-error", comm->rank, kernel->call)) {
+    comm->Fail(kSystemError, "ordered: no space left in /dev/shm");
   } else if (!comm->is_stopped.load()) {
     const FakeNcclWorld::Part part{comm->rank, kernel->data, kernel->count};
     if (kernel->type == kFloat64) {
@@ -79,6 +83,22 @@ void RunKernel(void* argument) {
   const std::lock_guard lock(comm->mutex);
   --comm->kernel_count;
   comm->news.notify_all();
+}
+
+// Whether the group has as many sums of each device of this process: the real one may hang where it
+// has not, as other processes wait for the one that comes later.
+bool IsWhole(const OpenGroup& group) {
+  const auto sums_of = [&group](const Comm* comm) {
+    return std::count_if(group.kernels.begin(), group.kernels.end(), [comm](const Kernel& kernel) {
+      return kernel.comm == comm;
+    });
+  };
+  return std::all_of(group.kernels.begin(), group.kernels.end(), [&](const Kernel& kernel) {
+    const std::vector<const Comm*> ends = EndsBeside(kernel.comm);
+    return std::all_of(ends.begin(), ends.end(), [&](const Comm* end) {
+      return sums_of(end) == sums_of(kernel.comm);
+    });
+  });
 }
 
 int Launch(const Kernel& kernel) {
@@ -152,6 +172,12 @@ int ncclAllReduce(const void* from,
     group.is_refused = true;
     return nccl::FailCall(nccl::kInvalidUsage, "a stream of another device");
   }
+  const std::size_t number_bytes = type == nccl::kFloat64 ? sizeof(double) : sizeof(float);
+  if (HasNoWay(comm->rank, count * number_bytes)) {
+    comm->Fail(nccl::kUnhandledCudaError, "ordered: no way between GPUs for such a sum");
+    group.has_no_way = group.depth > 0;
+    return nccl::kInProgress;
+  }
   const nccl::Kernel kernel{comm, to, count, type, call, stream};
   if (group.depth > 0) {
     group.kernels.push_back(kernel);
@@ -177,6 +203,12 @@ int ncclGroupEnd() {
   const nccl::OpenGroup ended = std::exchange(group, {});
   if (ended.is_refused) {
     return nccl::FailCall(nccl::kInvalidUsage, "a call of the group was refused");
+  }
+  if (ended.has_no_way) {
+    return nccl::kInProgress;  // and nothing of it runs
+  }
+  if (!nccl::IsWhole(ended)) {
+    return nccl::FailCall(nccl::kInvalidUsage, "a group without a device of this process");
   }
   for (const nccl::Kernel& kernel : ended.kernels) {
     if (const int code = nccl::Launch(kernel); code != 0) {

@@ -1,5 +1,6 @@
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_ends.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -35,6 +36,20 @@ void ForgetEnd(const Comm* comm) {
   OwnEnds& ends = Ends();
   const std::lock_guard lock(ends.mutex);
   std::erase_if(ends.list, [comm](const auto& end) { return end.first == comm; });
+}
+
+std::vector<const Comm*> EndsBeside(const Comm* comm) {
+  OwnEnds& ends = Ends();
+  const std::lock_guard lock(ends.mutex);
+  const auto own = std::find_if(
+      ends.list.begin(), ends.list.end(), [comm](const auto& end) { return end.first == comm; });
+  std::vector<const Comm*> beside;
+  for (const auto& [other, id] : ends.list) {
+    if (std::memcmp(&id, &own->second, sizeof(id)) == 0) {
+      beside.push_back(other);
+    }
+  }
+  return beside;
 }
 
 }  // namespace lockstep::runtime::nccl

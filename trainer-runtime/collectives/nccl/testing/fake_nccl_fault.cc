@@ -19,6 +19,8 @@ FakeNcclFault Parse(const std::string& text) {
       fault.rank = std::stoi(value);
     } else if (name == "call") {
       fault.call = std::stoi(value);
+    } else if (name == "bytes") {
+      fault.byte_count = std::stoul(value);
     } else if (name == "ms") {
       fault.milliseconds = std::stoi(value);
     } else if (name == "once") {
@@ -39,20 +41,33 @@ bool MakeFile(const std::string& path) {
   return file >= 0;
 }
 
-}  // namespace
-
-std::optional<FakeNcclFault> OrderedFault(const std::string& kind, int rank, int call) {
+// The first order of that kind for this rank of which `is_meant`, if it is to happen now.
+template <typename IsMeant>
+std::optional<FakeNcclFault> FindFault(const std::string& kind, int rank, IsMeant is_meant) {
   const char* const text = std::getenv("FAKE_NCCL_FAULT");
   std::istringstream orders(text == nullptr ? "" : text);
   for (std::string order; std::getline(orders, order, ';');) {
     FakeNcclFault fault = Parse(order);
     const bool is_here = fault.rank < 0 || fault.rank == rank;
-    if (fault.kind == kind && is_here && fault.call == call &&
+    if (fault.kind == kind && is_here && is_meant(fault) &&
         (fault.once_file.empty() || MakeFile(fault.once_file))) {
       return fault;
     }
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<FakeNcclFault> OrderedFault(const std::string& kind, int rank, int call) {
+  return FindFault(kind, rank, [call](const FakeNcclFault& fault) { return fault.call == call; });
+}
+
+bool HasNoWay(int rank, std::size_t byte_count) {
+  const auto is_so_large = [byte_count](const FakeNcclFault& fault) {
+    return byte_count >= fault.byte_count;
+  };
+  return FindFault("no-way", rank, is_so_large).has_value();
 }
 
 }  // namespace lockstep::runtime

@@ -8,6 +8,8 @@
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_ends.h"
 #include "trainer-runtime/collectives/nccl/testing/fake_nccl_fault.h"
 
+extern "C" int ncclGetVersion(int* version);
+
 namespace lockstep::runtime::nccl {
 namespace {
 
@@ -32,8 +34,15 @@ void JoinOthers(Comm* comm, const UniqueId& id) {
     comm->Fail(kRemoteError, "the identity's owner is gone");
     return;
   }
-  if (comm->world->Meet(comm->rank, comm->world_size, comm->is_stopped)) {
+  if (!comm->world->Meet(comm->rank, comm->world_size, comm->is_stopped)) {
+    return;
+  }
+  int version = 0;
+  ncclGetVersion(&version);
+  if (comm->world->AreAllOf(version, comm->world_size)) {
     comm->state.store(kSuccess);
+  } else {
+    comm->Fail(kInvalidUsage, "Mismatched NCCL version detected");
   }
 }
 

@@ -9,6 +9,8 @@
 
 #include <sys/mman.h>
 
+extern "C" int ncclGetVersion(int* version);
+
 namespace lockstep::runtime {
 namespace {
 
@@ -61,7 +63,9 @@ FakeNcclWorld::~FakeNcclWorld() {
 }
 
 bool FakeNcclWorld::Meet(int rank, int world_size, const std::atomic<bool>& stop) {
-  memory_->seats[rank].has_come.store(1);
+  int version = 0;
+  ncclGetVersion(&version);
+  memory_->seats[rank].has_come.store(version);
   for (int peer = 0; peer < world_size; ++peer) {
     while (memory_->seats[peer].has_come.load() == 0) {
       if (stop.load()) {
@@ -71,6 +75,12 @@ bool FakeNcclWorld::Meet(int rank, int world_size, const std::atomic<bool>& stop
     }
   }
   return true;
+}
+
+bool FakeNcclWorld::AreAllOf(int version, int world_size) const {
+  return std::all_of(memory_->seats, memory_->seats + world_size, [version](const Seat& seat) {
+    return seat.has_come.load() == version;
+  });
 }
 
 bool FakeNcclWorld::Await(int world_size,

@@ -34,6 +34,9 @@ class FakeNcclWorld {
   // Comes in as `rank` and waits for all others, or until `stop`. Whether all came.
   bool Meet(int rank, int world_size, const std::atomic<bool>& stop);
 
+  // Whether all that came have this release: patches, too. To be asked when all have come.
+  bool AreAllOf(int version, int world_size) const;
+
   // What one rank brings to a sum.
   struct Part {
     int rank = 0;
@@ -48,7 +51,7 @@ class FakeNcclWorld {
 
  private:
   struct Seat {
-    std::atomic<uint32_t> has_come;
+    std::atomic<int32_t> has_come;   // the version of NCCL that has; 0: not yet
     std::atomic<uint64_t> laid_out;  // chunks
     std::atomic<uint64_t> taken;     // chunks
   };

@@ -61,6 +61,18 @@ std::vector<NcclFault> NcclFaults() {
        ErrorCode::kPeerLost,
        "remote process exited or there was a network error (ordered: the connection to a peer "
        "broke)"},
+      {"SystemError",
+       "system-error@rank=1@call=3",
+       ErrorCode::kIo,
+       ErrorCode::kAborted,
+       "unhandled system error (run with NCCL_DEBUG=INFO for details) (ordered: no space left in "
+       "/dev/shm)"},
+      {"SystemErrorInTheFirstSum",
+       "system-error@rank=1@call=0",
+       ErrorCode::kIo,
+       ErrorCode::kAborted,
+       "(ordered: no space left in /dev/shm). All ranks are alive, so a call to the system of this "
+       "machine has failed. Here /dev/shm has "},
       {"Refuse",
        "refuse@rank=1@call=4",
        ErrorCode::kInternal,

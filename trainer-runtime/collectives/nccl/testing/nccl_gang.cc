@@ -29,10 +29,13 @@ Result<std::string> RunRank(const NcclGangOptions& options,
   const int device_count =
       options.device_counts.empty() ? options.device_count : options.device_counts[rank];
   ::setenv("FAKE_CUDA_DEVICES", std::to_string(device_count).c_str(), 1);
-  join.ground = MakeFakeGround(options.version, device_count);
+  join.ground = MakeFakeGround(options.versions.empty() ? options.version : options.versions[rank],
+                               device_count);
   join.control = &control;
   join.epoch = Epoch(3);
   join.element_count = options.element_count;
+  join.bucket_counts = options.bucket_counts;
+  join.loss_patience = options.loss_patience;
   LOCKSTEP_ASSIGN_OR_RETURN(const std::unique_ptr<GradientReducer> reducer,
                             JoinNccl(join, Deadline::After(SteadyNow(), options.join_timeout)));
   LOCKSTEP_ASSIGN_OR_RETURN(std::string said, body(control, *reducer, *join.ground));

@@ -36,10 +36,13 @@ struct NcclGangOptions {
   int device_count = 1;                 // of each
   std::vector<int> device_counts = {};  // of each rank, where they differ
   std::string version = "2.30";
-  std::string fault;  // see fake_nccl_fault.h
+  std::vector<std::string> versions = {};  // of each rank, where they differ
+  std::string fault;                       // see fake_nccl_fault.h
   Backend control = Backend::kSharedMemory;
   std::size_t element_count = 0;
+  std::vector<std::size_t> bucket_counts = {};
   Duration join_timeout = kOutOfReach;
+  Duration loss_patience = std::chrono::milliseconds(300);
 };
 
 // How one rank ended.

@@ -116,11 +116,16 @@ class FakeQueue {
   }
 
   void Await(FakeEvent* event) {
+    const bool is_behind = event->is_recorded && event->is_behind;
+    if (probe_->marks_late && replay_ != nullptr && !is_behind) {
+      ++probe_->void_wait_count;
+      return;
+    }
     if (replay_ != nullptr) {
-      replay_->RunTo(event->is_recorded && event->is_behind ? Replay::kEnd : event->number);
+      replay_->RunTo(is_behind ? Replay::kEnd : event->number);
     }
     probe_->void_wait_count += event->is_recorded ? 0 : 1;
-    event->is_recorded = false;
+    event->is_recorded = probe_->marks_late && is_behind;  // one mark for all waits then
   }
 
  private:
@@ -185,6 +190,28 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
 
   void Mark(std::size_t number) override { queue_.Record(queue_.event(number)); }
 
+  bool MarksAtLaunch() override { return !probe_->marks_late; }
+
+  // Later, so that whoever does not wait for it has what was there before, and whoever changes what
+  // it is from too early has that.
+  void CopyBeside(const at::Tensor& to, const at::Tensor& from, std::size_t /*behind*/) override {
+    ++probe_->copy_count;
+    probe_->copy_fetch_count = probe_->fetch_count;
+    probe_->hasty_copy_count += std::exchange(are_copies_finished_, false) ? 0 : 1;
+    copies_.emplace_back(to, from);
+  }
+
+  void AwaitCopies() override {
+    for (const auto& [to, from] : std::exchange(copies_, {})) {
+      at::Tensor(to).copy_(from);
+    }
+  }
+
+  void FinishCopies() override {
+    AwaitCopies();
+    are_copies_finished_ = true;
+  }
+
   Status Update(const OptimizerSpec& optimizer,
                 int64_t update_number,
                 const DeviceState& state) override {
@@ -241,6 +268,8 @@ class FakeTorchDevice final : public TorchDevice, HostPinning, GraphRecorder {
 
   DeviceProbe* probe_;
   std::unique_ptr<TorchDevice> host_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  // to, from
+  bool are_copies_finished_ = true;                        // as far as the host knows
   FakeQueue queue_;
 };
 

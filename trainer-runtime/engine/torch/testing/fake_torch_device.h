@@ -10,6 +10,8 @@ namespace lockstep::runtime {
 struct DeviceProbe {
   bool refuses_pinning = false;
   bool refuses_recording = false;
+  // What a graph marks counts once the device comes there: a wait finds what was marked before.
+  bool marks_late = false;
 
   int fetch_count = 0;        // waits
   int fetch_count_after = 0;  // of them, those in the second stream
@@ -19,8 +21,11 @@ struct DeviceProbe {
   int record_count = 0;
   int graph_count = 0;  // that are kept now
   int launch_count = 0;
-  int void_wait_count = 0;  // for marks that were not made since the last wait for them
-  int pinned_count = 0;     // that are pinned now
+  int void_wait_count = 0;   // for marks that were not made since the last wait for them
+  int pinned_count = 0;      // that are pinned now
+  int copy_count = 0;        // beside what the device had been given
+  int copy_fetch_count = 0;  // fetch_count at the last of them
+  int hasty_copy_count = 0;  // of them, those before the host knew that the last one was done
 };
 
 // A device apart from the host that computes on the CPU, and that pins memory and takes down work
