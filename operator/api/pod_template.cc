@@ -247,6 +247,17 @@ void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
   }
 }
 
+// The pod's own resources. Precondition: its containers have been read.
+void ReadPodLevel(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
+  ResourceVector asked = pod->requests;
+  for (const InitContainer& container : pod->init_containers) {
+    asked = Larger(asked, container.requests);
+  }
+  const ContainerResources read = ReadPodLevelResources(value, path, asked, errors);
+  pod->pod_requests = read.requests;
+  pod->pod_limits = read.limits;
+}
+
 void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
   ObjectReader reader(value, path, errors);
   ReadContainers(reader, pod, errors);
@@ -260,6 +271,9 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   pod->node_affinity = ReadNodeAffinity(reader, errors);
   if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
     pod->overhead = ReadAmounts(reader, "overhead", errors);
+  }
+  if (const Json* const resources = reader.Find("resources")) {
+    ReadPodLevel(*resources, reader.PathOf("resources"), pod, errors);
   }
   CheckVolumeNames(reader, errors);
   PassPodFields(reader);

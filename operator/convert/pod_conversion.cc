@@ -56,9 +56,9 @@ std::vector<std::string> ReadWords(const char* key,
 
 // Kubernetes reads 0.5 and "0.5" alike; a TrainingJob wants fractions in quotes, as the API server
 // stores no others.
-void QuoteFractions(Json* container) {
-  const auto resources = container->find("resources");
-  if (resources == container->end() || !resources->is_object()) {
+void QuoteFractions(Json* holder) {
+  const auto resources = holder->find("resources");
+  if (resources == holder->end() || !resources->is_object()) {
     return;
   }
   for (auto& [kind, amounts] : resources->items()) {
@@ -294,6 +294,7 @@ ConvertedPod ConvertPod(ForeignObject* replica,
   for (const std::string& key : spec.Rest()) {
     spec.Copy(key, &pod.spec);
   }
+  QuoteFractions(&pod.spec);
   pod_template.Finish();
   return pod;
 }
