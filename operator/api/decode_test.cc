@@ -326,16 +326,21 @@ TEST(Default, ProcessesFollowGpusForCommandsAndStayOneForTheBuiltInTrainer) {
   EXPECT_EQ(job.spec.roles[1].processes, 1);
   EXPECT_EQ(job.spec.roles[2].processes, 1);
 
-  job.spec.roles[0].name = Role::kEvaluator;  // it has no rank, and sees all of them
-  job.spec.roles[0].processes = 0;
-  Default(&job);
-  EXPECT_EQ(job.spec.roles[0].processes, 1);
-
-  job.spec.roles[0].name = Role::kWorker;
   job.spec.training = TrainingSpec();
   job.spec.roles[0].processes = 0;
   Default(&job);
   EXPECT_EQ(job.spec.roles[0].processes, 1);
+}
+
+// P8 of the third review: an evaluator with 8 GPUs had 8 processes by default, and failed for a
+// number that nobody wrote.
+TEST(Default, EvaluatorWithGpusHasOneProcessThatSeesAllOfThem) {
+  const TrainingJob job = ReadSoundJob(
+      "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n  roles:\n"
+      "  - {name: worker, template: {spec: {containers: [{command: [a]}]}}}\n"
+      "  - {name: evaluator, gpus: 8, template: {spec: {containers: [{command: [a]}]}}}\n");
+  EXPECT_EQ(job.FindRole(Role::kEvaluator)->processes, 1);
+  EXPECT_EQ(job.FindRole(Role::kEvaluator)->gpus, 8);
 }
 
 }  // namespace
