@@ -268,7 +268,9 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   }
   pod->node_selector = ReadLabels(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
-  pod->node_affinity = ReadNodeAffinity(reader, errors);
+  PodPlaceRules rules = ReadAffinity(reader, errors);
+  pod->node_affinity = std::move(rules.nodes);
+  pod->pod_terms = std::move(rules.pods);
   if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
     pod->overhead = ReadAmounts(reader, "overhead", errors);
   }

@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/contract/environment.h"
 #include "common/json/json.h"
+#include "operator/api/pod_affinity.h"
 #include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
@@ -56,6 +57,7 @@ struct PodTemplate {
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
   std::vector<NodeTerm> node_affinity;  // required; empty: any node
+  std::vector<PodTerm> pod_terms;       // what the pod requires of other pods
   ResourceVector overhead;              // what the pod costs beside its containers
   ResourceVector pod_requests;          // of all containers together, in place of theirs
   ResourceVector pod_limits;            // likewise; zero: no limit

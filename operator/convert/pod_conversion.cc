@@ -7,6 +7,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/pod_template.h"
+#include "operator/convert/kubeflow_names.h"
 #include "operator/convert/launch_variables.h"
 #include "operator/resources/resource_vector.h"
 
@@ -295,6 +296,8 @@ ConvertedPod ConvertPod(ForeignObject* replica,
     spec.Copy(key, &pod.spec);
   }
   QuoteFractions(&pod.spec);
+  SelectByOurLabels(
+      pod.metadata, pod.ForeignPathOf("template.spec.affinity"), &pod.spec, conversion);
   pod_template.Finish();
   return pod;
 }
