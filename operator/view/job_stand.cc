@@ -175,6 +175,10 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   }
   const StoredJob& stored = *inputs.stored;
   stand.request.since = stored.created;
+  const Condition* const scheduled = FindCondition(stored.job.status, ConditionType::kScheduled);
+  if (scheduled != nullptr && !scheduled->is_true) {
+    stand.request.waits_since = scheduled->last_transition;
+  }
   const TrainingJobStatus* const next = inputs.reserved;
   const TrainingJobStatus* const placed = PlacedStatus(stored.job, next);
   stand.is_placed = placed != nullptr;
