@@ -169,6 +169,25 @@ TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
   EXPECT_EQ(job.status, TrainingJobStatus());
 }
 
+// P9 of the third review. Source of the defaults: k8s.io/kubernetes/pkg/apis/core/v1,
+// defaultPodRequests.
+TEST(DecodeTrainingJob, ReadsWhatThePodAsksForAsAWhole) {
+  const auto pod_of = [](const std::string& resources, const std::string& of_container) {
+    const TrainingJob job = ReadSoundJob(
+        "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n  roles:\n"
+        "  - {name: worker, template: {spec: {resources: " +
+        resources + ", containers: [{command: [a], resources: " + of_container + "}]}}}\n");
+    return job.FindRole(Role::kWorker)->pod;
+  };
+  const std::string limits = "{limits: {cpu: 4, memory: 1Ki}}";
+  EXPECT_EQ(pod_of(limits, "{}").pod_requests, (ResourceVector{4000, 1024, 0}));
+  EXPECT_EQ(pod_of(limits, "{}").pod_limits, (ResourceVector{4000, 1024, 0}));
+  EXPECT_EQ(pod_of(limits, "{requests: {cpu: 1}}").pod_requests, (ResourceVector{0, 1024, 0}))
+      << "what containers ask for is the default";
+  EXPECT_EQ(pod_of("{requests: {cpu: 2}, limits: {cpu: 4}}", "{requests: {cpu: 1}}").pod_requests,
+            (ResourceVector{2000, 0, 0}));
+}
+
 TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
   const TrainingJob job = ReadSoundJob(kFullestJob);
   const RoleSpec* worker = job.FindRole(Role::kWorker);
@@ -307,16 +326,21 @@ TEST(Default, ProcessesFollowGpusForCommandsAndStayOneForTheBuiltInTrainer) {
   EXPECT_EQ(job.spec.roles[1].processes, 1);
   EXPECT_EQ(job.spec.roles[2].processes, 1);
 
-  job.spec.roles[0].name = Role::kEvaluator;  // it has no rank, and sees all of them
-  job.spec.roles[0].processes = 0;
-  Default(&job);
-  EXPECT_EQ(job.spec.roles[0].processes, 1);
-
-  job.spec.roles[0].name = Role::kWorker;
   job.spec.training = TrainingSpec();
   job.spec.roles[0].processes = 0;
   Default(&job);
   EXPECT_EQ(job.spec.roles[0].processes, 1);
+}
+
+// P8 of the third review: an evaluator with 8 GPUs had 8 processes by default, and failed for a
+// number that nobody wrote.
+TEST(Default, EvaluatorWithGpusHasOneProcessThatSeesAllOfThem) {
+  const TrainingJob job = ReadSoundJob(
+      "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n  roles:\n"
+      "  - {name: worker, template: {spec: {containers: [{command: [a]}]}}}\n"
+      "  - {name: evaluator, gpus: 8, template: {spec: {containers: [{command: [a]}]}}}\n");
+  EXPECT_EQ(job.FindRole(Role::kEvaluator)->processes, 1);
+  EXPECT_EQ(job.FindRole(Role::kEvaluator)->gpus, 8);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "common/json/enum_names.h"
 #include "operator/api/fields.h"
+#include "operator/api/labels.h"
 
 namespace lockstep::control {
 namespace {
@@ -109,7 +110,52 @@ std::vector<NodeTerm> ReadTerms(ObjectReader& required, Errors* errors) {
   return terms;
 }
 
-void RefuseRequired(ObjectReader& affinity, std::string_view kind, Errors* errors) {
+// Selectors of labels know no comparison of numbers.
+void CheckSelectorOperator(ObjectReader& reader, const NodeRequirement& requirement) {
+  if (IsComparison(requirement.op)) {
+    reader.Fail(
+        "operator",
+        NodeOperatorName(requirement.op) + " found, expected In, NotIn, Exists or DoesNotExist");
+  }
+}
+
+std::vector<NodeRequirement> ReadSelector(ObjectReader& term, Errors* errors) {
+  std::vector<NodeRequirement> labels;
+  const Json* const value = term.Require("labelSelector", "the labels of this job's pods");
+  if (value == nullptr) {
+    return labels;
+  }
+  ObjectReader selector(*value, term.PathOf("labelSelector"), errors);
+  for (const auto& [name, text] : ReadLabels(selector, "matchLabels", errors)) {
+    labels.push_back({name, NodeOperator::kIn, {text}});
+  }
+  const std::vector<const Json*> items = ListUpTo(selector, "matchExpressions", kRequirementsMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    ObjectReader reader(*items[i], selector.PathOf("matchExpressions", i), errors);
+    labels.push_back(ReadRequirement(reader, errors));
+    CheckSelectorOperator(reader, labels.back());
+  }
+  selector.Finish();
+  return labels;
+}
+
+// Of other namespaces the plan knows nothing, nor of labels that only the API server compares.
+void RefuseForeignPods(ObjectReader& term) {
+  for (const char* const key :
+       {"namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"}) {
+    const Json* const value = term.Find(key);
+    if (value != nullptr && !(value->is_array() && value->empty())) {
+      term.Fail(key,
+                "found, but Lockstep plans for the pods of this job only; expected labelSelector "
+                "and topologyKey alone");
+    }
+  }
+}
+
+void ReadPodTerms(ObjectReader& affinity,
+                  std::string_view kind,
+                  std::vector<PodTerm>* terms,
+                  Errors* errors) {
   const Json* const value = affinity.Find(kind);
   if (value == nullptr) {
     return;
@@ -118,13 +164,17 @@ void RefuseRequired(ObjectReader& affinity, std::string_view kind, Errors* error
   for (const Json* const preferred : reader.List(kPreferred)) {
     const ObjectReader is_object(*preferred, reader.PathOf(kPreferred), errors);
   }
-  if (reader.Has(kRequired)) {
-    reader.Fail(kRequired,
-                "found, but what pods require of each other is not planned yet: a gang could wait "
-                "for ever; expected " +
-                    std::string(kPreferred) +
-                    ", or nodeAffinity, or requests that fill a node where each pod is to have its "
-                    "own");
+  const std::vector<const Json*> items = ListUpTo(reader, kRequired, kTermsMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    PodTerm read{reader.PathOf(kRequired, i), kind == "podAntiAffinity", {}, ""};
+    ObjectReader term(*items[i], read.path, errors);
+    read.labels = ReadSelector(term, errors);
+    if (term.Require("topologyKey", "a label of nodes") != nullptr) {
+      read.topology_key = ReadText(term, "topologyKey");
+    }
+    RefuseForeignPods(term);
+    term.Finish();
+    terms->push_back(std::move(read));
   }
   reader.Finish();
 }
@@ -151,12 +201,12 @@ void CheckSpread(ObjectReader& pod_spec, Errors* errors) {
 
 }  // namespace
 
-std::vector<NodeTerm> ReadNodeAffinity(ObjectReader& pod_spec, Errors* errors) {
+PodPlaceRules ReadAffinity(ObjectReader& pod_spec, Errors* errors) {
   CheckSpread(pod_spec, errors);
-  std::vector<NodeTerm> terms;
+  PodPlaceRules rules;
   const Json* const value = pod_spec.Find("affinity");
   if (value == nullptr || !value->is_object()) {
-    return terms;  // of another shape: said elsewhere
+    return rules;  // of another shape: said elsewhere
   }
   ObjectReader affinity(*value, pod_spec.PathOf("affinity"), errors);
   if (const Json* const node = affinity.Find("nodeAffinity")) {
@@ -164,14 +214,14 @@ std::vector<NodeTerm> ReadNodeAffinity(ObjectReader& pod_spec, Errors* errors) {
     PassThrough(reader, {kPreferred});
     if (const Json* const required = reader.Find(kRequired)) {
       ObjectReader required_reader(*required, reader.PathOf(kRequired), errors);
-      terms = ReadTerms(required_reader, errors);
+      rules.nodes = ReadTerms(required_reader, errors);
     }
     reader.Finish();
   }
-  RefuseRequired(affinity, "podAffinity", errors);
-  RefuseRequired(affinity, "podAntiAffinity", errors);
+  ReadPodTerms(affinity, "podAffinity", &rules.pods, errors);
+  ReadPodTerms(affinity, "podAntiAffinity", &rules.pods, errors);
   affinity.Finish();
-  return terms;
+  return rules;
 }
 
 }  // namespace lockstep::control

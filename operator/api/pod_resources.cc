@@ -16,10 +16,14 @@ namespace {
 
 constexpr std::size_t kResourceNamesMax = 32;  // choice: above any honest pod
 
+bool IsHugePages(std::string_view name) {
+  return name.starts_with("hugepages-");
+}
+
 // Names of Kubernetes' own resources; others hold a '/' (nvidia.com/gpu) or begin with hugepages-.
 bool IsResourceName(std::string_view name) {
   return name == "cpu" || name == "memory" || name == "ephemeral-storage" ||
-         name.find('/') != std::string_view::npos || name.starts_with("hugepages-");
+         name.find('/') != std::string_view::npos || IsHugePages(name);
 }
 
 std::string SuggestResource(std::string_view name) {
@@ -120,6 +124,35 @@ ResourceVector ToVector(const Amounts& amounts) {
   return resources;
 }
 
+// `value` holds both, as they are written.
+void CheckWithinLimits(const Json& value,
+                       const Amounts& requests,
+                       const Amounts& limits,
+                       const std::string& path,
+                       Errors* errors) {
+  for (const auto& [name, limit] : limits) {
+    const auto request = requests.find(name);
+    if (request != requests.end() && request->second > limit) {
+      AddError(errors,
+               path + ".requests." + name,
+               "asks for more than limits." + name + ", expected at most " +
+                   DescribeJson(value["limits"][name]));
+    }
+  }
+}
+
+// Source: k8s.io/component-helpers/resource, IsSupportedPodLevelResource.
+void CheckPodLevelNames(const Amounts& amounts, const std::string& prefix, Errors* errors) {
+  for (const auto& [name, amount] : amounts) {
+    if (name != kCpuResource && name != kMemoryResource && !IsHugePages(name)) {
+      AddError(errors,
+               prefix + name,
+               "found, but a pod as a whole asks for cpu, memory and hugepages only; expected it "
+               "in the container's resources");
+    }
+  }
+}
+
 }  // namespace
 
 std::optional<int64_t> ReadAmount(ObjectReader& reader,
@@ -143,20 +176,32 @@ ResourceVector ReadAmounts(ObjectReader& reader, std::string_view key, Errors* e
   return ToVector(ReadAmountMap(reader, key, errors));
 }
 
+ContainerResources ReadPodLevelResources(const Json& value,
+                                         const std::string& path,
+                                         const ResourceVector& asked,
+                                         Errors* errors) {
+  ObjectReader reader(value, path, errors);
+  Amounts requests = ReadAmountMap(reader, "requests", errors);
+  const Amounts limits = ReadAmountMap(reader, "limits", errors);
+  CheckPodLevelNames(requests, path + ".requests.", errors);
+  CheckPodLevelNames(limits, path + ".limits.", errors);
+  CheckWithinLimits(value, requests, limits, path, errors);
+  for (const auto& [name, limit] : limits) {
+    if (IsHugePages(name) || asked.AmountOf(name) == 0) {
+      requests.emplace(name, limit);
+    }
+  }
+  reader.Finish();
+  return {ToVector(requests), ToVector(limits), false};
+}
+
 ContainerResources ReadResources(const Json& value, const std::string& path, Errors* errors) {
   ObjectReader reader(value, path, errors);
   Amounts requests = ReadAmountMap(reader, "requests", errors);
   const Amounts limits = ReadAmountMap(reader, "limits", errors);
   PassResourceFields(reader);
-  for (const auto& [name, limit] : limits) {
-    const auto [request, is_defaulted] = requests.emplace(name, limit);  // as Kubernetes defaults
-    if (request->second > limit) {
-      AddError(errors,
-               path + ".requests." + name,
-               "asks for more than limits." + name + ", expected at most " +
-                   DescribeJson(value["limits"][name]));
-    }
-  }
+  CheckWithinLimits(value, requests, limits, path, errors);
+  requests.insert(limits.begin(), limits.end());  // as Kubernetes defaults
   const std::string gpu(kGpuResource);
   if (requests.contains(gpu) && (!limits.contains(gpu) || requests[gpu] < limits.at(gpu))) {
     AddError(errors,

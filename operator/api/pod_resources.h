@@ -33,4 +33,12 @@ ContainerResources ReadResources(const Json& value,
                                  const std::string& path,
                                  std::vector<Error>* errors);
 
+// Reads what a pod asks for and may use as a whole: cpu, memory and hugepages. What it may use is
+// what it asks for where neither it nor its containers say; those ask for `asked` together, or
+// more. Source: k8s.io/kubernetes/pkg/apis/core/v1, defaultPodRequests.
+ContainerResources ReadPodLevelResources(const Json& value,
+                                         const std::string& path,
+                                         const ResourceVector& asked,
+                                         std::vector<Error>* errors);
+
 }  // namespace lockstep::control

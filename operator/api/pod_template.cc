@@ -247,6 +247,17 @@ void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
   }
 }
 
+// The pod's own resources. Precondition: its containers have been read.
+void ReadPodLevel(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
+  ResourceVector asked = pod->requests;
+  for (const InitContainer& container : pod->init_containers) {
+    asked = Larger(asked, container.requests);
+  }
+  const ContainerResources read = ReadPodLevelResources(value, path, asked, errors);
+  pod->pod_requests = read.requests;
+  pod->pod_limits = read.limits;
+}
+
 void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, Errors* errors) {
   ObjectReader reader(value, path, errors);
   ReadContainers(reader, pod, errors);
@@ -257,9 +268,14 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   }
   pod->node_selector = ReadLabels(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
-  pod->node_affinity = ReadNodeAffinity(reader, errors);
+  PodPlaceRules rules = ReadAffinity(reader, errors);
+  pod->node_affinity = std::move(rules.nodes);
+  pod->pod_terms = std::move(rules.pods);
   if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
     pod->overhead = ReadAmounts(reader, "overhead", errors);
+  }
+  if (const Json* const resources = reader.Find("resources")) {
+    ReadPodLevel(*resources, reader.PathOf("resources"), pod, errors);
   }
   CheckVolumeNames(reader, errors);
   PassPodFields(reader);
@@ -267,6 +283,8 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
 }
 
 }  // namespace
+
+LOCKSTEP_DEFINE_VALUE_MEMBERS(PodTemplate);
 
 PodTemplate DecodePodTemplate(const Json& value,
                               const std::string& path,

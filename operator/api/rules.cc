@@ -14,6 +14,7 @@
 #include "common/contract/topology.h"
 #include "common/json/json.h"
 #include "operator/api/fields.h"
+#include "operator/api/gang_spread.h"
 #include "operator/api/job_topology.h"
 #include "operator/api/launch_rules.h"
 #include "operator/api/pod_template.h"
@@ -392,7 +393,9 @@ class RuleChecker {
   }
 
   void CheckScheduling() {
-    for (const Error& error : SchedulingErrors(spec_)) {
+    std::vector<Error> found = SchedulingErrors(spec_);
+    FindGangSpread(job_, &found);
+    for (const Error& error : found) {
       Fail(error.field(), error.message());
     }
   }

@@ -5,7 +5,6 @@
 
 namespace lockstep::control {
 
-LOCKSTEP_DEFINE_VALUE_MEMBERS(PodTemplate);
 LOCKSTEP_DEFINE_VALUE_MEMBERS(RoleSpec);
 LOCKSTEP_DEFINE_VALUE_MEMBERS(TrainingJobSpec);
 LOCKSTEP_DEFINE_VALUE_MEMBERS(TrainingJobStatus);

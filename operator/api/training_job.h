@@ -21,8 +21,8 @@
 #include "common/json/json.h"
 #include "operator/api/claim.h"
 #include "operator/api/kueue_admission.h"
+#include "operator/api/pod_template.h"
 #include "operator/api/provisioning.h"
-#include "operator/resources/node_affinity.h"
 #include "operator/resources/resource_vector.h"
 #include "operator/resources/toleration.h"
 
@@ -32,9 +32,6 @@ namespace lockstep::control {
 
 inline constexpr std::string_view kApiVersion = "lockstep.dev/v1";
 inline constexpr std::string_view kTrainingJobKind = "TrainingJob";
-
-// The container the operator looks after where a template holds several; else the first.
-inline constexpr std::string_view kTrainerContainer = "trainer";
 
 enum class Strategy {
   kMirrored,
@@ -76,54 +73,6 @@ struct Metadata {
   std::map<std::string, std::string> annotations;
 
   friend bool operator==(const Metadata&, const Metadata&) = default;
-};
-
-// Environment variables whose values the cluster knows: one (env[].valueFrom), or as many as the
-// source has (envFrom[]).
-struct EnvironmentSource {
-  std::string variable;      // empty: as many as the source has
-  std::string path;          // where it is written: "spec.roles[0].template. ... .env[1].valueFrom"
-  std::string kind;          // "secretKeyRef", "fieldRef", "configMapRef", ...
-  std::string field;         // of a fieldRef: which one, "metadata.name"
-  bool is_optional = false;  // without it the variable is left out
-
-  friend bool operator==(const EnvironmentSource&, const EnvironmentSource&) = default;
-};
-
-// A container that runs before the trainer, or as a sidecar beside it.
-struct InitContainer {
-  std::string name;
-  ResourceVector requests;
-  bool is_sidecar = false;
-
-  friend bool operator==(const InitContainer&, const InitContainer&) = default;
-};
-
-// The part of a pod template that the operator reads, and the whole of it as written.
-struct PodTemplate {
-  LOCKSTEP_DECLARE_VALUE_MEMBERS(PodTemplate);
-
-  std::string trainer_name{kTrainerContainer};  // of its container
-  std::string image;
-  std::vector<std::string> command;  // replaces the image's entry point
-  std::vector<std::string> args;
-  std::map<std::string, std::string> env;      // with values
-  std::vector<EnvironmentSource> env_sources;  // the others
-  std::vector<InitContainer> init_containers;  // in the order in which they start
-  std::string working_dir;
-  ResourceVector requests;  // the trainer's, as are the limits
-  ResourceVector limits;    // zero: no limit
-  std::chrono::seconds termination_grace{30};
-  std::map<std::string, std::string> node_selector;
-  std::vector<Toleration> tolerations;
-  std::vector<NodeTerm> node_affinity;  // required; empty: any node
-  ResourceVector overhead;              // what the pod costs beside its containers
-  Json raw = Json::object();  // {metadata, spec} as written; empty object without a template
-
-  // Whether the template names a command for the trainer container.
-  bool has_command() const { return !command.empty() || !args.empty(); }
-
-  friend bool operator==(const PodTemplate&, const PodTemplate&) = default;
 };
 
 struct RoleSpec {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "operator/api/definitions.h"
 #include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"
 

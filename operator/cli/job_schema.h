@@ -41,8 +41,4 @@ std::string SchemaTypeText(const Json& schema);
 // Whether what stands inside is not described but handed on as it is.
 bool IsOpaqueSchema(const Json& schema);
 
-// The definitions as crds/ has them.
-std::string_view JobDefinitionText();
-std::string_view QueueDefinitionText();
-
 }  // namespace lockstep::control

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/testing/paths.h"
+#include "operator/api/definitions.h"
 
 namespace lockstep::control {
 namespace {

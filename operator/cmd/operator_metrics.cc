@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
 
 #include <prometheus/counter.h>
@@ -140,6 +139,8 @@ struct OperatorMetrics::Families {
 
   explicit Families(const std::string& api_host) : host(api_host) {}
 
+  prometheus::Counter& CounterOf(const MetricDelta& delta);
+
   std::string host;
   prometheus::Registry registry;
 
@@ -240,6 +241,11 @@ struct OperatorMetrics::Families {
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
   Gauges& unreadable =
       AddGauges(&registry, "lockstep_unreadable_objects", "Objects that the operator cannot read.");
+  Gauges& missing_fields =
+      AddGauges(&registry, "lockstep_crd_missing_fields", "Fields the API server does not know.");
+  prometheus::Gauge& clock_offset =
+      AddGauges(&registry, "lockstep_clock_offset_seconds", "Our clock less the API server's.")
+          .Add({});
   prometheus::Counter& status_refused =
       AddCounters(&registry,
                   "lockstep_status_refused_total",
@@ -250,20 +256,7 @@ struct OperatorMetrics::Families {
           &registry, "lockstep_events_dropped_total", "Events not written because too many waited.")
           .Add({});
 
-  // The names of Prometheus' own client libraries.
-  prometheus::Counter& cpu =
-      AddCounters(&registry, "process_cpu_seconds_total", "User and system time.").Add({});
-  prometheus::Gauge& resident =
-      AddGauges(&registry, "process_resident_memory_bytes", "Resident memory.").Add({});
-  prometheus::Gauge& virtual_bytes =
-      AddGauges(&registry, "process_virtual_memory_bytes", "Virtual memory.").Add({});
-  prometheus::Gauge& start_time =
-      AddGauges(&registry, "process_start_time_seconds", "Start, in seconds since 1970.").Add({});
-  prometheus::Gauge& open_fds =
-      AddGauges(&registry, "process_open_fds", "Open file descriptors.").Add({});
-  prometheus::Gauge& max_fds =
-      AddGauges(&registry, "process_max_fds", "File descriptors that may be open.").Add({});
-  std::mutex page_mutex;  // two scrapes at once: the CPU counter is raised by one of them
+  ProcessMetrics process{&registry};
 };
 
 OperatorMetrics::OperatorMetrics(const std::string& host)
@@ -302,6 +295,8 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
     families_->cache.Add({{"kind", std::string(kind)}});
   }
   SetUnreadable(0, 0);
+  SetMissingFields("TrainingJob", 0);
+  SetMissingFields("TrainingQueue", 0);
   families_->workers.Set(1);
 }
 
@@ -360,6 +355,14 @@ void OperatorMetrics::SetCache(const CacheCounts& counts) {
 void OperatorMetrics::SetUnreadable(std::size_t jobs, std::size_t queues) {
   families_->unreadable.Add({{"kind", "trainingjobs"}}).Set(static_cast<double>(jobs));
   families_->unreadable.Add({{"kind", "trainingqueues"}}).Set(static_cast<double>(queues));
+}
+
+void OperatorMetrics::SetMissingFields(const std::string& kind, std::size_t count) {
+  families_->missing_fields.Add({{"kind", kind}}).Set(static_cast<double>(count));
+}
+
+void OperatorMetrics::SetClockOffset(Duration offset) {
+  families_->clock_offset.Set(ToSeconds(offset));
 }
 
 void OperatorMetrics::SetLeading(bool is_leading) {
@@ -425,37 +428,30 @@ void OperatorMetrics::SetRounds(int64_t count) {
 }
 
 void OperatorMetrics::Count(const MetricDelta& delta) {
-  const auto count = static_cast<double>(delta.count);
+  families_->CounterOf(delta).Increment(static_cast<double>(delta.count));
+}
+
+prometheus::Counter& OperatorMetrics::Families::CounterOf(const MetricDelta& delta) {
   switch (delta.metric) {
     case Metric::kGangsPlaced:
-      families_->gangs_placed.Increment(count);
-      break;
+      return gangs_placed;
     case Metric::kRestarts:
-      families_->restarts.Add({{"cause", delta.label}}).Increment(count);
-      break;
+      return restarts.Add({{"cause", delta.label}});
     case Metric::kRollbacks:
-      families_->rollbacks.Add({{"reason", delta.label}}).Increment(count);
-      break;
+      return rollbacks.Add({{"reason", delta.label}});
     case Metric::kJobsFinished:
-      families_->finished.Add({{"outcome", delta.label}}).Increment(count);
-      break;
+      return finished.Add({{"outcome", delta.label}});
     case Metric::kPreemptions:
-      families_->preemptions.Add({{"queue", delta.queue}, {"reason", delta.label}})
-          .Increment(count);
-      break;
+      return preemptions.Add({{"queue", delta.queue}, {"reason", delta.label}});
     case Metric::kCapacityAsks:
-      families_->capacity_asks.Add({{"queue", delta.queue}, {"class", delta.ask_class}})
-          .Increment(count);
-      break;
+      return capacity_asks.Add({{"queue", delta.queue}, {"class", delta.ask_class}});
     case Metric::kRefusedWrites:
-      families_->refused_writes.Add({{"what", delta.label}}).Increment(count);
-      break;
+      return refused_writes.Add({{"what", delta.label}});
     case Metric::kCapacityAnswers:
-      families_->capacity_answers
-          .Add({{"queue", delta.queue}, {"class", delta.ask_class}, {"answer", delta.label}})
-          .Increment(count);
       break;
   }
+  return capacity_answers.Add(
+      {{"queue", delta.queue}, {"class", delta.ask_class}, {"answer", delta.label}});
 }
 
 void OperatorMetrics::RoundDone(Duration taken) {
@@ -484,14 +480,7 @@ void OperatorMetrics::GangRecovered(Duration taken) {
 }
 
 std::string OperatorMetrics::RenderText() {
-  const ProcessStats stats = ReadProcessStats();
-  const std::lock_guard lock(families_->page_mutex);
-  families_->cpu.Increment(std::max(0.0, stats.cpu_seconds - families_->cpu.Value()));
-  families_->resident.Set(static_cast<double>(stats.resident_bytes));
-  families_->virtual_bytes.Set(static_cast<double>(stats.virtual_bytes));
-  families_->start_time.Set(stats.start_time_seconds);
-  families_->open_fds.Set(static_cast<double>(stats.open_fds));
-  families_->max_fds.Set(static_cast<double>(stats.max_fds));
+  families_->process.Refresh();
   return prometheus::TextSerializer().Serialize(families_->registry.Collect());
 }
 

@@ -46,6 +46,13 @@ class OperatorMetrics final : public CallObserver {
   void SetQueue(std::size_t depth, int64_t adds, int64_t retries);
   void SetCache(const CacheCounts& counts);
   void SetUnreadable(std::size_t jobs, std::size_t queues);
+
+  // Fields of ours that the API server does not know, of "TrainingJob" or "TrainingQueue".
+  void SetMissingFields(const std::string& kind, std::size_t count);
+
+  // The operator's clock less the API server's.
+  void SetClockOffset(Duration offset);
+
   void SetLeading(bool is_leading);
   void SetEventsDropped(int64_t count);
 

@@ -57,6 +57,8 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
   metrics.Count({Metric::kRestarts, "killed", 2});
   metrics.Count({Metric::kRollbacks, "PodRefused", 3});
   metrics.Count({Metric::kRefusedWrites, "status", 2});
+  metrics.SetMissingFields("TrainingJob", 2);
+  metrics.SetClockOffset(std::chrono::minutes(-10));
   metrics.SetJobs({"Running", "Running", "Waiting"});
   metrics.SetQueue(4, 10, 3);
   metrics.SetQueue(1, 12, 3);
@@ -72,6 +74,8 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
         "lockstep_restarts_total{cause=\"killed\"} 2\n",
         "lockstep_gang_rollbacks_total{reason=\"PodRefused\"} 3\n",
         "lockstep_refused_writes_total{what=\"status\"} 2\n",
+        "lockstep_crd_missing_fields{kind=\"TrainingJob\"} 2\n",
+        "lockstep_clock_offset_seconds -600\n",
         "lockstep_jobs{state=\"Running\"} 2\n",
         "workqueue_depth{name=\"trainingjob\"} 1\n",
         "workqueue_adds_total{name=\"trainingjob\"} 12\n",

@@ -69,6 +69,11 @@ kube::CallTicket LookTicket(int64_t look) {
   return kube::CallTicket(-look);
 }
 
+// At the first look, and then every half minute: a reply has some 200 KB.
+bool LooksAtSchema(int64_t look) {
+  return look % 3 == 1;
+}
+
 // The namespace whose jobs are served; empty when there is more than one.
 std::string ServedNamespace(const OperatorFlags& flags) {
   return flags.namespaces.size() == 1 ? flags.namespaces.front() : "";
@@ -88,21 +93,25 @@ class OperatorProcess::Parts {
 
  private:
   Status Connect(const OperatorFlags& flags);
+  void Identify(const OperatorFlags& flags, const OperatorIdentity& identity);
   Status KeepRounds(const OperatorFlags& flags);
   Status Elect(const OperatorFlags& flags, const OperatorIdentity& identity);
   void Watch(const OperatorFlags& flags);
   void StartWork(const OperatorFlags& flags);
   void Prepare(ApiClientOptions api, const OperatorFlags& flags);
   Status Serve(const std::string& address);
+  Status TroubleOf(const std::string& check);
   OperatorScope ScopeOf(const OperatorFlags& flags) const;
 
   Logger* logger_;
   std::string namespace_name_;
   std::atomic<bool> is_superfluous_{false};  // another release serves the same jobs
-  std::mutex hindrance_mutex_;
-  std::string hindrance_;  // why this replica could not lead if it held the lease; guarded by that
-  std::string lacking_rights_;  // likewise guarded
+  std::mutex troubles_mutex_;
+  std::map<std::string, std::string> troubles_;  // by the name of the check; guarded by that
+  kube::EventSubject self_;                      // what Events about this operator are about
   bool is_stopped_ = false;
+  const ServedSchema schema_;
+  ServerClock server_clock_;
   WorkQueueOfUpdates queue_;
   std::optional<OperatorMetrics> metrics_;
   std::unique_ptr<RotatingCredentials> credentials_;
@@ -126,12 +135,7 @@ class OperatorProcess::Parts {
 
 Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorIdentity& identity) {
   LOCKSTEP_RETURN_IF_ERROR(Connect(flags));
-  if (!identity.namespace_name.empty()) {
-    namespace_name_ = identity.namespace_name;
-  }
-  if (!flags.lease_namespace.empty()) {
-    namespace_name_ = flags.lease_namespace;
-  }
+  Identify(flags, identity);
   ApiClientOptions api;
   api.calls.transport = transport_.get();
   api.calls.credentials = credentials_.get();
@@ -197,6 +201,25 @@ Status OperatorProcess::Parts::Start(const OperatorFlags& flags, const OperatorI
   return Serve(flags.metrics_address);
 }
 
+// Where this operator's own objects are, and what Events about itself are about.
+void OperatorProcess::Parts::Identify(const OperatorFlags& flags,
+                                      const OperatorIdentity& identity) {
+  if (!identity.namespace_name.empty()) {
+    namespace_name_ = identity.namespace_name;
+  }
+  if (!flags.lease_namespace.empty()) {
+    namespace_name_ = flags.lease_namespace;
+  }
+  self_ = identity.pod_name.empty()
+              ? kube::EventSubject{"coordination.k8s.io/v1",
+                                   "Lease",
+                                   namespace_name_,
+                                   flags.lease_name,
+                                   ""}
+              : kube::EventSubject{
+                    "v1", "Pod", identity.namespace_name, identity.pod_name, identity.pod_uid};
+}
+
 Status OperatorProcess::Parts::KeepRounds(const OperatorFlags& flags) {
   if (flags.round_log.empty()) {
     return OkStatus();
@@ -220,6 +243,7 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.metrics = &*metrics_;
   work.loop = &*loop_;
   work.clock = &kClock;
+  work.server_clock = &server_clock_;
   work.logger = logger_;
   work.has_synced = [this] { return watches_->HasSynced(); };
   work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
@@ -244,6 +268,9 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
     for (kube::Request& request : ProbeNamespaces(flags.namespaces)) {
       requests.push_back(std::move(request));
     }
+    if (LooksAtSchema(look)) {
+      requests.push_back(ServedSchema::Ask());
+    }
     requests.push_back(ReadMasterKey({namespace_name_, flags.key_secret}));
     prepare_api_->StartCalls(LookTicket(look), "", std::move(requests));
   };
@@ -253,14 +280,11 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
     return found.empty() ? PutBackMasterKey(prepare_api_.get(), place, held)
                          : CompareMasterKey(found, held, place);
   };
-  work.tell_hindrance = [this](const std::string& why) {
-    const std::lock_guard lock(hindrance_mutex_);
-    hindrance_ = why;
+  work.tell_trouble = [this](const std::string& check, const std::string& why) {
+    const std::lock_guard lock(troubles_mutex_);
+    troubles_[check] = why;
   };
-  work.tell_rights = [this](const std::string& why) {
-    const std::lock_guard lock(hindrance_mutex_);
-    lacking_rights_ = why;
-  };
+  work.send_event = [this](kube::EventText event) { events_->Send(self_, std::move(event)); };
   work.on_stand_by = [this] { lease_->Rejoin(); };
   work_.emplace(std::move(work));
 }
@@ -276,6 +300,10 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
     if (const int64_t look = -answered.ticket.value(); look > 0) {
       std::vector<kube::CallResult> probes = answered.results;
       probes.pop_back();
+      if (LooksAtSchema(look)) {
+        queue_.Push(SchemaSeen{schema_.Judge(probes.back())});
+        probes.pop_back();
+      }
       queue_.Push(RightsSeen{JudgeRights(std::move(probes))});
       queue_.Push(MasterKeySeen{look, MasterKeyIn(answered.results.back(), key)});
       return;
@@ -283,6 +311,15 @@ void OperatorProcess::Parts::Prepare(ApiClientOptions api, const OperatorFlags& 
     queue_.Push(OthersSeen{answered.ticket.value(), answered.results});
   };
   prepare_api_ = std::make_unique<ApiClient>(std::move(api));
+}
+
+// As the work loop told last.
+Status OperatorProcess::Parts::TroubleOf(const std::string& check) {
+  const std::lock_guard lock(troubles_mutex_);
+  const auto found = troubles_.find(check);
+  return found == troubles_.end() || found->second.empty()
+             ? OkStatus()
+             : Status(Error(ErrorCode::kUnavailable, found->second));
 }
 
 // Last, because the checks look at everything; a moment later than its first start at most.
@@ -312,19 +349,13 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
                ? Status(Error(ErrorCode::kAborted, "another operator serves the same namespaces"))
                : OkStatus();
   };
-  options.ready["can-lead"] = [this] {
+  options.ready[kCanLeadCheck] = [this] {
     std::string why = lease_ ? lease_->refusal() : "";
-    if (why.empty()) {
-      const std::lock_guard lock(hindrance_mutex_);
-      why = hindrance_;
-    }
-    return why.empty() ? OkStatus() : Status(Error(ErrorCode::kUnavailable, why));
+    return why.empty() ? TroubleOf(kCanLeadCheck) : Status(Error(ErrorCode::kUnavailable, why));
   };
-  options.ready["rights"] = [this] {
-    const std::lock_guard lock(hindrance_mutex_);
-    return lacking_rights_.empty() ? OkStatus()
-                                   : Status(Error(ErrorCode::kUnavailable, lacking_rights_));
-  };
+  for (const char* const check : {kRightsCheck, kSchemaCheck, kClockCheck, kStatusCheck}) {
+    options.ready[check] = [this, check] { return TroubleOf(check); };
+  }
   watches_->AddChecks(&options.ready);
   LOCKSTEP_ASSIGN_OR_RETURN(server_, HealthServer::Start(std::move(options)));
   return OkStatus();
@@ -348,6 +379,7 @@ Status OperatorProcess::Parts::Connect(const OperatorFlags& flags) {
   transport.endpoint = access.endpoint;
   transport.credentials = credentials_.get();
   transport.logger = logger_;
+  transport.server_clock = &server_clock_;
   transport.user_agent = "lockstep-operator/" LOCKSTEP_VERSION " (linux)";
   transport.connections_max = OpenCallsMax(flags.api_concurrency) + OpenCallsMax(kEventsAtOnce) +
                               OpenCallsMax(kPreparedAtOnce);

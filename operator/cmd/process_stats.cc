@@ -1,5 +1,7 @@
 #include "operator/cmd/process_stats.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -7,6 +9,9 @@
 #include <string>
 #include <unistd.h>
 
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
 #include <sys/resource.h>
 
 namespace lockstep::control {
@@ -19,6 +24,15 @@ constexpr int kFieldStartTicks = 22 - 3;
 constexpr int kFieldVirtualBytes = 23 - 3;
 constexpr int kFieldResidentPages = 24 - 3;
 
+struct ProcessStats {
+  double cpu_seconds = 0;
+  int64_t resident_bytes = 0;
+  int64_t virtual_bytes = 0;
+  int64_t open_fds = 0;
+  int64_t max_fds = 0;
+  double start_time_seconds = 0;  // since 1970
+};
+
 double BootTime() {
   std::ifstream file("/proc/stat");
   std::string line;
@@ -30,9 +44,7 @@ double BootTime() {
   return 0;
 }
 
-}  // namespace
-
-ProcessStats ReadProcessStats() {
+ProcessStats ReadSelf() {
   ProcessStats stats;
   std::ifstream file("/proc/self/stat");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -60,6 +72,36 @@ ProcessStats ReadProcessStats() {
     stats.max_fds = static_cast<int64_t>(limit.rlim_cur);
   }
   return stats;
+}
+
+prometheus::Gauge& AddGauge(prometheus::Registry* registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(*registry).Add({});
+}
+
+}  // namespace
+
+ProcessMetrics::ProcessMetrics(prometheus::Registry* registry)
+    : cpu_(prometheus::BuildCounter()
+               .Name("process_cpu_seconds_total")
+               .Help("User and system time.")
+               .Register(*registry)
+               .Add({})),
+      resident_(AddGauge(registry, "process_resident_memory_bytes", "Resident memory.")),
+      virtual_bytes_(AddGauge(registry, "process_virtual_memory_bytes", "Virtual memory.")),
+      start_time_(
+          AddGauge(registry, "process_start_time_seconds", "Start, in seconds since 1970.")),
+      open_fds_(AddGauge(registry, "process_open_fds", "Open file descriptors.")),
+      max_fds_(AddGauge(registry, "process_max_fds", "File descriptors that may be open.")) {}
+
+void ProcessMetrics::Refresh() {
+  const ProcessStats stats = ReadSelf();
+  const std::lock_guard lock(mutex_);
+  cpu_.Increment(std::max(0.0, stats.cpu_seconds - cpu_.Value()));
+  resident_.Set(static_cast<double>(stats.resident_bytes));
+  virtual_bytes_.Set(static_cast<double>(stats.virtual_bytes));
+  start_time_.Set(stats.start_time_seconds);
+  open_fds_.Set(static_cast<double>(stats.open_fds));
+  max_fds_.Set(static_cast<double>(stats.max_fds));
 }
 
 }  // namespace lockstep::control

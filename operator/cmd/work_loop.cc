@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/plural.h"
 #include "operator/api/conditions.h"
 
 namespace lockstep::control {
@@ -119,6 +120,8 @@ void WorkLoop::TakeIn(WorkMessage message) {
     }
   } else if (const auto* rights = std::get_if<RightsSeen>(&message)) {
     SettleRights(rights->judgement);
+  } else if (const auto* schema = std::get_if<SchemaSeen>(&message)) {
+    SettleSchema(schema->kinds);
   } else if (std::holds_alternative<LeadershipWon>(message)) {
     right_.OnLeaseWon(now);
   } else {
@@ -156,36 +159,114 @@ Status WorkLoop::JudgeKey(const Result<std::string>& found) {
   return kept;
 }
 
+// Whether that is news.
+bool WorkLoop::Tell(const std::string& check, const std::string& why) {
+  std::string& told = told_[check];
+  if (why == told) {
+    return false;
+  }
+  told = why;
+  options_.tell_trouble(check, why);
+  return true;
+}
+
 // A server that does not answer tells nothing.
 void WorkLoop::SettleRights(const Status& judgement) {
   if (!judgement.ok() && judgement.error().code() == ErrorCode::kUnavailable) {
     return;
   }
-  std::string why = judgement.ok() ? "" : judgement.error().ToString();
-  if (why == told_rights_) {
+  const std::string why = judgement.ok() ? "" : judgement.error().ToString();
+  if (!Tell(kRightsCheck, why)) {
     return;
   }
-  options_.tell_rights(why);
   if (why.empty()) {
     options_.logger->Info("this process may read again what it needs");
   } else {
     options_.logger->Warn("this process may not read what it needs", {{"error", why}});
   }
-  told_rights_ = std::move(why);
 }
 
 void WorkLoop::SettleKey() {
-  if (key_.why() == told_hindrance_) {
+  if (!Tell(kCanLeadCheck, key_.why())) {
     return;
   }
-  told_hindrance_ = key_.why();
-  options_.tell_hindrance(told_hindrance_);
-  if (told_hindrance_.empty()) {
+  if (key_.why().empty()) {
     options_.logger->Info("the operator's key can be had again");
   } else if (MayLookAround()) {
     options_.logger->Warn(options_.loop->is_leading() ? "the operator's key is not what it was"
                                                       : "this process could not lead",
-                          {{"error", told_hindrance_}});
+                          {{"error", key_.why()}});
+  }
+}
+
+// Where the schema cannot be read nothing is known of it: the operator works on as before.
+void WorkLoop::SettleSchema(const Result<std::vector<ServedKind>>& kinds) {
+  if (!kinds.ok()) {
+    const std::string why = kinds.error().ToString();
+    if (kinds.error().code() != ErrorCode::kUnavailable && why != unread_schema_) {
+      options_.logger->Warn("the definitions in the cluster cannot be compared with the operator's",
+                            {{"error", why}});
+      unread_schema_ = why;
+    }
+    return;
+  }
+  unread_schema_.clear();
+  for (const ServedKind& kind : *kinds) {
+    options_.metrics->SetMissingFields(kind.kind, kind.missing.size());
+  }
+  const std::string why = DescribeMissing(*kinds);
+  if (!Tell(kSchemaCheck, why)) {
+    return;
+  }
+  if (why.empty()) {
+    options_.logger->Info("the definitions in the cluster know every field of the operator");
+  } else {
+    options_.logger->Warn("the definitions in the cluster are too old", {{"error", why}});
+    options_.send_event({true, "DefinitionsTooOld", "Compare", why});
+  }
+}
+
+// Compares the clocks, and corrects a leader's calendar.
+void WorkLoop::SettleClock() {
+  const TimePoint now = options_.clock->Now();
+  clock_watch_.Look(options_.clock->WallNow(), options_.server_clock->At(now));
+  options_.metrics->SetClockOffset(clock_watch_.offset());
+  const bool is_off = !clock_watch_.why().empty();
+  if (is_off != clock_was_off_) {
+    clock_was_off_ = is_off;
+    if (is_off) {
+      options_.logger->Warn("the clocks differ", {{"error", clock_watch_.why()}});
+    } else {
+      options_.logger->Info("the operator's clock and the API server's agree again");
+    }
+  }
+  Tell(kClockCheck, clock_watch_.why());
+  if (!options_.loop->is_leading()) {
+    return;
+  }
+  if (const auto time = clock_watch_.Correct(options_.loop->controller().calendar().At(now), now)) {
+    options_.logger->Warn("limits of time are judged by another clock from now on",
+                          {{"time", FormatRfc3339(*time)}});
+    options_.loop->StandBy(now);
+    options_.loop->Lead(held_key_, now, *time);
+  }
+}
+
+void WorkLoop::SettleStatusWrites() {
+  const auto& refused = options_.loop->controller().refused_statuses();
+  std::string why;
+  if (!refused.empty()) {
+    const auto& [job, words] = *refused.begin();
+    why = "the API server refuses the status of " +
+          Plural(static_cast<int64_t>(refused.size()), "job") + ", of " + job.namespace_name + "/" +
+          job.name + " with: " + words +
+          "; such a job shows an older state until the operator may update trainingjobs/status";
+  }
+  const bool is_first = told_[kStatusCheck].empty();
+  if (Tell(kStatusCheck, why) && why.empty()) {
+    options_.logger->Info("the API server takes the status of all jobs again");
+  } else if (is_first && !why.empty()) {
+    options_.logger->Warn("status writes are refused", {{"error", why}});
   }
 }
 
@@ -238,6 +319,8 @@ void WorkLoop::Measure() {
     return;
   }
   next_measure_ = now + kMeasureInterval;
+  SettleClock();
+  SettleStatusWrites();
   const ClusterView& view = *options_.loop->view();
   const ClusterView::Counts counts = view.counts();
   options_.metrics->SetCache(
@@ -276,7 +359,8 @@ void WorkLoop::TryToLead() {
   if (!right_.may_work()) {
     return;
   }
-  options_.loop->Lead(*key, options_.clock->Now(), options_.clock->WallNow());
+  SettleClock();
+  options_.loop->Lead(*key, options_.clock->Now(), clock_watch_.TrustedNow());
   held_key_ = *key;
   options_.metrics->SetLeading(true);
   options_.logger->Info("leading", {{"jobs", options_.loop->view()->counts().jobs}});

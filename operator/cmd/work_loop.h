@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -13,11 +14,15 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "operator/api_client/update_queue.h"
+#include "operator/cmd/clock_watch.h"
 #include "operator/cmd/key_watch.h"
 #include "operator/cmd/operator_metrics.h"
 #include "operator/cmd/right_of_way.h"
+#include "operator/cmd/served_schema.h"
 #include "operator/controller/control_loop.h"
+#include "operator/kube/event_recorder.h"
 #include "operator/pod_client/status_poller.h"
+#include "operator/transport/server_clock.h"
 
 namespace lockstep::control {
 
@@ -44,6 +49,18 @@ struct RightsSeen {
   Status judgement;
 };
 
+// Now and then beside them: our kinds as the API server knows them.
+struct SchemaSeen {
+  Result<std::vector<ServedKind>> kinds;
+};
+
+// Checks of whether this process is ready that the loop knows about.
+inline constexpr const char* kCanLeadCheck = "can-lead";
+inline constexpr const char* kRightsCheck = "rights";
+inline constexpr const char* kSchemaCheck = "schema";
+inline constexpr const char* kClockCheck = "clock";
+inline constexpr const char* kStatusCheck = "status-writes";
+
 using WorkMessage = std::variant<WatchUpdate,
                                  kube::CallsAnswered,
                                  StatusAnswer,
@@ -51,7 +68,8 @@ using WorkMessage = std::variant<WatchUpdate,
                                  LeadershipLost,
                                  OthersSeen,
                                  MasterKeySeen,
-                                 RightsSeen>;
+                                 RightsSeen,
+                                 SchemaSeen>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -61,6 +79,7 @@ struct WorkLoopOptions {
   StatusPoller* poller = nullptr;
   OperatorMetrics* metrics = nullptr;
   const Clock* clock = nullptr;
+  const ServerClock* server_clock = nullptr;
   Logger* logger = nullptr;
 
   // Whether every watch has delivered its first state. Thread: the loop's.
@@ -78,17 +97,17 @@ struct WorkLoopOptions {
   // What else a leader needs. Thread: the loop's.
   std::function<Result<std::string>()> find_master_key;
   // Begins to look whether that could be had, or is still there, and what this process may do;
-  // MasterKeySeen with this number follows once, and RightsSeen. Thread: the loop's.
+  // MasterKeySeen with this number follows once, RightsSeen, and now and then SchemaSeen.
+  // Thread: the loop's.
   std::function<void(int64_t look)> look_around;
   // What a leader does when it sees its key: puts it back where it is gone (`found` is empty), and
   // says what is wrong where it is another. Thread: the loop's.
   std::function<Status(const std::string& found, const std::string& held)> keep_master_key;
-  // Tells whoever asks whether we are ready why that cannot be had; empty: it can, as far as is
-  // known. Thread: the loop's.
-  std::function<void(const std::string& why)> tell_hindrance;
-  // Tells whoever asks whether we are ready what this process may not do; empty: nothing, as far as
+  // Tells whoever asks whether we are ready what that check finds wrong; empty: nothing, as far as
   // is known. Thread: the loop's.
-  std::function<void(const std::string& why)> tell_rights;
+  std::function<void(const std::string& check, const std::string& why)> tell_trouble;
+  // Writes an Event about this operator. Thread: the loop's.
+  std::function<void(kube::EventText event)> send_event;
   // Leadership was lost, and no turn of its time goes on. Null: it never is. Thread: the loop's.
   std::function<void()> on_stand_by;
 };
@@ -127,6 +146,10 @@ class WorkLoop {
   Status JudgeKey(const Result<std::string>& found);
   void SettleRights(const Status& judgement);
   void SettleKey();
+  void SettleSchema(const Result<std::vector<ServedKind>>& kinds);
+  void SettleClock();
+  void SettleStatusWrites();
+  bool Tell(const std::string& check, const std::string& why);
   void TryToLead();
 
   WorkLoopOptions options_;
@@ -134,11 +157,13 @@ class WorkLoop {
   std::pair<bool, bool> told_way_{};  // by tell_way, last
   TimePoint next_try_{};
   KeyWatch key_;
-  std::string told_why_;        // the right of way's, as last logged
-  std::string held_key_;        // the operator's, while this process leads
-  std::string told_hindrance_;  // by tell_hindrance, last
-  std::string told_rights_;     // by tell_rights, last
-  std::string failed_try_;      // why this replica did not come to lead, as last logged
+  ClockWatch clock_watch_;
+  std::string told_why_;                     // the right of way's, as last logged
+  std::string held_key_;                     // the operator's, while this process leads
+  std::map<std::string, std::string> told_;  // by tell_trouble, last
+  std::string unread_schema_;                // why, as last logged
+  bool clock_was_off_ = false;               // as last logged
+  std::string failed_try_;  // why this replica did not come to lead, as last logged
   TimePoint next_measure_{};
   std::atomic<Duration::rep> last_turn_ns_;
   std::jthread thread_;  // last: it uses everything above

@@ -107,6 +107,7 @@ std::vector<TurnReport> Controller::Step(TimePoint now) {
 void Controller::Abandon(TimePoint now) {
   cluster_->Abandon();
   written_at_.clear();  // another may write from now on
+  refused_statuses_.clear();
   for (const auto& [key, turn] : std::exchange(turns_, {})) {
     queue_.Done(key, now);
   }
@@ -128,6 +129,7 @@ bool Controller::GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoi
         return true;
       }
       written_at_[turn->report.key] = now;
+      refused_statuses_.erase(turn->report.key);
       if (turn->is_put_back) {
         NotePutBack(turn, now);
       }
@@ -171,6 +173,8 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
     turn->stage = JobTurn::Stage::kWriting;
     cluster_->StartStatusWrite(key, turn->job);
     return false;
+  } else {
+    refused_statuses_.erase(key);  // what is stored is what it would write
   }
   return Act(turn);
 }
@@ -234,6 +238,7 @@ void Controller::NoteLookFailure(JobTurn* turn, const Error& error) {
   const JobId& key = turn->report.key;
   if (error.code() == ErrorCode::kNotFound) {
     put_back_pace_.Forget(key);
+    refused_statuses_.erase(key);
     written_at_.erase(key);  // the job is gone, and with it everything to do for it
     return;
   }
@@ -252,6 +257,7 @@ void Controller::NoteWriteFailure(JobTurn* turn, const Error& error) {
     turn->report.result = TurnResult::kFailed;
   }
   if (IsRefused(error)) {
+    refused_statuses_[key] = error.message();
     TellOfRefusal(key,
                   "status",
                   {EventType::kWarning,

@@ -98,6 +98,9 @@ class Controller {
   // For metrics.
   const kube::WorkQueue<JobId>& queue() const { return queue_; }
 
+  // Jobs whose last status the API server refused, with its words.
+  const std::map<JobId, std::string>& refused_statuses() const { return refused_statuses_; }
+
  private:
   // One job on its way through its turn.
   struct JobTurn {
@@ -137,6 +140,7 @@ class Controller {
   kube::WorkQueue<JobId> queue_;
   std::map<JobId, JobTurn> turns_;
   std::map<JobId, TimePoint> written_at_;  // the last status write
+  std::map<JobId, std::string> refused_statuses_;
   PutBackPace put_back_pace_;
   bool is_draining_ = false;
 };

@@ -32,6 +32,8 @@ TEST_F(ControllerTest, WritesThatTheServerRefusesAreToldOfWhereTheStatusCannotTe
   cluster_.write_status = denied;
   controller_.Notify(kKey, now_);
   EXPECT_EQ(Drain(), "read mnist\nwrite\npublish StatusRefused\n");
+  EXPECT_EQ(controller_.refused_statuses(),
+            (std::map<JobId, std::string>{{kKey, "a policy denies it"}}));
 
   cluster_.write_status = OkStatus();
   cluster_.world.Launch();
@@ -42,6 +44,7 @@ TEST_F(ControllerTest, WritesThatTheServerRefusesAreToldOfWhereTheStatusCannotTe
   const std::string said = Drain();
   EXPECT_NE(said.find("delete pod mnist-worker-0"), std::string::npos) << said;
   EXPECT_NE(said.find("publish DeletionRefused\n"), std::string::npos) << said;
+  EXPECT_TRUE(controller_.refused_statuses().empty());
 }
 
 class PositionTest : public ControllerTest {

@@ -17,6 +17,10 @@ namespace {
 // millisecond's worth on thousands of nodes.
 constexpr std::size_t kRefreshedMax = 32;
 
+// As RoundOptions has it. Choice: what ends within minutes is waited for; what may run for days is
+// not.
+constexpr std::chrono::minutes kHoldBack{10};
+
 // Gangs that a condition names. Choice: one line.
 constexpr std::size_t kGangsNamedMax = 5;
 
@@ -148,6 +152,7 @@ void RoundKeeper::MakeRound(const JobId* asked, WallTime now) {
   }
   RoundOptions options;
   options.refreshed_max = kRefreshedMax;
+  options.hold_back = kHoldBack;
   options.asked = asked == nullptr ? "" : GangNameOf(*asked);
   const TimePoint begin = timing_.clock == nullptr ? TimePoint{} : timing_.clock->Now();
   const RoundResult result = Round(feed.mutable_state(), now, &memory_, options);

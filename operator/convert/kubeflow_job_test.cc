@@ -122,6 +122,18 @@ TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
   ExpectNoNote(convert("default-scheduler"), "schedulerName");
 }
 
+// P9 of the third review: they were refused as an unknown field.
+TEST(ConvertTfJob, ResourcesOfThePodAsAWholeAreKept) {
+  const Conversion conversion = ConvertText(
+      KubeflowJob("TFJob",
+                  "",
+                  "    Worker: {template: {spec: {resources: {limits: {cpu: 1.5, memory: 4Gi}}, "
+                  "containers: [{name: tensorflow, image: i, command: [a]}]}}}\n"));
+  const Json resources = FirstRole(conversion)["template"]["spec"]["resources"];
+  EXPECT_EQ(resources["limits"]["cpu"], "1.5");
+  EXPECT_EQ(resources["limits"]["memory"], "4Gi");
+}
+
 TEST(ConvertTfJob, SidecarIsStartedAgain) {
   ExpectNote(ConvertText(KubeflowJob(
                  "TFJob",

@@ -28,6 +28,72 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kOurLabel
     {"batch.kubernetes.io/job-completion-index", label::kIndex},
 }};
 
+// Our label for one of theirs that every pod of ours has from its birth; empty: none.
+std::string_view SelectedAs(std::string_view theirs) {
+  const auto* const found = std::find_if(
+      kOurLabels.begin(), kOurLabels.end(), [&](const auto& one) { return one.first == theirs; });
+  const bool is_known = found != kOurLabels.end() && found->second != label::kIndex;
+  return is_known ? found->second : std::string_view();
+}
+
+// The value that ours has where theirs has that one.
+Json ValueAsOurs(std::string_view ours, const Json& value) {
+  if (ours != label::kRole || !value.is_string()) {
+    return value;
+  }
+  std::string role = value.get<std::string>();
+  std::transform(role.begin(), role.end(), role.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  return role == "master" ? "chief" : role;
+}
+
+// Visits the objects of the list under `key`, where there is one.
+template <typename Visit>
+void ForEachObject(Json* holder, const char* key, const Visit& visit) {
+  if (!holder->is_object() || !holder->contains(key) || !(*holder)[key].is_array()) {
+    return;
+  }
+  for (Json& one : (*holder)[key]) {
+    if (one.is_object()) {
+      visit(&one);
+    }
+  }
+}
+
+// The selector of one term, by our labels; `given` are the template's own.
+void SelectByOurs(const Json& given, Json* selector, std::set<std::string>* renamed) {
+  const auto ours_of = [&](const std::string& key) {
+    return given.contains(key) ? std::string_view() : SelectedAs(key);
+  };
+  if (selector->contains("matchLabels") && (*selector)["matchLabels"].is_object()) {
+    Json labels = Json::object();
+    for (const auto& [key, value] : (*selector)["matchLabels"].items()) {
+      const std::string_view ours = ours_of(key);
+      labels[ours.empty() ? key : std::string(ours)] =
+          ours.empty() ? value : ValueAsOurs(ours, value);
+      if (!ours.empty()) {
+        renamed->insert(key + " is " + std::string(ours) + " here");
+      }
+    }
+    (*selector)["matchLabels"] = std::move(labels);
+  }
+  ForEachObject(selector, "matchExpressions", [&](Json* one) {
+    const std::string key = one->value("key", Json()).is_string() ? one->value("key", "") : "";
+    const std::string_view ours = ours_of(key);
+    if (ours.empty()) {
+      return;
+    }
+    (*one)["key"] = ours;
+    renamed->insert(key + " is " + std::string(ours) + " here");
+    if (one->contains("values") && (*one)["values"].is_array()) {
+      for (Json& value : (*one)["values"]) {
+        value = ValueAsOurs(ours, value);
+      }
+    }
+  });
+}
+
 bool IsOfName(char letter) {
   return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '-';
 }
@@ -158,6 +224,36 @@ class Names {
 };
 
 }  // namespace
+
+void SelectByOurLabels(const Json& metadata,
+                       const std::string& path,
+                       Json* pod_spec,
+                       Conversion* conversion) {
+  const Json labels = metadata.is_object() ? metadata.value("labels", Json()) : Json();
+  const Json given = labels.is_object() ? labels : Json::object();
+  std::set<std::string> renamed;
+  const auto visit = [&](Json* term) {
+    if (term->contains("labelSelector") && (*term)["labelSelector"].is_object()) {
+      SelectByOurs(given, &(*term)["labelSelector"], &renamed);
+    }
+  };
+  for (const char* const kind : {"podAffinity", "podAntiAffinity"}) {
+    const Json::json_pointer where(std::string("/affinity/") + kind);
+    if (!pod_spec->contains(where)) {
+      continue;
+    }
+    Json* const about = &pod_spec->at(where);
+    ForEachObject(about, "requiredDuringSchedulingIgnoredDuringExecution", visit);
+    ForEachObject(about, "preferredDuringSchedulingIgnoredDuringExecution", [&](Json* preferred) {
+      if (preferred->contains("podAffinityTerm") && (*preferred)["podAffinityTerm"].is_object()) {
+        visit(&(*preferred)["podAffinityTerm"]);
+      }
+    });
+  }
+  for (const std::string& one : renamed) {
+    conversion->notes.push_back({path, one});
+  }
+}
 
 void NoteKubeflowNames(const Json& spec, const Json& job, Conversion* conversion) {
   const Json name = job.at("metadata").value("name", Json());

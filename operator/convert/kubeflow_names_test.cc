@@ -66,5 +66,36 @@ TEST(KubeflowNames, HostsThatProgramsAreToldOfAreSaid) {
   EXPECT_EQ(NotesOfJob(", command: [a, aff-worker-0.aff, other-aff-master-0, /data/aff-set]"), "");
 }
 
+// C15 of the third review: a pod a node, as public manifests ask for it.
+TEST(KubeflowNames, AffinityToPodsOfTheJobSelectsThemByOurLabels) {
+  const auto job = [](const std::string& selector) {
+    return ConvertText(R"(apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: bert}
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      template:
+        spec:
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+              - {topologyKey: kubernetes.io/hostname, labelSelector: )" +
+                       selector + R"(}
+          containers: [{name: pytorch, image: i, command: [python, t.py]}]
+)");
+  };
+  for (const char* const selector :
+       {"{matchLabels: {training.kubeflow.org/job-name: bert}}",
+        "{matchExpressions: [{key: training.kubeflow.org/job-name, operator: In, values: [bert]}, "
+        "{key: training.kubeflow.org/replica-type, operator: In, values: [Worker]}]}"}) {
+    const Conversion conversion = job(selector);
+    EXPECT_EQ(ErrorsOf(conversion), "") << selector;
+    ExpectNote(conversion, "affinity: training.kubeflow.org/job-name is lockstep.dev/job here");
+    EXPECT_EQ(NotesOf(conversion).find("is a label that Kubeflow gives"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::control

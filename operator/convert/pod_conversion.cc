@@ -7,6 +7,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/pod_template.h"
+#include "operator/convert/kubeflow_names.h"
 #include "operator/convert/launch_variables.h"
 #include "operator/resources/resource_vector.h"
 
@@ -56,9 +57,9 @@ std::vector<std::string> ReadWords(const char* key,
 
 // Kubernetes reads 0.5 and "0.5" alike; a TrainingJob wants fractions in quotes, as the API server
 // stores no others.
-void QuoteFractions(Json* container) {
-  const auto resources = container->find("resources");
-  if (resources == container->end() || !resources->is_object()) {
+void QuoteFractions(Json* holder) {
+  const auto resources = holder->find("resources");
+  if (resources == holder->end() || !resources->is_object()) {
     return;
   }
   for (auto& [kind, amounts] : resources->items()) {
@@ -294,6 +295,9 @@ ConvertedPod ConvertPod(ForeignObject* replica,
   for (const std::string& key : spec.Rest()) {
     spec.Copy(key, &pod.spec);
   }
+  QuoteFractions(&pod.spec);
+  SelectByOurLabels(
+      pod.metadata, pod.ForeignPathOf("template.spec.affinity"), &pod.spec, conversion);
   pod_template.Finish();
   return pod;
 }

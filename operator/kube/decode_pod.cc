@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,8 @@ constexpr std::size_t kTextBytesMax = 4096;
 
 // The container that the operator looks after: the one of this name, else the first.
 constexpr std::string_view kOwnContainer = "trainer";
+
+constexpr std::string_view kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
 
 // Every container waits like this for a moment.
 constexpr std::array<std::string_view, 2> kOrdinaryWaits = {"ContainerCreating", "PodInitializing"};
@@ -136,25 +139,46 @@ std::string ReadTermNode(Value term) {
   return node;
 }
 
-// The one node that the pod's affinity lets it go to; empty when there are several or any.
-std::string ReadPinnedNode(Value affinity) {
+// The one node that node affinity lets the pod go to; empty when there are several or any.
+std::string ReadPinnedNode(Value node_affinity) {
   std::vector<std::string> nodes;
   const auto read_required = [&](std::string_view key, Value terms) {
     if (key == "nodeSelectorTerms") {
       scan::ForEachElement(terms, [&](Value term) { nodes.push_back(ReadTermNode(term)); });
     }
   };
-  scan::ForEachField(affinity, [&](std::string_view key, Value node_affinity) {
-    if (key != "nodeAffinity") {
+  scan::ForEachField(node_affinity, [&](std::string_view name, Value required) {
+    if (name == kRequired) {
+      scan::ForEachField(required, read_required);
+    }
+  });
+  return nodes.size() == 1 ? nodes.front() : std::string();
+}
+
+void ReadAffinity(Value affinity, PodParts* parts) {
+  scan::ForEachField(affinity, [&](std::string_view kind, Value value) {
+    if (kind == "nodeAffinity") {
+      parts->pinned_node = ReadPinnedNode(value);
       return;
     }
-    scan::ForEachField(node_affinity, [&](std::string_view name, Value required) {
-      if (name == "requiredDuringSchedulingIgnoredDuringExecution") {
-        scan::ForEachField(required, read_required);
+    scan::ForEachField(value, [&](std::string_view name, Value terms) {
+      if (name == kRequired) {
+        scan::ForEachElement(terms, [&](Value) {
+          parts->pod.spec.hard_rules.insert("affinity." + std::string(kind));
+        });
       }
     });
   });
-  return nodes.size() == 1 ? nodes.front() : std::string();
+}
+
+void ReadSpread(Value constraints, std::set<std::string>* hard_rules) {
+  scan::ForEachElement(constraints, [&](Value one) {
+    scan::ForEachField(one, [&](std::string_view name, Value value) {
+      if (name == "whenUnsatisfiable" && scan::Text(value) == "DoNotSchedule") {
+        hard_rules->insert("topologySpreadConstraints");
+      }
+    });
+  });
 }
 
 std::string ReadPodGroup(Value scheduling_group) {
@@ -176,7 +200,12 @@ void ReadSpec(Value spec, PodParts* parts) {
     } else if (key == "subdomain") {
       parts->pod.spec.subdomain = std::string(scan::Text(value));
     } else if (key == "affinity") {
-      parts->pinned_node = ReadPinnedNode(value);
+      ReadAffinity(value, parts);
+    } else if (key == "topologySpreadConstraints") {
+      ReadSpread(value, &parts->pod.spec.hard_rules);
+    } else if (key == "schedulingGates") {
+      scan::ForEachElement(value,
+                           [&](Value) { parts->pod.spec.hard_rules.insert(std::string(key)); });
     } else if (key == "containers" || key == "initContainers") {
       ReadContainers(value, key == "initContainers", parts);
     } else if (key == "resources") {
@@ -187,6 +216,8 @@ void ReadSpec(Value spec, PodParts* parts) {
       parts->pod.spec.termination_grace = std::chrono::seconds(scan::Integer(value));
     } else if (key == "nodeSelector") {
       parts->pod.spec.node_selector = scan::TextMap(value);
+    } else if (key == "schedulerName") {
+      parts->pod.spec.scheduler_name = std::string(scan::Text(value));
     } else if (key == "schedulingGroup") {
       parts->pod.spec.pod_group = ReadPodGroup(value);
     }

@@ -180,6 +180,22 @@ TEST(DecodePod, ADeletionTimestampMeansLeaving) {
                   .is_deleting);
 }
 
+// What a policy may have added, for the message of a pod that is not bound.
+TEST(DecodePod, ReadsWhatASchedulerMustKeep) {
+  const Pod pod = Decoded(R"({"metadata": {"name": "p"}, "spec": {"schedulerName": "other",
+      "schedulingGates": [{"name": "g"}],
+      "topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"},
+                                    {"whenUnsatisfiable": "DoNotSchedule"}],
+      "affinity": {
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]},
+        "podAntiAffinity": {
+          "requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "k"}]}}}})");
+  EXPECT_EQ(pod.spec.scheduler_name, "other");
+  EXPECT_EQ(pod.spec.hard_rules,
+            (std::set<std::string>{
+                "affinity.podAntiAffinity", "schedulingGates", "topologySpreadConstraints"}));
+}
+
 TEST(DecodePod, KnowsWhenTheGraceIsOverAndWhoDisrupts) {
   const Pod pod =
       Decoded(R"({"metadata":{"name":"a","deletionTimestamp":"2026-01-01T00:00:30Z",)"

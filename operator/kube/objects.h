@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct PodSpec {
   std::string subdomain;
   ContainerSpec container;
   std::map<std::string, std::string> node_selector;
+  std::string scheduler_name;  // empty: nobody says
+  // Where rules stand that a scheduler must keep beside those about nodes:
+  // "affinity.podAntiAffinity", "topologySpreadConstraints", "schedulingGates".
+  std::set<std::string> hard_rules;
   std::string pod_group;  // by which kube-scheduler places it with others; empty: none
   std::chrono::seconds termination_grace{30};  // Kubernetes' own default
 

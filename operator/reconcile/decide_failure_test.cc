@@ -230,6 +230,18 @@ TEST(DecideReplace, PodThatIsOutOfMemoryNamesItsLimit) {
             "pod mnist-worker-1 (rank 1) out of memory (exit code 137), memory limit 16Gi");
 }
 
+TEST(DecideReplace, PodThatIsOutOfMemoryNamesThePodsLimitWhereItsContainerHasNone) {
+  TrainingJob job = MakeTrainingJob(2);
+  job.spec.roles[0].pod.pod_limits.memory_bytes = int64_t{16} << 30;
+  TestWorld world(job);
+  world.Launch();
+  world.Exit("mnist-worker-1", 137, "OOMKilled");
+
+  EXPECT_EQ(world.Step().status.last_failure->message,
+            "pod mnist-worker-1 (rank 1) out of memory (exit code 137), memory limit of the pod "
+            "16Gi");
+}
+
 TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.run_policy.backoff_limit = 2;

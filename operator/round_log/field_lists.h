@@ -149,6 +149,7 @@ void EachField(const GangRequest*, const Visit& visit) {
   visit("failsToStart", &GangRequest::fails_to_start);
   visit("missingClass", &GangRequest::missing_class);
   visit("since", &GangRequest::since);
+  visit("waitsSince", &GangRequest::waits_since);
   visit("standing", &GangRequest::standing);
   visit("runTimeMaxSeconds", &GangRequest::run_time_max);
   visit("stopsAt", &GangRequest::stops_at);
@@ -194,6 +195,7 @@ void EachField(const RoundOptions*, const Visit& visit) {
   visit("refreshedMax", &RoundOptions::refreshed_max);
   visit("rewordedMax", &RoundOptions::reworded_max);
   visit("searchesMax", &RoundOptions::searches_max);
+  visit("holdBack", &RoundOptions::hold_back);
   visit("asked", &RoundOptions::asked);
 }
 

@@ -71,7 +71,8 @@ struct GangRequest {
   bool fails_to_start = false;  // again and again where it had room: nobody goes for it
   // Why it cannot be weighed: the priority class that it names is not there; empty: it can.
   std::string missing_class{};
-  WallTime since;  // when it came; it keeps its place when it has to wait again
+  WallTime since;          // when it came; it keeps its place when it has to wait again
+  WallTime waits_since{};  // without places; epoch: since it came
   Standing standing = Standing::kReady;
   std::chrono::seconds run_time_max{0};  // it is stopped so long after its start; 0: it never is
   WallTime stops_at{};                   // of one that has started before: when that is

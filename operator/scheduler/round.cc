@@ -8,6 +8,7 @@
 
 #include "operator/scheduler/backfill.h"
 #include "operator/scheduler/explanations.h"
+#include "operator/scheduler/hold_back.h"
 #include "operator/scheduler/kept_room.h"
 #include "operator/scheduler/placer.h"
 #include "operator/scheduler/preemption.h"
@@ -34,6 +35,7 @@ class RoundRun {
         quota_turns_(*state),
         reservations_(&statement_, options.search_steps_max),
         backfill_(&statement_, &reservations_),
+        hold_backs_(options.hold_back, &statement_, &reservations_),
         searches_left_(options.searches_max) {}
 
   RoundResult Run() {
@@ -49,6 +51,7 @@ class RoundRun {
     HaveOthersGoInTurn();
     StartClaimants();
     NumberLine();
+    LookAgainAt(hold_backs_.next(), &result_);
     Explanations(&statement_, &reservations_, options_).Explain(waits_, news_, &result_);
     RememberSearches();
     result_.log = statement_.operations();
@@ -125,19 +128,12 @@ class RoundRun {
   // Whether those that wait in the gang's queue hold reservations, so that the shortest come first
   // from now on. That is looked at where one comes that may fit.
   bool OpensGap(const GangRecord& gang) {
-    if (!gang.queue || backfill_.IsTried(*gang.queue)) {
+    if (!gang.queue || backfill_.IsTried(*gang.queue) ||
+        !state_.queues().Allows(*gang.queue, gang.total) || !MayFitNow(state_.nodes(), gang)) {
       return false;
     }
-    if (!state_.queues().Allows(*gang.queue, gang.total) || !MayFitNow(state_.nodes(), gang)) {
-      return false;
-    }
-    Backfill::Heads heads;
-    for (const GangRecord* const head :
-         {TurnsOf(*gang.queue).First(), quota_turns_.FirstOf(*gang.queue)}) {
-      if (head != nullptr) {
-        heads.push_back(head);
-      }
-    }
+    Backfill::Heads heads = {TurnsOf(*gang.queue).First(), quota_turns_.FirstOf(*gang.queue)};
+    std::erase(heads, nullptr);
     if (heads.empty()) {
       return false;
     }
@@ -145,11 +141,11 @@ class RoundRun {
         oldest != nullptr && std::find(heads.begin(), heads.end(), oldest) == heads.end()) {
       heads.push_back(oldest);
     }
-    const bool is_open = backfill_.Open(*gang.queue, std::move(heads));
-    if (is_open) {
-      quota_turns_.TakeAsTheyCome(*gang.queue);
+    if (!backfill_.Open(*gang.queue, std::move(heads))) {
+      return false;
     }
-    return is_open;
+    quota_turns_.TakeAsTheyCome(*gang.queue);
+    return true;
   }
 
   TurnKeeper& TurnsOf(QueueIndex queue) {
@@ -212,9 +208,11 @@ class RoundRun {
         out_of_turn_[&gang] = waits_.size();
       }
     }
-    if (has_quota && gang.request.standing != Standing::kAside) {
+    const bool holds_back = gang.request.standing != Standing::kAside &&
+                            (!MayStartOneDay(gang) || hold_backs_.HoldsBack(gang));
+    if (holds_back && has_quota) {
       turn.Wait(gang);
-    } else if (wait.obstacle == Obstacle::kQuota && gang.request.standing != Standing::kAside) {
+    } else if (holds_back && wait.obstacle == Obstacle::kQuota) {
       quota_turns_.Wait(gang);
     }
     wait.is_first = wait.is_first && wait.obstacle != Obstacle::kTurn && starts_left_ > 0;
@@ -432,11 +430,11 @@ class RoundRun {
                          const PlacedPods& pods,
                          TurnKeeper& turn,
                          Wait* wait) {
-    const GangRecord* const hindered = turn.HinderedBy(gang, pods);
-    if (hindered != nullptr) {
+    if (const GangRecord* const hindered = turn.HinderedBy(gang, pods)) {
       *wait = WaitsBehind(gang, *hindered);
+      return true;
     }
-    return hindered != nullptr;
+    return false;
   }
 
   // Whether it starts where room is kept for others. Those have it until it can, so that nobody
@@ -474,6 +472,7 @@ class RoundRun {
   QuotaTurns quota_turns_;
   ReservationBook reservations_;
   Backfill backfill_;
+  HoldBacks hold_backs_;
   std::size_t searches_left_;
   std::size_t left_out_count_ = 0;
   std::map<uint64_t, std::optional<WallTime>> searched_;  // as in the memory

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -79,6 +80,9 @@ struct RoundOptions {
   // Gangs for which it is searched whom to ask to go; the others' turn comes in the next rounds.
   // Choice: one search takes up to 50 ms where thousands would have to go.
   std::size_t searches_max = 8;
+  // The first that waits of a queue, of whom nobody knows when it starts, holds the others back for
+  // so long, and then lets them pass, in turns (HoldBackOf); 0: it holds them back until it starts.
+  std::chrono::seconds hold_back{0};
   std::string asked{};  // a gang whose refusal is put into words anew in any case; empty: none
 
   friend bool operator==(const RoundOptions&, const RoundOptions&) = default;

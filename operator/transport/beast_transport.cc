@@ -293,6 +293,7 @@ void BeastTransport::Launch(Lane* lane, const std::shared_ptr<Call>& call, Poole
   exchange.limits =
       StreamOptions{limits.connect_timeout, limits.first_byte_timeout, limits.total_timeout};
   exchange.deadline = call->deadline;
+  exchange.server_clock = options_.server_clock;
   exchange.sink = std::make_shared<CallCollector>(
       limits.body_bytes_max,
       CallCollector::Hooks{
@@ -333,6 +334,7 @@ void BeastTransport::Launch(const std::shared_ptr<Stream>& stream) {
   exchange.request_text =
       RequestText(options_.endpoint, stream->request_, options_.user_agent, credentials->headers);
   exchange.limits = stream->options_;
+  exchange.server_clock = options_.server_clock;
   exchange.sink = stream;
   stream->connection_->Begin(std::move(exchange));
 }

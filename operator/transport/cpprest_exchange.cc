@@ -267,8 +267,12 @@ void CpprestExchange::Begin() {
   SetLimit(limits_.connect_timeout);
 }
 
-void CpprestExchange::Send(std::shared_ptr<CpprestClient> client, rest::http_request request) {
+void CpprestExchange::Send(std::shared_ptr<CpprestClient> client,
+                           rest::http_request request,
+                           ServerClock* clock) {
   client_ = std::move(client);
+  server_clock_ = clock;
+  sent_at_ = SteadyNow();
   const auto self = shared_from_this();
   request.set_response_stream(Buffer::Stream(self));
   request.set_progress_handler(
@@ -322,6 +326,10 @@ void CpprestExchange::OnHeader(const pplx::task<rest::http_response>& task) {
     }
     has_header_ = true;
     SetLimit(limits_.idle_timeout);
+    const auto date = response.headers().find("Date");
+    if (server_clock_ != nullptr && date != response.headers().end()) {
+      server_clock_->Note(date->second, sent_at_, SteadyNow());
+    }
     const auto retry_after = response.headers().find("Retry-After");
     sink_->OnStatus(response.status_code(),
                     retry_after == response.headers().end() ? std::nullopt

@@ -67,8 +67,11 @@ class CpprestExchange final : public std::enable_shared_from_this<CpprestExchang
   // Begins the time for connecting. Send or Close follows.
   void Begin();
 
-  // `client` is kept until the end. Precondition (checked): Begin was called.
-  void Send(std::shared_ptr<CpprestClient> client, web::http::http_request request);
+  // `client` is kept until the end. `clock` is told of the reply, and outlives this; null: nobody.
+  // Precondition (checked): Begin was called.
+  void Send(std::shared_ptr<CpprestClient> client,
+            web::http::http_request request,
+            ServerClock* clock);
 
   void Resume();
 
@@ -109,6 +112,8 @@ class CpprestExchange final : public std::enable_shared_from_this<CpprestExchang
   pplx::cancellation_token_source cancel_;
   boost::asio::steady_timer timer_;
   TimePoint limit_ = TimePoint::max();
+  ServerClock* server_clock_ = nullptr;
+  TimePoint sent_at_{};
   std::atomic<bool> is_sent_{false};  // set on the library's threads
   bool has_header_ = false;
   bool is_complete_ = false;  // the whole reply has come

@@ -281,7 +281,8 @@ void Core::Send(const std::shared_ptr<CpprestExchange>& exchange,
   WithAddress(exchange, [self = shared_from_this(), exchange, request, credentials, lane] {
     try {
       exchange->Send(lane != nullptr ? self->ClientOf(lane) : self->NewClient(),
-                     MakeCpprestRequest(self->options_, request, *credentials));
+                     MakeCpprestRequest(self->options_, request, *credentials),
+                     self->options_.server_clock);
     } catch (const std::exception& failure) {
       exchange->Close(FaultKind::kReset, failure.what());
     }

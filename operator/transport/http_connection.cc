@@ -267,6 +267,7 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
   void Send() {
     Enter(Phase::kSending, exchange_.limits.first_byte_timeout);
     is_request_sent_ = true;
+    sent_at_ = SteadyNow();
     asio::async_write(wire_,
                       asio::buffer(exchange_.request_text),
                       [self = shared_from_this()](error_code error, std::size_t) {
@@ -292,6 +293,10 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
 
   void OnHeader() {
     const auto& header = parser_->get();
+    if (exchange_.server_clock != nullptr) {
+      const auto date = header[http::field::date];
+      exchange_.server_clock->Note({date.data(), date.size()}, sent_at_, SteadyNow());
+    }
     const auto retry_after = header[http::field::retry_after];
     exchange_.sink->OnStatus(static_cast<int>(header.result_int()),
                              ParseRetryAfter({retry_after.data(), retry_after.size()}));
@@ -435,6 +440,7 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
   HttpExchange exchange_;
   Phase phase_ = Phase::kNew;
   bool is_request_sent_ = false;
+  TimePoint sent_at_{};
   TimePoint limit_ = TimePoint::max();
   TimePoint timer_set_for_ = TimePoint::max();
   tcp::resolver resolver_;

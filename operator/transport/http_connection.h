@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/time.h"
+#include "operator/transport/server_clock.h"
 #include "operator/transport/tls_context.h"
 #include "operator/transport/transport.h"
 
@@ -20,6 +21,7 @@ struct HttpExchange {
   StreamOptions limits;
   std::optional<TimePoint> deadline;  // of all of it
   std::shared_ptr<StreamSink> sink;
+  ServerClock* server_clock = nullptr;  // null: nobody asks
 };
 
 // One connection to an API server; carries one exchange after the other.

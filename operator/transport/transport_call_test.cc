@@ -30,6 +30,18 @@ TEST_P(TransportCall, ReplyCarriesStatusBodyAndRetryAfter) {
   EXPECT_EQ(reply.retry_after, std::chrono::seconds(7));
 }
 
+TEST_P(TransportCall, DateOfAReplyTellsTheServersClock) {
+  Serve([](const TestRequest&, TestPeer& peer) {
+    peer.Reply(200, "{}", "Date: Wed, 02 Dec 2026 12:00:00 GMT\r\n");
+  });
+  ServerClock clock;
+  options().server_clock = &clock;
+  EXPECT_EQ(Outcome(CallAndWait(transport(), RequestFor("GET", "/api"))), "200");
+  const auto range = clock.At(SteadyNow()).value_or(ServerClock::Range{});
+  EXPECT_EQ(FormatRfc3339(range.earliest).substr(0, 14), "2026-12-02T12:");
+  CloseTransport();
+}
+
 TEST_P(TransportCall, RequestCarriesEverything) {
   Serve([](const TestRequest&, TestPeer& peer) { peer.Reply(201, "{}"); });
   credentials().SetToken("secret");

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/time.h"
 #include "operator/transport/credentials.h"
+#include "operator/transport/server_clock.h"
 #include "operator/transport/transport.h"
 
 namespace lockstep::control {
@@ -15,8 +16,9 @@ enum class TransportKind { kBeast, kCpprest };
 
 struct TransportOptions {
   ApiEndpoint endpoint;
-  Credentials* credentials = nullptr;  // required; outlives the transport
-  Logger* logger = nullptr;            // required; outlives the transport
+  Credentials* credentials = nullptr;   // required; outlives the transport
+  Logger* logger = nullptr;             // required; outlives the transport
+  ServerClock* server_clock = nullptr;  // told of all replies; outlives the transport; null: nobody
   std::string user_agent = "lockstep";
 
   // Open connections of the shared lane. Choice: what API priority and fairness gives one client

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "operator/api/conditions.h"
+#include "operator/api/gang_spread.h"
 #include "operator/api/job_topology.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
@@ -59,12 +60,12 @@ WallTime StopOf(const StandInputs& inputs) {
 
 void CompleteRequest(const StandInputs& inputs, WallTime now, GangRequest* request) {
   const TrainingJob& job = inputs.stored->job;
-  const TopologySpec& topology = job.spec.scheduling.topology;
+  const GangSpread spread = FindGangSpread(job);
   if (const auto most = RunTimeMax(job, inputs.run_time_limit)) {
     request->run_time_max = *most + GraceOf(job);
     request->stops_at = StopOf(inputs);
   }
-  request->topology = {topology.required, topology.preferred, /*apart=*/""};
+  request->topology = {spread.required, job.spec.scheduling.topology.preferred, spread.apart};
   request->gang = GangOf(job, TopologyOf(job, DnsAddressing{}));
   for (const SuspectNode& suspect : job.status.suspect_nodes) {
     if (const int64_t suspicion = SuspicionOf(job.status.suspect_nodes, suspect.node, now)) {
@@ -174,6 +175,10 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   }
   const StoredJob& stored = *inputs.stored;
   stand.request.since = stored.created;
+  const Condition* const scheduled = FindCondition(stored.job.status, ConditionType::kScheduled);
+  if (scheduled != nullptr && !scheduled->is_true) {
+    stand.request.waits_since = scheduled->last_transition;
+  }
   const TrainingJobStatus* const next = inputs.reserved;
   const TrainingJobStatus* const placed = PlacedStatus(stored.job, next);
   stand.is_placed = placed != nullptr;

@@ -40,6 +40,9 @@ std::vector<std::string> KindsOf(const TrainingJob& job) {
                       {"gpus", role.gpus},
                       {"requests", DescribeAmounts(role.pod.requests)},
                       {"image", role.pod.image}});
+    if (role.pod.pod_requests != ResourceVector()) {
+      shapes.back()["podRequests"] = DescribeAmounts(role.pod.pod_requests);
+    }
     has_images = has_images && !role.pod.image.empty();
   }
   std::vector<std::string> kinds = {

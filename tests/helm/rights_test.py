@@ -115,8 +115,8 @@ class RightsTest(KubernetesCase):
         return {
             (verb, group, resource)
             for role in roles for rule in role["rules"]
-            for verb in rule["verbs"] for group in rule["apiGroups"]
-            for resource in rule["resources"]
+            for verb in rule["verbs"] for group in rule.get("apiGroups", [])
+            for resource in rule.get("resources", [])
         }
 
     def writes(self):

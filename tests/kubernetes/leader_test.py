@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-from jobs import JobCase
+from jobs import JobCase, is_true
 from kubernetes_case import main
 from operator_process import LEASE, NAMESPACE, Operator
 from processes import wait_for
@@ -31,13 +31,20 @@ class LeaderTest(JobCase):
         super().start_more()
         # No two clocks of a cluster agree; these differ by an hour.
         clock = f"LD_PRELOAD={BIN / 'liblockstep_test_clock_ahead.so'}"
-        cls.second = Operator(cls.plane, number=2, environment=[clock]).start()
+        cls.second = Operator(cls.plane, number=2, environment=[clock])
+        cls.start_second()
 
     def setUp(self):
         super().setUp()
         for each in (self.operator, self.second):
             if not each.program.is_running():
-                each.start()
+                self.start_second() if each is self.second else each.start()
+
+    @classmethod
+    def start_second(cls):
+        """It is never ready, as its clock is wrong."""
+        cls.second.start(wait=False)
+        wait_for(lambda: cls.second.get("/readyz?exclude=clock"), 30, "the second operator")
 
     def test_another_takes_over_from_a_leader_that_stands_still(self):
         first = self.leader()
@@ -64,7 +71,7 @@ class LeaderTest(JobCase):
     def test_leaders_whose_clocks_differ_leave_each_other_alone(self):
         first = self.leader()
         transitions = self.lease()["spec"]["leaseTransitions"]
-        self.create_job("before", 2, runPolicy={"activeDeadlineSeconds": 2 * 3600})
+        self.create_job("before", 2, runPolicy={"activeDeadlineSeconds": 600})
         self.wait_running("before", 2)
         self.hold(lambda: self.assertTrue(first.is_leading()), CLOCK_SECONDS)
         self.assertEqual(self.lease()["spec"]["leaseTransitions"], transitions)
@@ -73,6 +80,27 @@ class LeaderTest(JobCase):
         self.wait_running("after", 2)
         self.wait_running("before", 2)
         self.assertEqual(self.job("before")["status"].get("restarts", []), [])
+
+    def test_a_leader_whose_clock_is_ahead_ends_no_job_early_and_says_so(self):
+        """P19 of the third review: deadlines and times to live came at once."""
+        self.second.stop()
+        wait_for(self.operator.is_leading, TAKE_OVER_SECONDS, "the right one to lead")
+        times = {"activeDeadlineSeconds": 600, "ttlSecondsAfterFinished": 600}
+        self.create_job("runs", 1, runPolicy=times)
+        self.wait_running("runs", 1)
+        self.create_job("ended", 1, runPolicy=times)
+        for pod in self.wait_running("ended", 1):
+            self.hollow.end_pod(pod["metadata"]["name"], self.namespace)
+        self.wait_condition("ended", "Succeeded")
+        self.start_second()
+        self.operator.stop()
+        wait_for(self.second.is_leading, TAKE_OVER_SECONDS, "the one whose clock is ahead to lead")
+        self.create_job("later", 1)
+        self.wait_running("later", 1)  # all jobs have been looked at
+        self.assertFalse(is_true(self.job("runs"), "Failed"))
+        self.assertTrue(self.admin.find("TrainingJob", "ended", self.namespace))
+        self.assertIn("ahead of the API server's", self.second.trouble("clock"))
+        self.assertGreater(self.second.metric("lockstep_clock_offset_seconds"), 3590)
 
     def test_another_takes_over_at_once_from_a_leader_that_leaves(self):
         first = self.leader()
@@ -116,7 +144,7 @@ class LeaderTest(JobCase):
         between = Operator(self.plane, kubeconfig=proxy.kubeconfig).start()
         self.addCleanup(lambda: between.program.is_running() and between.stop())
         wait_for(between.is_leading, TAKE_OVER_SECONDS, "the only one to lead")
-        self.second.start()
+        self.start_second()
         self.create_job("job", 2)
         self.assertTrue(asked.wait(10), "no Event was sent")
         between.program.signal(signal.SIGTERM)

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import urllib.error
 import urllib.request
 
 from processes import wait_for
@@ -101,6 +102,14 @@ class Operator:
                 return response.read().decode()
         except OSError:
             return None
+
+    def trouble(self, check):
+        """What that check of /readyz finds wrong; empty while it passes."""
+        try:
+            with _OPENER.open(f"http://{self._address}/readyz/{check}", timeout=5):
+                return ""
+        except urllib.error.HTTPError as error:
+            return error.read().decode()
 
     def is_ready(self):
         return self.get("/readyz") is not None

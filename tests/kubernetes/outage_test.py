@@ -3,7 +3,7 @@
 from client import ApiError
 from jobs import JobCase, is_running
 from kubernetes_case import main
-from operator_process import Operator
+from operator_process import NAMESPACE, Operator
 from processes import wait_for
 from proxy import Fault, Proxy
 from tools import REPOSITORY
@@ -11,6 +11,7 @@ from tools import REPOSITORY
 # The lease of these tests is short, so that an outage may be: longer than the lease is what counts.
 SHORT_LEASE = ("--lease-duration", "6s", "--renew-deadline", "4s", "--retry-period", "1s")
 OUTAGE_SECONDS = 8
+SCHEMA_SECONDS_MAX = 60  # every half minute the definitions are compared
 RECOVERY_SECONDS_MAX = 20  # the longest pause before a watch is tried again is 10
 
 
@@ -89,6 +90,53 @@ class OutageTest(JobCase):
         self.create_job("job", 2)
         self.wait_running("job", 2)
         self.assertEqual(len(refused), 5)
+
+    def test_a_status_that_is_refused_makes_the_operator_unready(self):
+        """P17 of the third review: the job cannot tell of it."""
+
+        def rule(request):
+            path = request.path.partition("?")[0]
+            if request.is_write and path.endswith("/refused/status"):
+                body = b'{"kind": "Status", "reason": "Forbidden", "code": 403, ' \
+                       b'"message": "a policy denies it"}'
+                return Fault(answer=(403, {}, body))
+            return None
+
+        self.proxy.rule = rule
+        self.addCleanup(setattr, self.proxy, "rule", lambda request: None)
+        self.create_job("refused", 2)
+        wait_for(lambda: self.operator.trouble("status-writes"), 30, "the operator to say so")
+        said = self.operator.trouble("status-writes")
+        self.assertIn(f"the status of 1 job, of {self.namespace}/refused with: a policy", said)
+        self.assertFalse(self.operator.is_ready())
+        self.proxy.rule = lambda request: None
+        wait_for(self.operator.is_ready, 60, "the status to be written")
+
+    def test_a_definition_that_is_older_is_told_of_field_by_field(self):
+        """P18 of the third review: the API server drops what it does not know, without a word."""
+        schema = "/spec/versions/0/schema/openAPIV3Schema/properties"
+        self.addCleanup(self.renew_definitions)
+        self.admin.patch(
+            "CustomResourceDefinition", "trainingjobs.lockstep.dev",
+            [{"op": "remove", "path": f"{schema}/status/properties/progress"}], how="json",
+        )
+        wait_for(lambda: self.operator.trouble("schema"), SCHEMA_SECONDS_MAX, "it to notice")
+        self.assertIn("TrainingJob lacks status.progress; apply", self.operator.trouble("schema"))
+        missing = self.operator.metric("lockstep_crd_missing_fields", kind="TrainingJob")
+        self.assertEqual(missing, 1)
+        wait_for(lambda: self.events("DefinitionsTooOld"), 10, "an Event")
+        self.renew_definitions()
+        wait_for(self.operator.is_ready, SCHEMA_SECONDS_MAX, "it to be ready again")
+
+    def renew_definitions(self):
+        self.plane.kubectl(
+            "apply", "--server-side", "--force-conflicts", "-f", REPOSITORY / "crds"
+        )
+
+    def events(self, reason):
+        """Those about the operator."""
+        return [event for event in self.admin.list("Event", NAMESPACE)
+                if event["reason"] == reason]
 
     def test_zz_a_kind_that_was_removed_comes_back(self):
         """Last, by its name: every job goes with the kind."""

@@ -42,6 +42,23 @@ class TopologyTest(JobCase):
         self.create_job("rest", 4, scheduling={"topology": {"required": LEVEL}})
         self.assert_shortest_ring(self.racks_by_rank("rest", 4), 1)
 
+    def test_templates_may_ask_for_one_pod_a_node_or_for_one_rack(self):
+        """C15 of the third review; kube-scheduler sees the rules in the pods, too."""
+        def rule(job, kind, key):
+            term = {"topologyKey": key,
+                    "labelSelector": {"matchLabels": {"lockstep.dev/job": job}}}
+            return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+
+        self.create_job(
+            "apart", 3, pod_spec=rule("apart", "podAntiAffinity", "kubernetes.io/hostname"))
+        pods = self.wait_running("apart", 3)
+        self.assertEqual(len({pod["spec"]["nodeName"] for pod in pods}), 3)
+        self.create_job("together", 4, pod_spec=rule("together", "podAffinity", LEVEL))
+        self.assert_shortest_ring(self.racks_by_rank("together", 4), 1)
+        self.create_job(
+            "too-many", 17, pod_spec=rule("too-many", "podAntiAffinity", "kubernetes.io/hostname"))
+        self.wait_waiting("too-many", "17", "16")
+
     def test_a_rack_that_is_required_is_waited_for(self):
         for number in range(RACKS):
             self.create_job(f"five-{number}", 5, scheduling={"topology": {"required": LEVEL}})

@@ -131,6 +131,29 @@ void Checks::NoteDeparture(const ObjectPtr& before, const ObjectPtr& after) {
   }
 }
 
+// Whether somebody waits who lets others pass just now: it has waited for ten minutes, and as long
+// again has not passed yet; or for twice, four times as long, and so on. Reads generously by what
+// statuses and rounds may lag.
+bool Checks::MayAllPass() const {
+  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
+    const Json* const scheduled = WhyUnscheduled(*job);
+    const auto since =
+        scheduled == nullptr ? std::nullopt : TimeAt(*scheduled, "lastTransitionTime");
+    if (!since.has_value()) {
+      continue;
+    }
+    const auto waited = context_->ServerTime() - *since;
+    auto begin = WallTime::duration(0);
+    for (seconds window(600); begin <= waited; begin += 2 * window, window *= 2) {
+      if (waited >= begin + window - kIsKnownAfter &&
+          waited <= begin + 2 * window + kIsKnownAfter) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object) {
   NoteDeparture(before_object, after_object);
   NoteRun(*before_object, *after_object);
@@ -143,7 +166,7 @@ void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_o
   for (const auto& [key, older] : server_->store().Of(kube::kTrainingJobs).objects) {
     if (IsOlder(*older, *after_object) && WantsPlaces(*older) && StandsInLine(*older) &&
         !HasJustLeft(*older)) {
-      Require(MayGoFirst(*older, *after_object) || MayPass(*older, after_object),
+      Require(MayGoFirst(*older, *after_object) || MayPass(*older, after_object) || MayAllPass(),
               NameOf(jobs_.Of(after_object)) + " took the place of " + key.name +
                   ", which is older and waits");
     }

@@ -146,6 +146,7 @@ class Checks {
   void CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_object);
   bool MayGoFirst(const Json& older, const Json& placed) const;
   bool StandsInLine(const Json& job) const;
+  bool MayAllPass() const;
   bool HasJustLeft(const Json& older) const;
   void NoteDeparture(const ObjectPtr& before, const ObjectPtr& after);
   AmountsByNode RoomForJobs() const;

@@ -76,7 +76,7 @@ class RoundBench : public testing::Test {
     job.spec.roles.front().gpus = gpus;
     job.spec.training->dataset.train.images = "images";
     job.spec.training->dataset.train.labels = "labels";
-    created_[name] = WallTime{std::chrono::seconds(1000 + created_.size())};
+    created_[name] = WallTime{std::chrono::seconds(1500 + created_.size())};
     Store(job);
   }
 

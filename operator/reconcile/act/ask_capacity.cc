@@ -40,7 +40,7 @@ constexpr const char* kNoPlaceholders =
 
 constexpr const char* kNoDomains =
     "; nothing is asked of autoscalers, which do not know the domains of "
-    "scheduling.topology.required";
+    "scheduling.topology.required, nor of required pod affinity and anti-affinity";
 
 // What a refused gang lacks.
 enum class Lack {

@@ -81,12 +81,8 @@ std::string ProblemSentenceOf(const GangView& view,
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == problem.task;
   });
-  const std::string change =
-      member == view.members.end() || member->pod == nullptr
-          ? ""
-          : DescribeAdmission(*builder.job().FindRole(problem.task.role), *member->pod);
-  return change.empty() ? problem.sentence
-                        : problem.sentence + "; the cluster has changed the pod: " + change;
+  return member == view.members.end() ? problem.sentence
+                                      : WithAdmission(problem.sentence, *member, builder.job());
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "operator/api/conditions.h"
+#include "operator/api/gang_spread.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/resources/node_usage.h"
@@ -109,7 +110,7 @@ bool HaveInCommon(const SnapshotNode& a,
 void KeepToDomain(const DecisionBuilder& builder,
                   const std::set<TaskId>& leaving,
                   Snapshot* snapshot) {
-  const std::string& level = builder.spec().scheduling.topology.required;
+  const std::string level = FindGangSpread(builder.job()).required;
   if (level.empty() || builder.observed().is_one_machine) {
     return;
   }
@@ -135,6 +136,59 @@ void KeepToDomain(const DecisionBuilder& builder,
   std::erase_if(snapshot->nodes, [&](const SnapshotNode& node) {
     return level == kHostLevel ? node.name != home->name : !HaveInCommon(node, *home, labels);
   });
+}
+
+// Domains of the label by which the gang's pods stand apart.
+class ApartDomains {
+ public:
+  explicit ApartDomains(const DecisionBuilder& builder)
+      : level_(builder.observed().is_one_machine ? "" : FindGangSpread(builder.job()).apart),
+        labels_(LabelsOfLevel(builder.observed().topology_levels, level_)) {}
+
+  bool is_asked() const { return !level_.empty(); }
+
+  const std::string& level() const { return level_; }
+
+  // Empty: the node is in none, and no pod of the gang may stand there.
+  std::string DomainOf(const SnapshotNode& node) const {
+    if (level_ == kHostLevel) {
+      return node.name;
+    }
+    std::string domain;
+    for (const std::string& label : labels_) {
+      const auto found = node.labels.find(label);
+      if (found == node.labels.end()) {
+        return "";
+      }
+      domain += found->second + "/";
+    }
+    return domain;
+  }
+
+ private:
+  std::string level_;
+  std::vector<std::string> labels_;
+};
+
+// Leaves the nodes of domains in which none of those pods stands that stay.
+void KeepApart(const DecisionBuilder& builder,
+               const GangView& view,
+               const std::set<TaskId>& leaving,
+               Snapshot* snapshot) {
+  const ApartDomains domains(builder);
+  if (!domains.is_asked()) {
+    return;
+  }
+  std::set<std::string> closed = {""};
+  for (const Member& member : view.members) {
+    const SnapshotNode* const node = NodeIn(*snapshot, member.node);
+    if (node != nullptr && member.state != MemberState::kSucceeded &&
+        leaving.count(member.task) == 0) {
+      closed.insert(domains.DomainOf(*node));
+    }
+  }
+  std::erase_if(snapshot->nodes,
+                [&](const SnapshotNode& node) { return closed.contains(domains.DomainOf(node)); });
 }
 
 // The nodes where those processes may still run that are about to have successors, by task: nobody
@@ -168,18 +222,25 @@ class SuccessorPlan {
   SuccessorPlan(Snapshot snapshot,
                 std::map<TaskId, std::string> held,
                 const DecisionBuilder& builder)
-      : snapshot_(std::move(snapshot)), held_(std::move(held)), builder_(builder) {}
+      : snapshot_(std::move(snapshot)),
+        held_(std::move(held)),
+        builder_(builder),
+        domains_(builder) {}
 
   // The node for the task among those that `may_use` lets through; empty without room.
   template <typename Predicate>
   std::string NodeFor(const TaskId& task, const Predicate& may_use) {
+    const std::set<std::string> closed = ClosedTo(task);
+    const auto is_open = [&](const std::string& name) {
+      return may_use(name) && (closed.empty() || !closed.contains(DomainOf(name)));
+    };
     const auto own = held_.find(task);
     if (own == held_.end()) {
-      return NodeAmong(snapshot_, builder_, task, may_use);
+      return NodeAmong(snapshot_, builder_, task, is_open);
     }
     const ResourceVector request = GangOfTask(builder_, task).classes.front().request;
     Release(own->second, request, &snapshot_);
-    std::string node = NodeAmong(snapshot_, builder_, task, may_use);
+    std::string node = NodeAmong(snapshot_, builder_, task, is_open);
     Take(own->second, request, &snapshot_);
     return node;
   }
@@ -191,12 +252,33 @@ class SuccessorPlan {
     } else {
       held_.erase(own);  // what was its own already
     }
+    if (domains_.is_asked() && !node.empty()) {
+      given_.insert(DomainOf(node));
+    }
   }
 
  private:
+  std::string DomainOf(const std::string& name) const {
+    const SnapshotNode* const node = NodeIn(snapshot_, name);
+    return node == nullptr ? "" : domains_.DomainOf(*node);
+  }
+
+  // Domains where other successors stand, or may still.
+  std::set<std::string> ClosedTo(const TaskId& task) const {
+    std::set<std::string> closed = given_;
+    for (const auto& [other, node] : held_) {
+      if (domains_.is_asked() && other != task) {
+        closed.insert(DomainOf(node));
+      }
+    }
+    return closed;
+  }
+
   Snapshot snapshot_;
   std::map<TaskId, std::string> held_;
   const DecisionBuilder& builder_;
+  ApartDomains domains_;
+  std::set<std::string> given_;  // domains where successors of this turn stand
 };
 
 // Why the task's pod has no place.
@@ -205,8 +287,12 @@ std::string WhyNoPlace(const GangView& view, const TaskId& task, const DecisionB
   MarkSuspects(builder.status(), builder.now(), &snapshot);
   KeepToDomain(builder, {task}, &snapshot);
   if (snapshot.nodes.empty()) {
-    return "no node is known to be of the same " + builder.spec().scheduling.topology.required +
+    return "no node is known to be of the same " + FindGangSpread(builder.job()).required +
            " as the gang";
+  }
+  KeepApart(builder, view, {task}, &snapshot);
+  if (snapshot.nodes.empty()) {
+    return "there is no " + ApartDomains(builder).level() + " without another pod of the gang";
   }
   const PlanResult result =
       PlanAmong(snapshot, builder, task, [](const std::string&) { return true; });
@@ -277,6 +363,7 @@ void PlaceSuccessors(const GangView& view,
   Snapshot snapshot = SnapshotBesideGang(builder->job(), builder->observed(), view, free);
   MarkSuspects(builder->status(), builder->now(), &snapshot);
   KeepToDomain(*builder, leaving, &snapshot);
+  KeepApart(*builder, view, leaving, &snapshot);
   SuccessorPlan plan(std::move(snapshot), std::move(held), *builder);
   std::vector<TaskId> moving;
   for (const Successor& successor : successors) {  // whoever may stay does, before others look
@@ -308,6 +395,7 @@ std::string NodeElsewhere(const GangView& view,
   Snapshot snapshot = SnapshotBesideGang(builder.job(), builder.observed(), view, {successor.task});
   MarkSuspects(builder.status(), builder.now(), &snapshot);
   KeepToDomain(builder, {successor.task}, &snapshot);
+  KeepApart(builder, view, {successor.task}, &snapshot);
   const auto member = std::find_if(view.members.begin(), view.members.end(), [&](const auto& one) {
     return one.task == successor.task;
   });

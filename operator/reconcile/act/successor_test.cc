@@ -97,6 +97,33 @@ TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {
   EXPECT_EQ(Restarting(), "ReplacementPlaced: replacements have room");
 }
 
+// C15 of the third review: a pod a node.
+TEST_F(SuccessorTest, StandsApartFromThoseThatStay) {
+  world_->job.spec.roles[0].pod.pod_terms = {{"", /*is_anti=*/true, {}, "kubernetes.io/hostname"}};
+  world_->nodes().front().allocatable.gpu_count = 8;
+  for (const std::string name : {"node-c", "node-d"}) {
+    world_->observed.used_elsewhere.by_jobs.Edit()[name].resources.gpu_count = 1;
+  }
+  EXPECT_EQ(NodeAfterLoss(), "") << "node-a has room, and a pod of the gang";
+  world_->Step();
+  EXPECT_NE(Restarting().find("needs 1 GPU, 0 free on 2 nodes"), std::string::npos) << Restarting();
+  world_->observed.used_elsewhere.by_jobs.Edit().clear();
+  world_->Step();
+  EXPECT_EQ(world_->job.status.placement.at(1).node, "node-c");
+}
+
+TEST_F(SuccessorTest, WhereEveryDomainHasAPodOfTheGangThatIsSaid) {
+  world_->job.spec.roles[0].pod.pod_terms = {{"", /*is_anti=*/true, {}, "rack"}};
+  for (kube::Node& node : world_->nodes()) {
+    node.labels["block"] = "b1";
+  }
+  EXPECT_EQ(NodeAfterLoss(), "");
+  world_->Step();
+  EXPECT_NE(Restarting().find("there is no rack without another pod of the gang"),
+            std::string::npos)
+      << Restarting();
+}
+
 TEST_F(SuccessorTest, LeavesRoomThatIsKeptForAnotherJobsGang) {
   world_->observed.used_elsewhere.kept["node-c"] = {{0, 0, 1}, 1};
   EXPECT_EQ(NodeAfterLoss(), "node-d");

@@ -271,6 +271,9 @@ kube::PodSpec KubeSpecOf(const TrainingJob& job,
   spec.container.working_dir = role.pod.working_dir;
   spec.container.requests = RequestsOf(role);
   spec.container.limits = WithGpus(role.pod.limits, role.gpus);
+  if (spec.container.limits.memory_bytes == 0) {
+    spec.container.limits.memory_bytes = role.pod.pod_limits.memory_bytes;
+  }
   spec.container.env = role.pod.env;
   if (role.gpus == 0 && !AsksForDevice(PodSpecOf(role.pod))) {
     spec.container.env.try_emplace(kNvidiaVisibleDevices, "none");
@@ -315,6 +318,7 @@ ResourceVector RequestsOf(const RoleSpec& role) {
     requests.AddInitContainer(WithGpus(container.requests, 0), container.is_sidecar);
   }
   requests.AddOverhead(role.pod.overhead);
+  requests.SetPodLevel(role.pod.pod_requests);
   return Sum(requests.Sum(), HostPortsOf(role));
 }
 

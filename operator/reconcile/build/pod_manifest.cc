@@ -261,8 +261,8 @@ void AddWorkVolume(const Parts& parts, Json* trainer, Json* spec) {
       kWorkVolume, is_below ? folder : checkpoints->second, /*is_read_only=*/false, trainer);
 }
 
-// Bytes of the container's /dev/shm: what the role says, else half of the memory limit; nullopt: no
-// bound of its own. What is in there counts as the container's memory.
+// Bytes of the container's /dev/shm: what the role says, else half of its memory limit, or of the
+// pod's; nullopt: no bound of its own. What is in there counts as the container's memory.
 std::optional<int64_t> SharedMemoryOf(const RoleSpec& role, const Json& trainer) {
   if (role.shared_memory.has_value()) {
     return role.shared_memory;
@@ -270,7 +270,8 @@ std::optional<int64_t> SharedMemoryOf(const RoleSpec& role, const Json& trainer)
   const Json limits = ObjectOr(ObjectOr(trainer, "resources"), "limits");
   const Json* const memory = FindField(limits, "memory");
   if (memory == nullptr) {
-    return std::nullopt;
+    const int64_t of_pod = role.pod.pod_limits.memory_bytes;
+    return of_pod == 0 ? std::nullopt : std::optional(std::max(of_pod / 2, kSharedMemoryMin));
   }
   const Result<int64_t> bytes = ParseQuantity(
       memory->is_string() ? memory->get<std::string>() : DumpJson(*memory), QuantityUnit::kOnes);

@@ -121,6 +121,20 @@ TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
             (ResourceVector{3050, 110, 0}));
 }
 
+// P9 of the third review. Source: k8s.io/component-helpers/resource, PodRequests.
+TEST(BuildPod, WhatThePodAsksForAsAWholeCountsInsteadOfItsContainers) {
+  TrainingJob job = MakeCommandJob(2);
+  PodTemplate& pod = job.spec.roles[0].pod;
+  pod.requests = {1000, 100, 0};
+  pod.init_containers = {{"fetch", {3000, 20, 0}, false}};
+  pod.overhead = {50, 0, 0};
+  pod.pod_requests = {4000, 0, 0};
+  pod.pod_limits = {8000, 600, 0};
+  const kube::ContainerSpec container = BuildPod(job, Worker1(), {}).value().spec.container;
+  EXPECT_EQ(container.requests, (ResourceVector{4050, 100, 0}));
+  EXPECT_EQ(container.limits.memory_bytes, 600);
+}
+
 TEST(BuildPod, PortsOfTheNodeCountInWhatThePodAsksFor) {
   const auto requests_of = [](const std::string& spec) {
     TrainingJob job = MakeCommandJob(2);

@@ -1,16 +1,23 @@
 #include "operator/reconcile/detect/admission_change.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "operator/api/conditions.h"
+#include "operator/api/kueue_admission.h"
+#include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/template_parts.h"
 #include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/scheduler/amount_text.h"
 
 namespace lockstep::control {
 namespace {
+
+constexpr const char* kRequiredTerms = "requiredDuringSchedulingIgnoredDuringExecution";
 
 // What the pod asks for more of than its template.
 std::vector<NamedAmount> RaisedAmounts(const RoleSpec& role, const kube::Pod& pod) {
@@ -42,29 +49,75 @@ void NoteNodesChosen(DecisionBuilder* builder) {
   }
 }
 
-}  // namespace
+// What the template asks a scheduler to keep beside rules about nodes, as kube::PodSpec has it.
+std::set<std::string> HardRulesOf(const Json& pod_spec) {
+  std::set<std::string> rules;
+  const Json* const affinity = FindField(pod_spec, "affinity");
+  for (const char* const kind : {"podAffinity", "podAntiAffinity"}) {
+    const Json* const about = affinity == nullptr ? nullptr : FindField(*affinity, kind);
+    if (about != nullptr && FindField(*about, kRequiredTerms) != nullptr) {
+      rules.insert(std::string("affinity.") + kind);
+    }
+  }
+  for (const char* const field : {"topologySpreadConstraints", "schedulingGates"}) {
+    if (FindField(pod_spec, field) != nullptr) {
+      rules.insert(field);
+    }
+  }
+  return rules;
+}
 
-std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod) {
-  const ResourceVector planned = RequestsOf(role);
+// By whom the template has the pod bound.
+std::string SchedulerOf(const Json& pod_spec) {
+  const Json* const name = FindField(pod_spec, "schedulerName");
+  return name != nullptr && name->is_string() ? name->get<std::string>() : "default-scheduler";
+}
+
+std::string DescribeAdmission(const TrainingJob& job, const RoleSpec& role, const kube::Pod& pod) {
   std::string text;
   const auto add = [&](const std::string& field, const std::string& made, const std::string& ours) {
     text +=
         (text.empty() ? "" : ", ") + field + " is " + made + " where the template makes it " + ours;
   };
+  const ResourceVector planned = RequestsOf(role);
   for (const NamedAmount& amount : RaisedAmounts(role, pod)) {
     add("requests." + amount.name,
         QuantityText(amount),
         QuantityText({amount.name, planned.AmountOf(amount.name)}));
   }
+  std::map<std::string, std::string> selector = role.pod.node_selector;
+  if (const KueuePodSet* const admitted = FindPodSet(job.status.kueue, role.name)) {
+    selector.insert(admitted->node_selector.begin(), admitted->node_selector.end());
+  }
   for (const auto& [key, value] : pod.spec.node_selector) {
-    const auto own = role.pod.node_selector.find(key);
-    if (own == role.pod.node_selector.end() || own->second != value) {
-      add("nodeSelector." + key,
-          value,
-          own == role.pod.node_selector.end() ? "absent" : own->second);
+    const auto own = selector.find(key);
+    if (own == selector.end() || own->second != value) {
+      add("nodeSelector." + key, value, own == selector.end() ? "absent" : own->second);
+    }
+  }
+  const Json spec = PodSpecOf(role.pod);
+  if (const std::string ours = SchedulerOf(spec);
+      !pod.spec.scheduler_name.empty() && pod.spec.scheduler_name != ours) {
+    add("schedulerName", pod.spec.scheduler_name, ours);
+  }
+  const std::set<std::string> ours = HardRulesOf(spec);
+  for (const std::string& rule : pod.spec.hard_rules) {
+    if (!ours.contains(rule)) {
+      add(rule, "set", "absent");
     }
   }
   return text;
+}
+
+}  // namespace
+
+std::string WithAdmission(std::string sentence, const Member& member, const TrainingJob& job) {
+  const RoleSpec* const role = job.FindRole(member.task.role);
+  if (member.pod == nullptr || role == nullptr) {
+    return sentence;
+  }
+  const std::string change = DescribeAdmission(job, *role, *member.pod);
+  return change.empty() ? sentence : sentence + "; the cluster has changed the pod: " + change;
 }
 
 bool AskForMore(const TrainingJob& job, const std::vector<kube::Pod>& pods) {

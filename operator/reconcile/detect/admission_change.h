@@ -10,10 +10,11 @@
 
 namespace lockstep::control {
 
-// What became of a pod on its way into the cluster (a LimitRange, a RuntimeClass's overhead, a
-// webhook) against what was planned with: "requests.memory is 512Mi where the template makes it 0";
-// empty where nothing stands in the plan's way.
-std::string DescribeAdmission(const RoleSpec& role, const kube::Pod& pod);
+// `sentence` says why the member's pod does not start. Adds what became of the pod on its way into
+// the cluster (a LimitRange, a RuntimeClass's overhead, a policy, a webhook) against what was
+// planned with: "; the cluster has changed the pod: requests.memory is 512Mi where the template
+// makes it 0". Nothing where nothing stands in the plan's way.
+std::string WithAdmission(std::string sentence, const Member& member, const TrainingJob& job);
 
 // Whether any of these pods of the job asks for more than its template.
 bool AskForMore(const TrainingJob& job, const std::vector<kube::Pod>& pods);

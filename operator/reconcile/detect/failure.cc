@@ -324,12 +324,15 @@ std::string DescribeEnd(const kube::ContainerTermination& end, const std::string
              : how;
 }
 
-// ", memory limit 16Gi": what the kernel, or the node, ended it for; empty where its container has
-// none, or it is another's container that ended.
+// ", memory limit 16Gi": what the kernel, or the node, ended it for: its container's, or the pod's;
+// empty where there is none, or only of another container.
 std::string LimitText(const RoleSpec& role, const kube::ContainerTermination& end) {
   const bool is_trainers = end.container.empty() || end.container == role.pod.trainer_name;
-  const int64_t limit = is_trainers ? role.pod.limits.memory_bytes : 0;
-  return limit == 0 ? "" : ", memory limit " + QuantityText({std::string(kMemoryResource), limit});
+  const int64_t own = is_trainers ? role.pod.limits.memory_bytes : 0;
+  const int64_t limit = own != 0 ? own : role.pod.pod_limits.memory_bytes;
+  return limit == 0 ? ""
+                    : std::string(own != 0 ? ", memory limit " : ", memory limit of the pod ") +
+                          QuantityText({std::string(kMemoryResource), limit});
 }
 
 // How the pod ended; of one that waits for its relaunch, how it would have.

@@ -7,6 +7,7 @@
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/build/stored_conditions.h"
+#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/policy/deadline.h"
 
@@ -306,7 +307,9 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
                  {ConditionType::kScheduled,
                   true,
                   std::string(kReasonPodWaits),
-                  DescribeTrouble(*troubled, view, *builder) + "; it is waited for"},
+                  WithAdmission(DescribeTrouble(*troubled, view, *builder) + "; it is waited for",
+                                *troubled,
+                                builder->job())},
                  builder->now());
   } else if (scheduled->reason == kReasonPodWaits) {
     SetCondition(builder->mutable_status(),

@@ -406,5 +406,40 @@ TEST(HandOver, ClockThatIsBehindMakesNoGangRun) {
   EXPECT_EQ(decision.status.rollbacks, 1);
 }
 
+// P21 of the third review: a policy's change was named for requests, and only after a rollback.
+TEST(StartProblem, WhatAPolicyAddedIsNamedAsSoonAsThePodIsNotBound) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  kube::Pod* const pod = world.Find("mnist-worker-0");
+  pod->spec.node_selector["pool"] = "training";
+  pod->spec.scheduler_name = "other";
+  pod->spec.hard_rules = {"affinity.podAntiAffinity"};
+  pod->status.is_unbound = true;
+  pod->status.unschedulable = "didn't match Pod's node affinity/selector";
+  const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
+  EXPECT_NE(message.find("it is waited for; the cluster has changed the pod: nodeSelector.pool is "
+                         "training where the template makes it absent, schedulerName is other "
+                         "where the template makes it default-scheduler, affinity.podAntiAffinity "
+                         "is set where the template makes it absent"),
+            std::string::npos)
+      << message;
+}
+
+TEST(StartProblem, LabelsThatKueueAsksForAreNobodysChange) {
+  TestWorld world(MakeTrainingJob(1));
+  world.Step();
+  KueuePodSet pod_set;
+  pod_set.role = Role::kWorker;
+  pod_set.node_selector = {{"pool", "training"}};
+  world.job.status.kueue.emplace().pod_sets = {pod_set};
+  kube::Pod* const pod = world.Find("mnist-worker-0");
+  pod->spec.node_selector["pool"] = "training";
+  pod->status.is_unbound = true;
+  pod->status.unschedulable = "Insufficient cpu";
+  const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
+  EXPECT_NE(message.find("Insufficient cpu"), std::string::npos) << message;
+  EXPECT_EQ(message.find("the cluster has changed the pod"), std::string::npos) << message;
+}
+
 }  // namespace
 }  // namespace lockstep::control

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "common/json/enum_names.h"
@@ -38,10 +39,14 @@ inline constexpr EnumNames<CapacityAnswer, 9> kCapacityAnswerNames = {{
 }};
 
 // Whether a gang of the job asks autoscalers for room that it lacks. They do not know the domains
-// of a topology: nodes that they make for a gang that must stand within one may be of no use to it.
+// of a topology: nodes that they make for a gang that must stand within one, or apart, may be of no
+// use to it.
 inline bool MayAskForCapacity(const TrainingJobSpec& spec) {
   return spec.scheduling.provisioning != Provisioning::kNone &&
-         spec.scheduling.topology.required.empty();
+         spec.scheduling.topology.required.empty() &&
+         std::all_of(spec.roles.begin(), spec.roles.end(), [](const RoleSpec& role) {
+           return role.pod.pod_terms.empty();
+         });
 }
 
 }  // namespace lockstep::control
