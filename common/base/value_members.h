@@ -2,7 +2,7 @@
 
 // The special members of a large value type, out of line. Left to the compiler, every unit that
 // touches such a type generates its copies, assignments and destructor anew, with those of all that
-// it holds: that was a quarter of the time it takes to compile the operator.
+// it holds. The units of operator/view take 7 % less time to compile without that.
 
 // In the type: declares them. The type is no aggregate then.
 #define LOCKSTEP_DECLARE_VALUE_MEMBERS(Type) \

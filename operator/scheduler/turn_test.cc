@@ -141,7 +141,11 @@ GangRequest RandomGang(Prng* prng, int number) {
   GangRequest request =
       GpuGang("g" + std::to_string(number), static_cast<int>(upto(5)), upto(3), number);
   if (prng->Below(4) == 0) {
-    request.gang.classes.push_back({"ps", {"ps-0"}, {0, 0, upto(2), {}}, {}, {}, {}});
+    PodClass ps;
+    ps.name = "ps";
+    ps.pods = {"ps-0"};
+    ps.request = {0, 0, upto(2), {}};
+    request.gang.classes.push_back(ps);
   }
   if (prng->Below(4) == 0) {
     request.topology.required = "rack";
