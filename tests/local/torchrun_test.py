@@ -8,6 +8,7 @@ import signal
 import subprocess
 import unittest
 
+from harness import LocalTest, command_manifest
 from runtime_pods import RuntimePodsTest
 
 PROGRAM = pathlib.Path(__file__).with_name("torchrun_program.py")
@@ -32,8 +33,9 @@ def has_torch():
     return probe.returncode == 0
 
 
-@unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
-class Torchrun(RuntimePodsTest):
+class TorchrunCase(unittest.TestCase):
+    """Words that start torchrun, beside a scratch folder."""
+
     def setUp(self):
         super().setUp()
         self.torchrun = self.scratch / "torchrun"
@@ -44,6 +46,9 @@ class Torchrun(RuntimePodsTest):
         """Ranks that compute."""
         return [str(self.torchrun), *options, str(PROGRAM), str(self.scratch), deed]
 
+
+@unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
+class Torchrun(TorchrunCase, RuntimePodsTest):
     def idle_words(self, deed, options=()):
         """Ranks that wait for what one of them does."""
         return [*self.words(deed, options), "idle"]
@@ -132,6 +137,29 @@ class Torchrun(RuntimePodsTest):
                              "Torchrun", pods=2)
         self.wait_for(lambda: "--standalone does not join the 4 ranks of the job" in self.log(0))
         self.stop(started)
+
+
+@unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
+class Job(TorchrunCase, LocalTest):
+    """The same under `lockstep run`: what becomes of the job."""
+
+    def run_ranks(self, deed, workers=2):
+        return self.run_job(command_manifest(
+            self.words(deed), name="ranks", workers=workers, backoff_limit=2).replace(
+                f"replicas: {workers}", f"replicas: {workers}\n    processes: {PROCESSES}"))
+
+    def test_after_a_killed_rank_all_start_anew_and_succeed(self):
+        run = self.run_ranks("3:kill")
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
+        self.assertEqual(run.output.count("summed over 4 ranks"), 4, run.output)
+
+    def test_exit_code_of_a_rank_fails_the_job_by_its_name(self):
+        run = self.run_ranks("3:3")
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertEqual(run.summary["restarts"], [])
+        self.assertIn("rank 3", run.summary["reason"])
+        self.assertIn("exit code 3", run.summary["reason"])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 #include "operator/reconcile/detect/echo.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <iterator>
 #include <map>
+#include <string>
+#include <string_view>
 
 #include "common/base/check.h"
 #include "common/contract/exit_code.h"
@@ -12,6 +15,20 @@
 
 namespace lockstep::control {
 namespace {
+
+// What programs say last whose connection to a peer was closed: gloo (also below torchrun, where
+// each pod ends with the code of its own rank), NCCL, and sockets in Python. Such a program names
+// no rank.
+bool SaysPeerIsGone(const Failure& failure) {
+  static constexpr std::array<std::string_view, 5> kPhrases = {"Connection closed by peer",
+                                                               "Connection reset by peer",
+                                                               "remote process exited",
+                                                               "remote process has terminated",
+                                                               "Broken pipe"};
+  return std::any_of(kPhrases.begin(), kPhrases.end(), [&](std::string_view phrase) {
+    return failure.sentence.find(phrase) != std::string::npos;
+  });
+}
 
 bool MayBeEcho(const Failure& failure) {
   return failure.response == FailureResponse::kFailJob && failure.task.role != Role::kEvaluator &&
@@ -150,6 +167,9 @@ const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) 
     const Failure& b = failures[j];
     if ((a.response == first) != (b.response == first)) {
       return a.response == first;
+    }
+    if (SaysPeerIsGone(a) != SaysPeerIsGone(b)) {
+      return SaysPeerIsGone(b);
     }
     return a.ended_at.has_value() && (!b.ended_at.has_value() || *a.ended_at < *b.ended_at);
   };

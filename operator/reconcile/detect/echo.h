@@ -38,8 +38,9 @@ std::vector<bool> FindExplained(const std::vector<Failure>& failures);
 // one. The built-in trainer survives its peers, so a permanent failure of one rank is its own and
 // comes first. Any other program that loses a peer often ends with a code of its own, so there a
 // failure that allows a restart is taken for the origin and a permanent one for its echo. Of
-// several alike the one that ended first decides, as far as their nodes say when, else the first in
-// task order. Precondition: `failures` is not empty.
+// several alike those come last whose words tell of a closed connection to a peer. Then the one
+// that ended first decides, as far as their nodes say when, else the first in task order.
+// Precondition: `failures` is not empty.
 const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training);
 
 }  // namespace lockstep::control

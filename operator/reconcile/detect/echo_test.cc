@@ -331,5 +331,22 @@ TEST(Echo, OriginIsTheOneThatEndedFirst) {
   EXPECT_EQ(OriginOf({restart, late}, /*is_training=*/true).pod_name, "late");
 }
 
+TEST(Echo, OneThatTellsOfAClosedConnectionIsNotTheOrigin) {
+  Failure echo = OfRank(0, FailureResponse::kFailJob, {});
+  echo.ended_at = WallTime(seconds(100));
+  echo.sentence =
+      "pod w-0 (rank 1) exit code 1: RuntimeError: [pair.cc:598] Connection closed by peer";
+  Failure bug = OfRank(2, FailureResponse::kFailJob, {});
+  bug.ended_at = WallTime(seconds(101));
+  bug.sentence = "pod w-1 (rank 3) exit code 3";
+  Failure killed = bug;
+  killed.response = FailureResponse::kRestart;
+  killed.sentence = "pod w-1 (rank 3) killed by SIGKILL: Connection closed by peer";
+
+  EXPECT_EQ(OriginOf({echo, bug}, /*is_training=*/false).pod_name, "2");
+  EXPECT_EQ(OriginOf({bug, echo}, /*is_training=*/false).pod_name, "2");
+  EXPECT_EQ(OriginOf({echo, killed}, /*is_training=*/false).pod_name, "2");
+}
+
 }  // namespace
 }  // namespace lockstep::control
