@@ -17,14 +17,13 @@ HoldBack HoldBackOf(WallTime since, WallTime now, std::chrono::seconds window) {
 }
 
 bool HoldBacks::HoldsBack(const GangRecord& gang) {
-  const auto [entry, is_first] = by_queue_.try_emplace(*gang.queue, true);
-  if (is_first && window_.count() > 0 && gang.request.asking.stage != AskStage::kAwaited) {
-    const WallTime since = std::max(gang.request.since, gang.request.waits_since);
-    const HoldBack turn = HoldBackOf(since, statement_.now(), window_);
-    entry->second = turn.holds || reservations_.IsReserved(gang);
-    next_ = std::min(next_.value_or(turn.until), turn.until);
+  if (window_.count() == 0 || gang.request.asking.stage == AskStage::kAwaited) {
+    return true;
   }
-  return entry->second;
+  const WallTime since = std::max(gang.request.since, gang.request.waits_since);
+  const HoldBack turn = HoldBackOf(since, statement_.now(), window_);
+  next_ = std::min(next_.value_or(turn.until), turn.until);
+  return turn.holds || looks_left_-- <= 0 || reservations_.IsReserved(gang);
 }
 
 }  // namespace lockstep::control

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <map>
 #include <optional>
 
 #include "common/base/time.h"
@@ -36,19 +35,22 @@ class HoldBacks {
   HoldBacks(std::chrono::seconds window, const Statement* statement, ReservationBook* reservations)
       : window_(window), statement_(*statement), reservations_(*reservations) {}
 
-  // Whether those that come later wait for the gang, which may start one day and waits on. The
-  // first of its queue that is asked about decides for all of it: if each did, one of many would
-  // always hold the others back.
+  // Whether those that come later wait for the gang, which may start one day and waits on. By how
+  // long it has waited itself: an older one may be for other nodes, or never start.
   bool HoldsBack(const GangRecord& gang);
 
   // When another answer comes by time alone; null: never.
   std::optional<WallTime> next() const { return next_; }
 
  private:
+  // Gangs of a round of which it is asked whether room is reserved for them; others that wait hold
+  // back. Choice: such a question may take a search.
+  static constexpr int kLooksMax = 32;
+
   std::chrono::seconds window_;
   const Statement& statement_;
   ReservationBook& reservations_;
-  std::map<QueueIndex, bool> by_queue_;
+  int looks_left_ = kLooksMax;
   std::optional<WallTime> next_;
 };
 

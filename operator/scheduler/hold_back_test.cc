@@ -88,10 +88,20 @@ TEST_F(HoldBackTest, RoundTellsWhenTimeAloneLetsOthersPass) {
   EXPECT_EQ(result.look_again_at, AtSecond(601));
 }
 
-// The one behind the head is for the whole cluster, too: it has not waited for so long.
-TEST_F(HoldBackTest, FirstOfTheQueueDecidesForAllOfIt) {
-  cluster_.state.Submit(GpuGang("second", 1, 8, 690));
-  cluster_.state.Submit(GpuGang("third", 1, 2, 695));
+// The one behind the head has its own ten minutes: the head may be for other nodes.
+TEST_F(HoldBackTest, EachHoldsBackByHowLongItHasWaited) {
+  AddRunning("old", 6, 0, &cluster_);
+  cluster_.state.Submit(GpuGang("head", 1, 8, 1));
+  cluster_.state.Submit(GpuGang("second", 1, 8, 300));
+  cluster_.state.Submit(GpuGang("small", 1, 1, 400));
+  cluster_.now = AtSecond(701);
+  const std::string said = cluster_.Step();
+  EXPECT_NE(said.find("refuse default/small: waits behind default/second"), std::string::npos)
+      << said;
+}
+
+TEST_F(HoldBackTest, SeveralThatHaveWaitedForAsLongArePassed) {
+  cluster_.state.Submit(GpuGang("second", 1, 8, 0));
   const std::string said = SaidAfter(700);
   EXPECT_NE(said.find("start default/small"), std::string::npos) << said;
 }

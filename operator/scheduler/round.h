@@ -80,8 +80,8 @@ struct RoundOptions {
   // Gangs for which it is searched whom to ask to go; the others' turn comes in the next rounds.
   // Choice: one search takes up to 50 ms where thousands would have to go.
   std::size_t searches_max = 8;
-  // The first that waits of a queue, of whom nobody knows when it starts, holds the others back for
-  // so long, and then lets them pass, in turns (HoldBackOf); 0: it holds them back until it starts.
+  // A gang that waits, and of which nobody knows when it starts, holds those behind it back for so
+  // long, and then lets them pass, in turns (HoldBackOf); 0: it holds them back until it starts.
   std::chrono::seconds hold_back{0};
   std::string asked{};  // a gang whose refusal is put into words anew in any case; empty: none
 

@@ -140,8 +140,9 @@ void TurnKeeper::Wait(const GangRecord& gang) {
 }
 
 bool TurnKeeper::WouldFit(const GangRecord& gang) {
-  return MayFitEmpty(state_.nodes(), gang) &&
-         (gang.request.topology.required != kHostLevel || WitnessOf(gang, Ended::kAll).exists);
+  const TopologyTerms& terms = gang.request.topology;
+  const bool counts_tell = terms.required != kHostLevel && terms.apart.empty();
+  return MayFitEmpty(state_.nodes(), gang) && (counts_tell || WitnessOf(gang, Ended::kAll).exists);
 }
 
 const GangRecord* TurnKeeper::First() {

@@ -177,7 +177,9 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.request.since = stored.created;
   const Condition* const scheduled = FindCondition(stored.job.status, ConditionType::kScheduled);
   if (scheduled != nullptr && !scheduled->is_true) {
-    stand.request.waits_since = scheduled->last_transition;
+    // A suspension makes Scheduled false as well, and nothing waits before its end.
+    stand.request.waits_since =
+        std::max(scheduled->last_transition, stored.job.status.waiting_since.value_or(WallTime{}));
   }
   const TrainingJobStatus* const next = inputs.reserved;
   const TrainingJobStatus* const placed = PlacedStatus(stored.job, next);
