@@ -222,6 +222,24 @@ TestWorld ScaledBeyondTheCluster() {
   return world;
 }
 
+TEST(DecideEdit, GangOfOnePodANodeIsNotEndedForMorePodsThanNodes) {
+  TrainingJob job = MakeCommandJob(2);
+  job.spec.roles[0].pod.pod_terms = {{"", /*is_anti=*/true, {}, "kubernetes.io/hostname"}};
+  TestWorld world(job);
+  world.Launch();
+  world.job.spec.roles[0].replicas = 3;
+  ++world.job.metadata.generation;
+
+  const Decision decision = world.Step();
+
+  EXPECT_EQ(DescribeEffects(decision), "");
+  const std::string message = MessageOf(decision.status, ConditionType::kResized);
+  EXPECT_NE(message.find("needs 3 kubernetes.io/hostname, one for each pod, and there are " +
+                         std::to_string(world.nodes().size())),
+            std::string::npos)
+      << message;
+}
+
 TEST(DecideEdit, SizeThatNoClusterOfTodayHoldsDoesNotEndTheGangThatRuns) {
   TestWorld world = ScaledBeyondTheCluster();
 

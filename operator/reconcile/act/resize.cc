@@ -2,16 +2,20 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <variant>
 
 #include "operator/api/conditions.h"
+#include "operator/api/gang_spread.h"
 #include "operator/api/job_topology.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/build/lasting_checkpoints.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_size.h"
+#include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
 namespace {
@@ -67,6 +71,29 @@ bool MayKeepSize(const TrainingJob& job) {
          HasAskedSize(AsPlaced(job));
 }
 
+// Pods that must stand apart, and fewer domains of that label than there are pods.
+std::string WhyNotApart(const std::string& label, const Gang& gang, const Snapshot& snapshot) {
+  if (label.empty()) {
+    return "";
+  }
+  std::set<std::string> domains;
+  for (const SnapshotNode& node : snapshot.nodes) {
+    if (const auto found = node.labels.find(label); found != node.labels.end()) {
+      domains.insert(found->second);
+    } else if (label == kHostLevel) {
+      domains.insert(node.name);
+    }
+  }
+  std::size_t pods = 0;
+  for (const PodClass& pod_class : gang.classes) {
+    pods += pod_class.pods.size();
+  }
+  return pods <= domains.size()
+             ? ""
+             : "needs " + std::to_string(pods) + " " + label +
+                   ", one for each pod, and there are " + std::to_string(domains.size());
+}
+
 }  // namespace
 
 bool AwaitsConsent(const TrainingJob& job, const Observed& observed) {
@@ -79,7 +106,12 @@ std::string WhySizeNeverFits(const TrainingJob& job, const Observed& observed) {
   if (observed.is_one_machine || !MayKeepSize(job) || !CheckTopology(topology).empty()) {
     return "";
   }
-  const PlanResult result = PlanGang(SnapshotWithoutJobs(observed), GangOf(job, topology));
+  const Snapshot snapshot = SnapshotWithoutJobs(observed);
+  const Gang gang = GangOf(job, topology);
+  if (std::string why = WhyNotApart(FindGangSpread(job).apart, gang, snapshot); !why.empty()) {
+    return why;
+  }
+  const PlanResult result = PlanGang(snapshot, gang);
   const auto* const refusal = std::get_if<Unschedulable>(&result);
   return refusal == nullptr || refusal->constraint == Constraint::kSearchLimit ? ""
                                                                                : refusal->shortfall;
