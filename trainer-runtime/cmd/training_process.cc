@@ -1,6 +1,7 @@
 #include "trainer-runtime/cmd/training_process.h"
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -13,11 +14,13 @@
 #include "common/base/digest.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/supervised_place.h"
+#include "common/process/silence.h"
 #include "trainer-runtime/cmd/own_model_training.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/collectives/host_reducer.h"
+#include "trainer-runtime/collectives/nccl/nccl_blame.h"
 #include "trainer-runtime/collectives/nccl/nccl_network.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/strategy/make_strategy.h"
@@ -268,6 +271,8 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
     options.bucket_counts.push_back(static_cast<std::size_t>(bucket.element_count));
   }
   options.is_stopped = [this] { return options_.stop->requested().load(); };
+  options.loss_patience =
+      std::max(kLossPatience, LimitsOf(environment_.silent_after, 1).act + std::chrono::seconds(1));
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   if (spec_.communication.all_reduce == AllReduceBackend::kNccl) {
     return JoinNccl(options, deadline);

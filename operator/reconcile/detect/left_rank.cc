@@ -171,7 +171,9 @@ DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder) {
     return DecisiveEnd::kMissed;
   }
   const std::optional<WallTime> left_at = LastSuccess(view);
-  if (!left_at.has_value() || !any_member(HasNotEnded)) {
+  // A node whose clock is ahead says nothing of when that was.
+  if (!left_at.has_value() || *left_at > builder->now() + kFarewellSeen ||
+      !any_member(HasNotEnded)) {
     return DecisiveEnd::kOver;
   }
   const WallTime over_at = *left_at + 2 * kFarewellSeen;  // the first is for what they say to come

@@ -21,8 +21,7 @@ inline constexpr Duration kLossPatience = std::chrono::seconds(6);
 //   kPeerLost  something soon     kPeerLost, and what it says
 //   kIo        something          the code that it says, and what it says: a lost rank, mostly
 //   kIo        nothing            kIo: all ranks live, so it is this machine's; what it has, and
-//   what
-//                                 to look at
+//                                 what to look at
 //   others                        as they are
 //
 // Waits at most `patience`. Thread: that of `health`.
