@@ -43,6 +43,9 @@ void Simulation::Adversary() {
       (this->*one.move)();
     }
   }
+  if (context_.has_bad_users) {
+    RunBadUsers();
+  }
   if (context_.has_limits && context_.limits_prng.Below(kLimitEditOdds) == 0) {
     EditLimit();
   }
@@ -140,7 +143,7 @@ void Simulation::LoseNode() {
 // Two are enough for the largest job.
 void Simulation::RemoveNode() {
   const std::string name = RandomNode();
-  if (nodes_.names().size() > 2) {
+  if (nodes_.names().size() > 2 && !context_.has_racks) {
     NoteLoss(name);
     nodes_.Remove(name);
   }

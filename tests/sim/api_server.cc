@@ -176,7 +176,9 @@ kube::Reply ApiServer::List(const Route& route) const {
     }
     // Only custom objects say what they are inside a list.
     items += (items.empty() ? "" : ",") +
-             (IsCustomKind(collection) ? ObjectText(collection, *object) : DumpJson(*object));
+             (IsCustomKind(collection)             ? ObjectText(collection, *object)
+              : collection.kind == "ResourceQuota" ? DumpJson(WithUse(*object))
+                                                   : DumpJson(*object));
     after = key;
     ++count;
   }

@@ -29,10 +29,11 @@ struct Route {
   const std::string& Parameter(const std::string& name) const;
 };
 
-// What the pods of one namespace may be, together. Ended pods do not count.
+// What the pods of one namespace may be, together. Ended pods do not count, but as objects.
 struct Quota {
   int64_t pods_max = 0;
   int64_t gpus_max = 0;
+  std::optional<int64_t> objects_max{};  // null: any number
 };
 
 // What stands between a pod and the cluster, beside quotas.
@@ -125,6 +126,8 @@ class ApiServer {
   kube::Reply Replace(const Route& route, const ObjectPtr& before, Json after, WallTime now);
   std::optional<kube::Reply> WebhookRefusal(const Json& pod);
   void ApplyLimitRange(const std::string& namespace_name, Json* pod);
+  Quota UsedOf(const std::string& namespace_name) const;
+  Json WithUse(const Json& quota) const;
   std::optional<std::string> QuotaProblem(const Json& pod, const std::string& namespace_name) const;
   bool IsAnyOwnerThere(const Json& object, const std::string& namespace_name) const;
   bool EmptyNamespace(const std::string& name, WallTime now);

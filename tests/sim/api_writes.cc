@@ -131,19 +131,55 @@ std::string UidProblem(const Collection& collection,
 
 }  // namespace
 
+Quota ApiServer::UsedOf(const std::string& namespace_name) const {
+  Quota used{0, 0, 0};
+  for (const auto& [key, pod] : store_.Of(kube::kPods).objects) {
+    if (key.namespace_name == namespace_name) {
+      ++*used.objects_max;
+      used.pods_max += HasPodEnded(*pod) ? 0 : 1;
+      used.gpus_max += HasPodEnded(*pod) ? 0 : GpusOf(*pod);
+    }
+  }
+  return used;
+}
+
+// The ResourceQuota as people read it: what it allows, and what is used of that.
+Json ApiServer::WithUse(const Json& quota) const {
+  const std::string space = TextAt(quota, "metadata.namespace");
+  const auto found = quotas.find(space);
+  if (found == quotas.end()) {
+    return quota;
+  }
+  const auto amounts = [](const Quota& one) {
+    Json json = {{"pods", std::to_string(one.pods_max)},
+                 {"requests.nvidia.com/gpu", std::to_string(one.gpus_max)}};
+    if (one.objects_max.has_value()) {
+      json["count/pods"] = std::to_string(*one.objects_max);
+    }
+    return json;
+  };
+  Quota used = UsedOf(space);
+  used.objects_max = found->second.objects_max.has_value() ? used.objects_max : std::nullopt;
+  Json object = quota;
+  object["spec"]["hard"] = amounts(found->second);
+  object["status"] = {{"hard", amounts(found->second)}, {"used", amounts(used)}};
+  return object;
+}
+
 std::optional<std::string> ApiServer::QuotaProblem(const Json& pod,
                                                    const std::string& namespace_name) const {
   const auto quota = quotas.find(namespace_name);
   if (quota == quotas.end()) {
     return std::nullopt;
   }
-  int64_t pods = 1;
-  int64_t gpus = GpusOf(pod);
-  for (const auto& [key, other] : store_.Of(kube::kPods).objects) {
-    if (key.namespace_name == namespace_name && !HasPodEnded(*other)) {
-      ++pods;
-      gpus += GpusOf(*other);
-    }
+  const Quota used = UsedOf(namespace_name);
+  const int64_t pods = used.pods_max + 1;
+  const int64_t gpus = used.gpus_max + GpusOf(pod);
+  const std::optional<int64_t>& objects_max = quota->second.objects_max;
+  if (objects_max.has_value() && *used.objects_max + 1 > *objects_max) {
+    return "exceeded quota: team, requested: count/pods=1, used: count/pods=" +
+           std::to_string(*used.objects_max) +
+           ", limited: count/pods=" + std::to_string(*objects_max);
   }
   if (pods <= quota->second.pods_max && gpus <= quota->second.gpus_max) {
     return std::nullopt;

@@ -161,7 +161,8 @@ bool CapacityChecks::IsLeftOver(const kube::ObjectKey& key, const Json& object) 
   const bool is_wanted = job != nullptr && Asks(*job) &&
                          (HasPlaces(*job) || !edited_.contains(UidOf(object))) &&
                          (key.name == NameOfAsk(*job) || key.name == NameOfAsk(*job) + "-worker");
-  return job != nullptr && !IsDeleting(*job) && !IsDeleting(object) && !is_wanted;
+  return job != nullptr && !IsDeleting(*job) && !IsDeleting(object) && !IsUnreadable(*job) &&
+         !is_wanted;
 }
 
 // What is so may be so for a while.

@@ -187,7 +187,8 @@ void Checks::CheckFuture(const Json& before, const Json& after) {
           "a condition that a newer version wrote was dropped");
 }
 
-// Pods that are about to go, or gone, are not ready.
+// Pods that are about to go, or gone, are not ready; the count of a job that nobody could read is
+// written once it is mended.
 void Checks::CheckReady(const Json& job, const std::vector<ObjectPtr>& pods) {
   std::set<std::string> staying;
   auto& leaving_since = leaving_since_[UidOf(job)];
@@ -204,7 +205,9 @@ void Checks::CheckReady(const Json& job, const std::vector<ObjectPtr>& pods) {
     }
     ready_max += !since.has_value() || context_->now - *since < kReadyError;
   }
-  if (context_->has_faults || context_->now - context_->peace_since < 4 * kReadyError) {
+  const auto unreadable = unreadable_at_.find(UidOf(job));
+  if (context_->has_faults || context_->now - context_->peace_since < 4 * kReadyError ||
+      (unreadable != unreadable_at_.end() && context_->now - unreadable->second < kReadyError)) {
     return;
   }
   int64_t active = 0;

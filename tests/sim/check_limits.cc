@@ -97,6 +97,13 @@ void Checks::CheckHolding(const Json& job) {
       context_->now - context_->peace_since < kSettlesIn) {
     return;
   }
+  const Json policy = job.at("spec").value("runPolicy", Json::object());
+  if (policy.contains("activeDeadlineSeconds")) {
+    const auto limit = policy.at("activeDeadlineSeconds").get<int64_t>();
+    Require(holding.held < seconds(limit) + kLimitBound,
+            TextAt(job, "metadata.name") + ": has had its places for longer than the " +
+                std::to_string(limit) + " s of its own deadline");
+  }
   for (const std::string& queue : WayUp(server_->store(), QueueOf(job))) {
     const auto known = limits_.find(queue);
     if (known == limits_.end() || !known->second.rbegin()->second.has_value() ||

@@ -57,7 +57,8 @@ bool Checks::ArePositionsRight() const {
     if (!WantsPlaces(*job)) {
       continue;
     }
-    const Json queue = job->at("status").value("queue", Json::object());
+    const Json status = job->value("status", Json::object());
+    const Json queue = status.value("queue", Json::object());
     const int64_t position = queue.value("position", int64_t{0});
     const bool can_start = jobs_.Of(job).spec.roles[0].gpus <= gpus_max;
     if (can_start || (context_->has_autoscaler && position > 0)) {

@@ -242,7 +242,7 @@ void Checks::CheckStarvation() {
   const bool is_odd = std::any_of(nodes.begin(), nodes.end(), [this](const std::string& node) {
     return nodes_->NeverEnds(node);
   });
-  const bool is_asked = !context_->has_shares && !context_->has_faults && !is_odd &&
+  const bool is_asked = context_->HasOneLine() && !context_->has_faults && !is_odd &&
                         server_->terminating.empty() && server_->admission.raised_count == 0 &&
                         context_->now - context_->peace_since >= 4 * kViewLag;
   const ObjectPtr first = is_asked ? FirstInLine() : nullptr;

@@ -158,7 +158,7 @@ void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_o
   NoteDeparture(before_object, after_object);
   NoteRun(*before_object, *after_object);
   const bool is_placed = !sim::HasPlaces(*before_object) && sim::HasPlaces(*after_object);
-  if (!is_placed || context_->has_shares || context_->has_faults ||
+  if (!is_placed || !context_->HasOneLine() || context_->has_faults ||
       context_->now - cluster_since_ < kViewLag ||
       context_->now - context_->peace_since < 2 * kViewLag || server_->admission.raised_count > 0) {
     return;
@@ -176,9 +176,10 @@ void Checks::CheckTurns(const ObjectPtr& before_object, const ObjectPtr& after_o
 // A gang asks for nodes where it has no room, by what is there, and what is held and promised.
 void Checks::CheckAsksForRoom(const Json& asking) {
   NoteCluster();  // a node may have joined in this very tick
-  if (context_->has_shares || context_->has_faults || context_->now - cluster_since_ < kViewLag ||
-      context_->now - pods_since_ < kViewLag || !departures_.empty() ||
-      context_->now - context_->peace_since < 2 * kViewLag || server_->admission.raised_count > 0) {
+  if (!context_->HasOneLine() || context_->has_faults ||
+      context_->now - cluster_since_ < kViewLag || context_->now - pods_since_ < kViewLag ||
+      !departures_.empty() || context_->now - context_->peace_since < 2 * kViewLag ||
+      server_->admission.raised_count > 0) {
     return;
   }
   AmountsByNode room = RoomForJobs();

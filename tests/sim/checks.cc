@@ -65,7 +65,7 @@ std::string NameOf(const TrainingJob& job) {
 }
 
 TrainingJob DecodeJob(const Json& object) {
-  Json document = object;
+  Json document = WithoutUnreadable(object);
   document["apiVersion"] = kApiVersion;
   document["kind"] = kTrainingJobKind;
   DecodedJob decoded = DecodeTrainingJob(document);
@@ -118,6 +118,9 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckTurns(before_object, after_object);
   CheckPreemption(before_object, after_object);
   CheckPlan(before, after);
+  CheckQuotas(before, after_object);
+  CheckServer(before, after_object);
+  CheckFairTurn(before, after_object);
   if (capacity_.OnStatusWrite(*before_object, *after_object)) {
     CheckAsksForRoom(*after_object);
   }
@@ -215,6 +218,19 @@ void Checks::CheckPauses(const TrainingJob& before, const TrainingJob& after) {
           NameOf(after) + ": placed in the middle of its pause");
 }
 
+// Whether the place counts: where nobody could read the manifest, a pod that has ended, or was
+// not made, has no successor yet, and its room is free.
+bool Checks::MayRun(const ObjectPtr& object, const PodPlacement& placement) {
+  if (IsUnreadable(*object)) {
+    unreadable_at_[UidOf(*object)] = context_->now;
+  }
+  if (!unreadable_at_.contains(UidOf(*object))) {
+    return true;
+  }
+  const ObjectPtr pod = PodAt(jobs_.Of(object), placement);
+  return pod != nullptr && JobUidOf(*pod) == UidOf(*object) && !HasPodEnded(*pod);
+}
+
 // A new place is not promised to two.
 void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
   std::map<std::string, Amounts> promised;
@@ -235,7 +251,7 @@ void Checks::CheckPlan(const TrainingJob& before, const TrainingJob& after) {
       continue;
     }
     for (const PodPlacement& placement : job.status.placement) {
-      if (!placement.is_completed) {
+      if (!placement.is_completed && MayRun(object, placement)) {
         AddTo(&promised[placement.node], RequestsOfRole(*object, placement.role));
       }
     }
@@ -282,6 +298,11 @@ void Checks::CheckWorld() {
   }
   checked_version_ = server_->store().version();
   checked_at_ = context_->now;
+  for (const auto& [key, object] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (context_->has_bad_users && IsUnreadable(*object)) {
+      unreadable_at_[UidOf(*object)] = context_->now;
+    }
+  }
   NoteCluster();
   NoteShares();
   NoteLimits();
@@ -301,6 +322,9 @@ void Checks::CheckWorld() {
     if (!IsDeleting(*object)) {
       CheckPods(object);
       CheckHolding(*object);
+      CheckLimitEndsPods(*object);
+      CheckDeadGiveWay(object);
+      CheckReasons(*object);
     }
   }
   CheckStarvation();
@@ -361,7 +385,11 @@ void Checks::CheckPods(const ObjectPtr& job_object) {
     Require(count <= 1, NameOf(job) + ": " + TaskName(task) + " has two pods");
   }
   Require(editions.size() <= 1, NameOf(job) + ": pods of one attempt were made from two manifests");
-  CheckPartialGang(job, bound, left_over);
+  if (IsUnreadable(*job_object)) {
+    partial_since_.erase(job.metadata.uid);  // it is left as it is
+  } else {
+    CheckPartialGang(job, bound, left_over);
+  }
   CheckReady(*job_object, own);
 }
 

@@ -174,6 +174,14 @@ class Checks {
   void NoteLimits();
   bool WasStoppedByQueue(const Json& job);
   void CheckHolding(const Json& job);
+  void CheckQuotas(const TrainingJob& before, const ObjectPtr& after_object);
+  void CheckServer(const TrainingJob& before, const ObjectPtr& after_object);
+  void CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_object);
+  void CheckLimitEndsPods(const Json& job);
+  void CheckDeadGiveWay(const ObjectPtr& job);
+  void CheckReasons(const Json& job);
+  bool MayRun(const ObjectPtr& object, const PodPlacement& placement);
+  Duration Lasts(const std::string& what, bool is_so);
   void CheckReady(const Json& job, const std::vector<ObjectPtr>& pods);
   void CheckPods(const ObjectPtr& job_object);
   void CheckPartialGang(const TrainingJob& job, std::size_t bound, std::size_t left_over);
@@ -217,6 +225,8 @@ class Checks {
   std::map<std::string, std::vector<std::chrono::milliseconds>> runs_;  // by recipe
   std::map<std::string, WallTime> placed_at_;                           // by job uid: its gang
   std::optional<Turn> turn_;
+  std::map<std::string, TimePoint> unreadable_at_;  // by job uid: when it was last seen to be
+  std::map<std::string, TimePoint> lasts_since_;    // what is so and should not be for long
   CapacityChecks capacity_;
   int64_t status_writes_ = 0;
   int64_t restarts_ = 0;

@@ -9,6 +9,14 @@
 namespace lockstep::control::sim {
 namespace {
 
+// Of one container.
+constexpr std::size_t kPortsRead = 64;
+
+const Json* FindIn(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found == object.end() ? nullptr : &*found;
+}
+
 const Json* Find(const Json& object, const char* first, const char* second) {
   const auto found = object.find(first);
   if (found == object.end() || !found->is_object()) {
@@ -65,7 +73,7 @@ bool HasPlaces(const Json& job) {
 bool WantsPlaces(const Json& job) {
   const Json* const suspend = Find(job.at("spec"), "runPolicy", "suspend");
   return !HasPlaces(job) && TextAt(job, "status.completionTime").empty() && !IsDeleting(job) &&
-         (suspend == nullptr || !suspend->get<bool>());
+         !IsUnreadable(job) && (suspend == nullptr || !suspend->get<bool>());
 }
 
 bool HoldsPlaces(const Json& job) {
@@ -105,6 +113,32 @@ bool FitsGang(const AmountsByNode& free, const Json& job) {
     missing -= std::min(missing, CountThatFits(amounts, request));
   }
   return missing == 0;
+}
+
+bool IsUnreadable(const Json& job) {
+  const Json& spec = job.at("spec");
+  const Json* const pod = Find(spec.at("roles").at(0), "template", "spec");
+  if (spec.contains("fromANewerVersion") || pod == nullptr) {
+    return spec.contains("fromANewerVersion");
+  }
+  const Json* const ports =
+      pod->contains("containers") ? FindIn(pod->at("containers").at(0), "ports") : nullptr;
+  return pod->contains("deep") || (ports != nullptr && ports->size() > kPortsRead);
+}
+
+Json WithoutUnreadable(Json job) {
+  Json& spec = job["spec"];
+  spec.erase("fromANewerVersion");
+  if (!spec["roles"][0].contains("template")) {
+    return job;
+  }
+  Json& pod = spec["roles"][0]["template"]["spec"];
+  pod.erase("deep");
+  if (Json& first = pod["containers"][0];
+      first.contains("ports") && first["ports"].size() > kPortsRead) {
+    first.erase("ports");
+  }
+  return job;
 }
 
 void TakePlaces(const Json& job, AmountsByNode* free) {

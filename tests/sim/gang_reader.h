@@ -47,4 +47,10 @@ bool FitsGang(const AmountsByNode& free, const Json& job);
 void TakePlaces(const Json& job, AmountsByNode* free);
 void GiveBackPlaces(const Json& job, AmountsByNode* free);
 
+// Whether the manifest says what this version of the operator does not read, as bad users write it.
+bool IsUnreadable(const Json& job);
+
+// The job without that.
+Json WithoutUnreadable(Json job);
+
 }  // namespace lockstep::control::sim

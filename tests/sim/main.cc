@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,7 @@ struct Arguments {
   bool is_verbose = false;
   bool stops_when_broken = false;
   bool replays_rounds = false;
+  bool lets_bad_users = false;
 };
 
 bool ReadNumber(std::string_view text, uint64_t* number) {
@@ -49,6 +51,10 @@ std::optional<Arguments> Read(int argc, char** argv) {
     }
     if (name == "--replay-rounds") {
       arguments.replays_rounds = true;
+      continue;
+    }
+    if (name == "--bad-users") {
+      arguments.lets_bad_users = true;
       continue;
     }
     uint64_t number = 0;
@@ -76,7 +82,9 @@ std::string RunSeed(uint64_t seed, const Arguments& arguments, Tally* tally) {
   RoundLogs logs;  // outlives the operators
   std::string problem;
   {
-    Simulation simulation(seed, is_verbose ? trace : std::function<void(const std::string&)>());
+    Simulation simulation(seed,
+                          arguments.lets_bad_users,
+                          is_verbose ? trace : std::function<void(const std::string&)>());
     if (arguments.replays_rounds) {
       simulation.RecordRounds([&](const std::string& identity) { return logs.Begin(identity); });
     }
@@ -173,10 +181,27 @@ constexpr const char* kMovesWanted[] = {"a drain of a node with most ranks",
                                         "in peace: a stuck pod's node is started anew",
                                         "in peace: a program that breaks again"};
 
+// With --bad-users.
+constexpr const char* kMovesOfBadUsers[] = {
+    "a running job that is edited into what nobody reads",
+    "a job with 256 ports of the node and a quantity of 18 digits",
+    "a job with a quantity of 18 digits",
+    "a job with ten thousand labels",
+    "a hundred nodes that come and go",
+    "a ResourceQuota that the server shows and enforces",
+    "a node that loses the label of its rack under a gang",
+    "a job that can never start at the head of a queue",
+    "in peace: a rank that is lost where a quota is full",
+    "in peace: an urgent job whose pods a quota refuses"};
+
 // Says how often each move was made. Returns false where one was to be made and was not.
-bool PrintMoves(const Tally& tally, bool are_all_wanted) {
+bool PrintMoves(const Tally& tally, bool lets_bad_users, bool are_all_wanted) {
   bool have_all_happened = true;
-  for (const char* const name : kMovesWanted) {
+  std::vector<const char*> names(std::begin(kMovesWanted), std::end(kMovesWanted));
+  if (lets_bad_users) {
+    names.insert(names.end(), std::begin(kMovesOfBadUsers), std::end(kMovesOfBadUsers));
+  }
+  for (const char* const name : names) {
     const auto found = tally.moves.find(name);
     const long long count = found == tally.moves.end() ? 0 : found->second;
     std::printf("%8lld %s\n", count, name);
@@ -194,12 +219,14 @@ int main(int argc, char** argv) {
   const std::optional<Arguments> arguments = Read(argc, argv);
   if (!arguments.has_value()) {
     std::fputs(
-        "usage: lockstep-sim --seed N [--verbose] [--replay-rounds]\n"
+        "usage: lockstep-sim --seed N [--verbose] [--replay-rounds] [--bad-users]\n"
         "       lockstep-sim --seeds COUNT [--first N] [--until-broken] [--replay-rounds]\n"
+        "                    [--bad-users]\n"
         "Runs the operator against a simulated cluster that misbehaves by seed. Exit code 1 when\n"
         "a promise is broken; with --replay-rounds also when a round that is decided again from "
         "its\n"
-        "log comes to something else.\n",
+        "log comes to something else. With --bad-users, users of every fifth seed write manifests\n"
+        "badly; docs/simulation.md says what is known about these runs.\n",
         stderr);
     return 2;
   }
@@ -213,10 +240,11 @@ int main(int argc, char** argv) {
   }
   for (const auto& [seed, problem] : problems) {
     const std::string number = std::to_string(seed);
-    std::printf("seed %s: %s\n  replay: lockstep-sim --seed %s --verbose\n",
+    std::printf("seed %s: %s\n  replay: lockstep-sim --seed %s --verbose%s\n",
                 number.c_str(),
                 problem.c_str(),
-                number.c_str());
+                number.c_str(),
+                arguments->lets_bad_users ? " --bad-users" : "");
   }
   std::printf(
       "%zu failed; jobs succeeded %lld, failed %lld; status writes %lld, restarts %lld, rollbacks "
@@ -228,9 +256,12 @@ int main(int argc, char** argv) {
       static_cast<long long>(tally.restarts),
       static_cast<long long>(tally.rollbacks),
       static_cast<long long>(tally.operator_deaths));
+  std::printf("the largest step of an operator took %lld bytes\n",
+              static_cast<long long>(tally.work_max));
   if (arguments->replays_rounds) {
     std::printf("%lld rounds decided again\n", static_cast<long long>(tally.replayed_rounds));
   }
-  const bool have_all_happened = PrintMoves(tally, arguments->count >= kSeedsForAllMoves);
+  const bool have_all_happened =
+      PrintMoves(tally, arguments->lets_bad_users, arguments->count >= kSeedsForAllMoves);
   return problems.empty() && have_all_happened ? 0 : 1;
 }

@@ -26,6 +26,7 @@ ObjectStore::ObjectStore() {
       {kube::kServices, "Service"},
       {kube::kSecrets, "Secret"},
       {kube::kEvents, "Event"},
+      {kube::kResourceQuotas, "ResourceQuota"},
       {kube::kLeases, "Lease"},
       {kube::kTrainingJobs, "TrainingJob"},
       {kube::kTrainingQueues, "TrainingQueue"},

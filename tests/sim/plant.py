@@ -6,8 +6,10 @@
                                until one breaks a promise
 
 A bug is tests/sim/planted/NAME.patch: a sentence that says what is wrong, and the difference that
-makes it so. It is found when one of the first SEEDS seeds fails. Exit code 1 where a patch does not
-apply, does not compile, or is not found.
+makes it so. It is found when one of the first SEEDS seeds fails. Bugs in BAD_USERS are looked for
+with --bad-users, and found when a seed fails with the words that BAD_USERS has for it: not every
+seed is known to be clean with that flag. Exit code 1 where a patch does not apply, does not
+compile, or is not found.
 """
 
 import argparse
@@ -23,6 +25,15 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLANTED = ROOT / "tests" / "sim" / "planted"
 SEEDS = 1000
+# The bugs that need --bad-users, and what a seed says of each. No seed says that without the bug.
+BAD_USERS = {
+    "nobody_asks_the_server": "and a ResourceQuota allows",
+    "ports_become_resources": "bytes from the heap",
+    "two_releases_serve_a_queue": "which another release serves",
+    "unparsed_job_is_nobodys": "has had its places for longer than",
+    "unreadable_gang_is_untouchable": "has had its places for longer than",
+}
+BAD_USERS_SEEDS = 300  # of which every fifth has bad users
 NOT_COPIED = {".git", ".cache", "build", "runs"}  # of the root
 FAILED = re.compile(r"^seed (\d+): (.*)$", re.MULTILINE)
 
@@ -75,17 +86,21 @@ def build(tree):
                "--parallel", jobs) is not None
 
 
-def first_broken(tree):
-    """The first seed that fails and what it says; None where all of SEEDS are kept."""
+def first_broken(tree, words=None):
+    """The first seed that fails and what it says; None where all of SEEDS are kept.
+
+    With `words`: the first seed with bad users that says them.
+    """
     program = tree / "build" / "dev" / "bin" / "lockstep-sim"
-    done = subprocess.run([program, "--seeds", str(SEEDS), "--until-broken"],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode == -signal.SIGABRT:  # an invariant that the code itself checks
+    options = (["--seeds", str(SEEDS), "--until-broken"] if words is None else
+               ["--seeds", str(BAD_USERS_SEEDS), "--bad-users"])
+    done = subprocess.run([program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+    if done.returncode == -signal.SIGABRT and words is None:  # the code itself checks an invariant
         return "?", (done.stdout.strip().splitlines() or [""])[-1]
     if done.returncode < 0:
         sys.exit(f"{program.name} ended by signal {-done.returncode}")
-    found = FAILED.search(done.stdout)
-    return found.groups() if found else None
+    return next((seed for seed in FAILED.findall(done.stdout) if (words or "") in seed[1]), None)
 
 
 def plant(patch, tree):
@@ -99,11 +114,12 @@ def plant(patch, tree):
         if not build(tree):
             print(f"{name}: does not compile", flush=True)
             return False
-        broken = first_broken(tree)
+        broken = first_broken(tree, BAD_USERS.get(name))
     finally:
         apply(patch, tree, "--reverse")
     if broken is None:
-        print(f"{name}: NOT FOUND in {SEEDS} seeds", flush=True)
+        seeds = f"{BAD_USERS_SEEDS} with --bad-users" if name in BAD_USERS else str(SEEDS)
+        print(f"{name}: NOT FOUND in {seeds} seeds", flush=True)
         return False
     print(f"{name}: seed {broken[0]}: {broken[1]}", flush=True)
     return True
@@ -122,10 +138,14 @@ def main():
         copy_tree(tree)
         if run(tree, "cmake", "--preset", "dev") is None or not build(tree):
             return 1
-        broken = None if arguments.names else first_broken(tree)
-        if broken is not None:
-            print(f"seed {broken[0]} fails without any of them: {broken[1]}")
-            return 1
+        looked_for = {BAD_USERS.get(patch.stem) for patch in chosen}
+        if arguments.names:
+            looked_for.discard(None)
+        for words in looked_for:
+            broken = first_broken(tree, words)
+            if broken is not None:
+                print(f"seed {broken[0]} fails without any of them: {broken[1]}")
+                return 1
         results = [plant(patch, tree) for patch in chosen]
     print(f"{sum(results)} of {len(results)} found")
     return 0 if all(results) else 1

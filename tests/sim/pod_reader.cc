@@ -5,10 +5,14 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/saturating.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {
 namespace {
+
+// What users write may be any number: theirs are cut, so that sums of some still are numbers.
+constexpr int64_t kThousandthsMax = std::numeric_limits<int64_t>::max() / 1'000'000;
 
 // Null when absent.
 const Json* Field(const Json& object, std::string_view name) {
@@ -59,7 +63,7 @@ int64_t ReadThousandths(std::string_view text) {
     if (text[at] == '.') {
       is_fraction = true;
     } else {
-      value = value * 10 + (text[at] - '0');
+      value = std::min(value, kThousandthsMax / 10 - 1) * 10 + (text[at] - '0');
       scale /= is_fraction ? 10 : 1;
     }
   }
@@ -75,7 +79,7 @@ int64_t ReadThousandths(std::string_view text) {
     return value * scale / 1000;
   }
   LOCKSTEP_CHECK(at > 0 && kUnits.count(unit) > 0, std::string(text));
-  return value * scale * kUnits.at(unit);
+  return MultiplySaturated(MultiplySaturated(value, scale), kUnits.at(unit));
 }
 
 Amounts RequestsOfSpec(const Json& pod_spec) {
@@ -118,7 +122,7 @@ int64_t AmountOf(const Amounts& amounts, const std::string& resource) {
 
 void AddTo(Amounts* sum, const Amounts& more) {
   for (const auto& [name, amount] : more) {
-    (*sum)[name] += amount;
+    (*sum)[name] = AddSaturated((*sum)[name], amount);
   }
 }
 

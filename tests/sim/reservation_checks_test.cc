@@ -50,15 +50,19 @@ void LetWait(SmallWorld* world, const std::string& name) {
   });
 }
 
+void End(SmallWorld* world, const std::string& name) {
+  world->Write(name, [&](TrainingJobStatus* status) {
+    status->completion_time = world->context.ServerTime();
+    status->placement.clear();
+  });
+}
+
 // A run of the recipe that took so long, and is over.
 void RunOnce(SmallWorld* world, const std::string& name, seconds run_time) {
   world->CreateJob(name, JobOf(1, std::nullopt, "r"));
   Start(world, name, "n1");
   world->context.now += run_time;
-  world->Write(name, [&](TrainingJobStatus* status) {
-    status->completion_time = world->context.ServerTime();
-    status->placement.clear();
-  });
+  End(world, name);
 }
 
 struct PassingRow {
@@ -143,9 +147,10 @@ TEST(ReservationCheck, FirstOfAQueueStartsWhenEverythingHasBeenStopped) {
   const std::string starved =
       "k: is the first of its queue, and waits though everything has been stopped that ran when it "
       "came to be";
+  constexpr seconds kLimit{100};
   for (const auto& [after, verdict] : std::vector<std::pair<Duration, std::string>>{
-           {seconds(100 + 30 + 180), ""}, {milliseconds(310'001), starved}}) {
-    SmallWorld world(JobOf(1, seconds(100)));
+           {kLimit + seconds(30 + 180), ""}, {milliseconds(310'001), starved}}) {
+    SmallWorld world(JobOf(1, kLimit));
     world.CreateJob(kWaiting, JobOf(2, std::nullopt));
     LetWait(&world, kWaiting);
     world.checks.CheckWorld();
@@ -154,7 +159,9 @@ TEST(ReservationCheck, FirstOfAQueueStartsWhenEverythingHasBeenStopped) {
     Start(&world, kHolder, "n0");
     world.checks.CheckWorld();
     ASSERT_EQ(world.checks.problem(), "");
-    world.context.now += after;
+    world.context.now += kLimit;
+    End(&world, kHolder);
+    world.context.now += after - kLimit;
     world.checks.CheckWorld();
 
     ExpectVerdict(world, verdict, "starves");

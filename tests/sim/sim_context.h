@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "common/base/prng.h"
@@ -15,7 +16,8 @@ inline constexpr const char* kNamespace = "team";
 
 // What all parts of one simulated cluster share: time, chance, and what is told of it.
 struct SimContext {
-  explicit SimContext(uint64_t seed)
+  // Bad users come where they are let, and then in every fifth run.
+  explicit SimContext(uint64_t seed, bool lets_bad_users = false)
       : prng(seed),
         has_shares(seed % 3 == 2),
         shares_prng(seed + 1),
@@ -23,7 +25,14 @@ struct SimContext {
         learns_run_times(seed % 11 == 1),
         regulars_prng(seed + 5),
         has_autoscaler(seed % 7 == 3),
-        autoscaler_prng(seed + 7) {}
+        autoscaler_prng(seed + 7),
+        has_bad_users(lets_bad_users && seed % 5 == 4),
+        has_racks(has_bad_users && seed % 15 == 4 && !has_autoscaler),
+        has_fair_queues(has_bad_users && seed % 15 == 9),
+        has_older_release(has_bad_users && seed % 30 == 14),
+        bad_users_prng(seed + 9),
+        older_release(has_older_release ? std::optional<std::string>("elsewhere/older")
+                                        : std::nullopt) {}
 
   Prng prng;
   bool has_shares = false;        // queues share the cluster, and jobs have priorities
@@ -35,9 +44,17 @@ struct SimContext {
   Prng regulars_prng;             // of those alone
   bool has_autoscaler = false;    // there is one, and some jobs ask it for nodes
   Prng autoscaler_prng;           // of that alone
+  bool has_bad_users = false;     // whose manifests are large, unreadable, or ask for what is not
+  bool has_racks = false;         // nodes are in one, and jobs must be; of those runs
+  bool has_fair_queues = false;   // two share the cluster evenly; of those runs
+  // Another operator serves the queues, until peace; of those runs.
+  bool has_older_release = false;
+  Prng bad_users_prng;  // of those alone
   TimePoint now{std::chrono::hours(1)};
   bool has_faults = true;
   TimePoint peace_since{};
+  TimePoint quota_since{};                   // the ResourceQuota that the server shows is as it is
+  std::optional<std::string> older_release;  // its lease, while it is there
   // Of the last time in which operators heard nothing of the cluster.
   TimePoint outage_since{};
   TimePoint outage_until{};
@@ -48,6 +65,11 @@ struct SimContext {
     return WallTime(std::chrono::seconds(1'800'000'000)) +
            std::chrono::floor<std::chrono::milliseconds>(now.time_since_epoch());
   }
+
+  // Whether gangs stand in one line: no queue, and no rack, sets some apart.
+  bool HasOneLine() const { return !has_shares && !has_racks && !has_fair_queues; }
+
+  int64_t work_max = 0;  // bytes that one step of an operator took
 
   // What the adversary has done so far, by the move's name.
   std::map<std::string, int64_t> moves;

@@ -123,6 +123,7 @@ class SimOperator final : public Publisher, public ControlSender {
   void RunWatches();
   void RunReports();
   void RunTurns();
+  void NoteWork(int64_t bytes);
   void TryToLead();
   ObjectPtr PodAt(const std::string& address) const;
 

@@ -18,6 +18,9 @@ using std::chrono::seconds;
 
 constexpr int kFaultTicks = 250;
 
+// One loses its label, one may be broken, and two hold the largest job.
+constexpr int kNodesOfRack = 4;
+
 // Of the codes that the adversary ends processes with: those that no retry cures.
 bool IsPermanent(int code) {
   return code == 1 || code == 126;
@@ -33,14 +36,17 @@ Tally& Tally::operator+=(const Tally& other) {
   replayed_rounds += other.replayed_rounds;
   succeeded += other.succeeded;
   failed += other.failed;
+  work_max = std::max(work_max, other.work_max);
   for (const auto& [name, count] : other.moves) {
     moves[name] += count;
   }
   return *this;
 }
 
-Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> trace)
-    : context_(seed),
+Simulation::Simulation(uint64_t seed,
+                       bool lets_bad_users,
+                       std::function<void(const std::string&)> trace)
+    : context_(seed, lets_bad_users),
       processes_(&context_),
       nodes_(&context_, &server_, &processes_),
       autoscaler_({&context_,
@@ -62,10 +68,14 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
     }
   };
   keeps_time_ = context_.Happens(4) || context_.learns_run_times;
+  if (context_.has_bad_users) {
+    keeps_time_ = keeps_time_ || context_.bad_users_prng.Below(2) == 0;
+  }
   int node_count = 2 + static_cast<int>(context_.prng.Below(3));
   if (context_.has_autoscaler) {
     node_count = 2;  // the others are for it to add
   }
+  node_count = context_.has_racks ? kNodesOfRack : node_count;
   for (int i = 0; i < node_count; ++i) {
     nodes_.Add("n" + std::to_string(i), kGpusOfNode);
   }
@@ -79,6 +89,9 @@ Simulation::Simulation(uint64_t seed, std::function<void(const std::string&)> tr
   if (context_.learns_run_times) {
     LimitDefaultQueue();
     MakeRecipes();
+  }
+  if (context_.has_fair_queues) {
+    CreateFairQueues();
   }
   context_.has_queues = !server_.store().Of(kube::kTrainingQueues).objects.empty();
   CreateJobs();
@@ -104,7 +117,7 @@ std::string Simulation::Run(Tally* tally) {
   checks_.Require(out_of_place.empty(), "in quiet: " + out_of_place);
   MakeAQueue();
   Settle("positions in queues are not right", minutes(5), [this] {
-    return checks_.ArePositionsRight();
+    return context_.has_fair_queues || checks_.ArePositionsRight();
   });
   is_over_ = true;
   const auto jobs = server_.mutable_store()->Of(kube::kTrainingJobs).objects;
@@ -121,6 +134,7 @@ std::string Simulation::Run(Tally* tally) {
   tally->restarts += checks_.restarts();
   tally->rollbacks += checks_.rollbacks();
   tally->operator_deaths += deaths_;
+  tally->work_max = std::max(tally->work_max, context_.work_max);
   const Admission& admission = server_.admission;
   context_.moves["a webhook that denies a pod"] += admission.denied_count;
   context_.moves["a webhook that answers 400"] += admission.bad_request_count;
@@ -140,6 +154,9 @@ void Simulation::Tick() {
   if (!context_.has_faults) {
     RunProgramBreaks();
     RunAdministrator();
+    if (context_.has_bad_users) {
+      MendBadUsers();
+    }
   }
   checks_.CheckWorld();
   int leaders = 0;
@@ -226,6 +243,9 @@ void Simulation::MakePeace() {
     });
   }
   LeaveSomethingBroken();
+  if (context_.has_bad_users) {
+    LeaveBadUsers();
+  }
 }
 
 void Simulation::Settle(const std::string& what,

@@ -28,6 +28,7 @@ struct Tally {
   int64_t succeeded = 0;
   int64_t failed = 0;
   int64_t replayed_rounds = 0;
+  int64_t work_max = 0;                  // bytes that one step took from the heap
   std::map<std::string, int64_t> moves;  // by name
 
   Tally& operator+=(const Tally& other);
@@ -37,7 +38,9 @@ struct Tally {
 // everything must come to its end.
 class Simulation {
  public:
-  Simulation(uint64_t seed, std::function<void(const std::string&)> trace);
+  // `lets_bad_users`: in every fifth seed users write manifests that are large, unreadable, or ask
+  // for what no node has.
+  Simulation(uint64_t seed, bool lets_bad_users, std::function<void(const std::string&)> trace);
 
   // Makes what hears of the rounds of the operator of that identity.
   using MakeRecorder = std::function<std::unique_ptr<StateRecorder>(const std::string& identity)>;
@@ -128,6 +131,22 @@ class Simulation {
   void ClonePod();
   void WriteFutureStatus();
 
+  // Of bad users, and what becomes of it in peace.
+  void RunBadUsers();
+  void WriteUnreadable();
+  void MendManifests();
+  void CreateHugeJob();
+  void AddManyNodes();
+  void RemoveManyNodes();
+  void ServeQuota(const Quota& quota);
+  void DropQuota();
+  void ChangeServedQuota();
+  void TakeLabelAway();
+  void CreateFairQueues();
+  void LeaveBadUsers();
+  void KillBesideQuota();
+  void MendBadUsers();
+
   // What goes on in peace.
   void LeaveSomethingBroken();
   void BreakProgram();
@@ -169,6 +188,8 @@ class Simulation {
   std::vector<std::pair<kube::ResourceType, std::string>> taken_names_;
   int next_edition_ = 1;
   std::vector<Recipe> recipes_;             // where operators learn how long programs run
+  std::vector<std::string> crowd_;          // nodes that are there for a moment
+  std::string unlabelled_;                  // the node that lost the label of its rack
   bool has_large_jobs_ = false;             // for which an autoscaler has to add nodes
   std::map<std::string, int> breaks_left_;  // by job uid: times that its program is yet to break
   std::map<std::string, TimePoint> stuck_since_;  // by job uid

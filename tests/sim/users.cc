@@ -99,6 +99,11 @@ void Simulation::CreateJobs() {
     }
     context_.Count("a job that never fits");
   }
+  if (context_.has_fair_queues) {
+    count += static_cast<int>(context_.bad_users_prng.Below(6));
+    CreateJob(next_name(), kWorkersMax, kGpusOfNode + 1);  // first of one of them, for ever
+    context_.Count("a job that can never start at the head of a queue");
+  }
   for (int i = 0; i < count; ++i) {
     CreateJob(next_name());
   }
@@ -117,7 +122,9 @@ void Simulation::CreateJob(const std::string& name) {
   }
   const auto gpus = static_cast<int64_t>(context_.prng.Below(3));
   const int workers = 1 + static_cast<int>(context_.prng.Below(kWorkersMax));
-  CreateJob(name, workers, context_.has_shares ? std::max<int64_t>(1, gpus) : gpus);
+  CreateJob(name,
+            workers,
+            context_.has_shares || context_.has_fair_queues ? std::max<int64_t>(1, gpus) : gpus);
 }
 
 void Simulation::CreateJob(const std::string& name, int workers, int64_t gpus) {
@@ -141,6 +148,9 @@ void Simulation::CreateJob(const std::string& name, int workers, int64_t gpus) {
     job.spec.scheduling.timeout.reset();
     job.spec.scheduling.provisioning = Provisioning::kProvisioningRequest;
   }
+  if (context_.has_bad_users && workers == 1 && !is_large) {
+    job.spec.run_policy.clean_pod_policy = CleanPodPolicy::kNone;
+  }
   Submit(std::move(job), "");
 }
 
@@ -159,6 +169,12 @@ std::string Simulation::Submit(TrainingJob job, const std::string& recipe) {
   }
   if (context_.has_shares) {
     GiveShare(&job);
+  }
+  if (context_.has_racks && context_.bad_users_prng.Below(2) == 0) {
+    job.spec.scheduling.topology.required = "example.com/rack";
+  }
+  if (context_.has_fair_queues) {
+    job.spec.scheduling.queue = context_.bad_users_prng.Below(2) == 0 ? "left" : "right";
   }
   Json body = EncodeTrainingJob(job);
   body.erase("status");

@@ -1,0 +1,297 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "operator/api/conditions.h"
+#include "operator/api/encode.h"
+#include "operator/reconcile/testing/fake_world.h"
+#include "tests/sim/gang_reader.h"
+#include "tests/sim/pod_reader.h"
+#include "tests/sim/selector.h"
+#include "tests/sim/simulation.h"
+
+// Users who write what the API server takes and nobody should: what no version of the operator
+// reads, what is large for its own sake, what can never start; and engineers who change quotas and
+// labels under running jobs.
+namespace lockstep::control::sim {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kNestingUnread = 70;     // the operator's parser reads 64
+constexpr int kPortsUnread = 100;      // its decoder reads 64 a container
+constexpr int kPortsRead = 64;         // a container
+constexpr int kContainersOfPorts = 4;  // so 256 ports a pod
+constexpr int kLabelsMany = 10'000;
+constexpr int kNodesMany = 100;
+
+// In peace a manifest is mended, and a quota that refuses is taken away, after so long. Choice: the
+// longest limit of time that such a job may have ends before; a permission that was given before
+// the quota holds for a minute.
+constexpr seconds kMendedAfter{260};
+constexpr seconds kQuotaStays{230};
+constexpr int64_t kUnlimited = 1'000'000;
+
+constexpr const char* kRackLabel = "example.com/rack";
+
+Json Nested(int depth) {
+  Json inner = Json::array();
+  for (int i = 1; i < depth; ++i) {
+    inner = Json::array({std::move(inner)});
+  }
+  return inner;
+}
+
+Json Ports(int first, int count) {
+  Json ports = Json::array();
+  for (int i = 0; i < count; ++i) {
+    ports.push_back({{"containerPort", first + i}, {"hostPort", first + i}});
+  }
+  return ports;
+}
+
+}  // namespace
+
+void Simulation::RunBadUsers() {
+  static constexpr Odds kMoves[] = {{20, &Simulation::WriteUnreadable},
+                                    {60, &Simulation::MendManifests},
+                                    {120, &Simulation::CreateHugeJob},
+                                    {200, &Simulation::AddManyNodes},
+                                    {80, &Simulation::ChangeServedQuota},
+                                    {100, &Simulation::TakeLabelAway}};
+  for (const Odds& one : kMoves) {
+    if (context_.bad_users_prng.Below(one.odds) == 0) {
+      (this->*one.move)();
+    }
+  }
+}
+
+// A running job is edited into what the parser, or only the decoder, refuses.
+void Simulation::WriteUnreadable() {
+  Prng* const prng = &context_.bad_users_prng;
+  std::vector<ObjectPtr> running;
+  for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
+    if (HoldsPlaces(*job) && !IsUnreadable(*job)) {
+      running.push_back(job);
+    }
+  }
+  if (running.empty()) {
+    return;
+  }
+  const ObjectPtr job = running[prng->Below(running.size())];
+  const uint64_t kind = prng->Below(3);
+  context_.Count("a running job that is edited into what nobody reads");
+  context_.Tell("user: makes " + TextAt(*job, "metadata.name") + " unreadable");
+  server_.Edit(kube::kTrainingJobs, {kNamespace, TextAt(*job, "metadata.name")}, [&](Json* one) {
+    Json& pod = (*one)["spec"]["roles"][0]["template"]["spec"];
+    if (kind == 0) {
+      pod["deep"] = Nested(kNestingUnread);
+    } else if (kind == 1) {
+      pod["containers"][0]["ports"] = Ports(30'000, kPortsUnread);
+    } else {
+      (*one)["spec"]["fromANewerVersion"] = true;
+    }
+    (*one)["metadata"]["generation"] = (*one)["metadata"]["generation"].get<int64_t>() + 1;
+  });
+}
+
+void Simulation::MendManifests() {
+  const auto jobs = server_.store().Of(kube::kTrainingJobs).objects;  // a copy: editing writes
+  for (const auto& [key, job] : jobs) {
+    if (IsUnreadable(*job)) {
+      context_.Tell("user: mends " + key.name);
+      server_.Edit(kube::kTrainingJobs, key, [](Json* one) {
+        *one = WithoutUnreadable(*one);
+        (*one)["metadata"]["generation"] = (*one)["metadata"]["generation"].get<int64_t>() + 1;
+      });
+    }
+  }
+}
+
+// No node has room for it, ever, whatever else it says.
+void Simulation::CreateHugeJob() {
+  Prng* const prng = &context_.bad_users_prng;
+  TrainingJob job = MakeCommandJob(1);
+  job.metadata.name = "job" + std::to_string(next_name_++);
+  job.metadata.namespace_name = kNamespace;
+  job.spec.roles[0].gpus = kGpusOfNode + 1;
+  Json pod = {{"containers", Json::array()}};
+  const int first = 1'000 + static_cast<int>(prng->Below(60'000));
+  const bool has_ports = prng->Below(2) == 0;
+  pod["initContainers"] = Json::array();
+  for (int i = 0; i < kContainersOfPorts; ++i) {
+    Json container = {{"name", i == 0 ? "trainer" : "tool" + std::to_string(i)},
+                      {"image", "example/train:1"},
+                      {"env", Json::array({{{"name", "EDITION"}, {"value", "0"}}})}};
+    if (has_ports) {
+      container["ports"] = Ports(first + i * kPortsRead, kPortsRead);
+    }
+    if (i > 0) {
+      container["restartPolicy"] = "Always";
+    }
+    pod[i == 0 ? "containers" : "initContainers"].push_back(std::move(container));
+  }
+  pod["containers"][0]["command"] = Json::array({"python3", "train.py"});
+  pod["containers"][0]["resources"]["requests"]["memory"] = "1" + std::string(17, '0');
+  job.spec.roles[0].pod.raw = {{"spec", std::move(pod)}};
+  Json body = EncodeTrainingJob(job);
+  body.erase("status");
+  body["metadata"].erase("uid");
+  body["metadata"].erase("generation");
+  if (!has_ports && prng->Below(4) == 0) {
+    context_.Count("a job with ten thousand labels");
+    for (int i = 0; i < kLabelsMany; ++i) {
+      body["metadata"]["labels"]["l" + std::to_string(i)] = "x";
+    }
+  }
+  context_.Count(has_ports ? "a job with 256 ports of the node and a quantity of 18 digits"
+                           : "a job with a quantity of 18 digits");
+  server_.Handle(kube::Create(kube::kTrainingJobs, kNamespace, DumpJson(body)),
+                 context_.ServerTime());
+}
+
+// They come with a taint that nobody tolerates, and go with the next look.
+void Simulation::AddManyNodes() {
+  Collection* const nodes = &server_.mutable_store()->Of(kube::kNodes);
+  if (!crowd_.empty()) {
+    RemoveManyNodes();
+    return;
+  }
+  context_.Count("a hundred nodes that come and go");
+  for (int i = 0; i < kNodesMany; ++i) {
+    const std::string name = "crowd" + std::to_string(next_name_++);
+    crowd_.push_back(name);
+    server_.mutable_store()->Put(
+        nodes,
+        {"", name},
+        {{"metadata", {{"name", name}, {"uid", "uid-" + name}}},
+         {"spec", {{"taints", Json::array({{{"key", "new"}, {"effect", "NoSchedule"}}})}}},
+         {"status",
+          {{"allocatable", {{"cpu", "64"}, {"pods", "110"}}},
+           {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}});
+  }
+}
+
+void Simulation::RemoveManyNodes() {
+  for (const std::string& name : std::exchange(crowd_, {})) {
+    server_.mutable_store()->Remove(&server_.mutable_store()->Of(kube::kNodes), {"", name});
+  }
+}
+
+void Simulation::ServeQuota(const Quota& quota) {
+  context_.Count("a ResourceQuota that the server shows and enforces");
+  context_.quota_since = context_.now;
+  server_.quotas[kNamespace] = quota;
+  server_.mutable_store()->Put(&server_.mutable_store()->Of(kube::kResourceQuotas),
+                               {kNamespace, "team"},
+                               {{"metadata", {{"name", "team"}, {"namespace", kNamespace}}}});
+}
+
+void Simulation::DropQuota() {
+  server_.quotas.erase(kNamespace);
+  Collection* const quotas = &server_.mutable_store()->Of(kube::kResourceQuotas);
+  if (quotas->objects.contains({kNamespace, "team"})) {
+    server_.mutable_store()->Remove(quotas, {kNamespace, "team"});
+  }
+}
+
+// So many pods as there are, whether they have ended or not; or fewer than the largest gang.
+void Simulation::ChangeServedQuota() {
+  const auto count = static_cast<int64_t>(server_.store().Of(kube::kPods).objects.size());
+  switch (context_.bad_users_prng.Below(3)) {
+    case 0:
+      ServeQuota({kUnlimited, kUnlimited, count});
+      return;
+    case 1:
+      ServeQuota({2, kUnlimited, kUnlimited});
+      return;
+    default:
+      DropQuota();
+  }
+}
+
+// A node loses the label of its rack, as long as two others have theirs: those hold the largest
+// job.
+void Simulation::TakeLabelAway() {
+  if (!context_.has_racks || !unlabelled_.empty()) {
+    return;
+  }
+  for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
+    const std::vector<PodPlacement>& places = jobs_.Of(job).status.placement;
+    if (!HoldsPlaces(*job) || places.size() < 2 || places.front().node == places.back().node ||
+        processes_.Find(places.back().pod_uid) == nullptr) {
+      continue;
+    }
+    unlabelled_ = places.front().node;
+    context_.Count("a node that loses the label of its rack under a gang");
+    context_.Tell("engineer: takes the label of its rack from " + unlabelled_);
+    server_.Edit(kube::kNodes, {"", unlabelled_}, [](Json* node) {
+      (*node)["metadata"]["labels"].erase(kRackLabel);
+    });
+    processes_.Fail(places.back().pod_uid, {137, "Error"});
+    return;
+  }
+}
+
+// Two queues above which one lets both have the same.
+void Simulation::CreateFairQueues() {
+  const auto add = [this](const std::string& name, Json spec) {
+    server_.mutable_store()->Put(
+        &server_.mutable_store()->Of(kube::kTrainingQueues),
+        {"", name},
+        {{"metadata", {{"name", name}, {"uid", "uid-" + name}}}, {"spec", std::move(spec)}});
+  };
+  add("fair", {{"ordering", "FairShare"}});
+  add("left", {{"parent", "fair"}});
+  add("right", {{"parent", "fair"}});
+}
+
+// What bad users leave behind, and meet, in peace.
+void Simulation::LeaveBadUsers() {
+  Prng* const prng = &context_.bad_users_prng;
+  RemoveManyNodes();
+  context_.older_release.reset();
+  if (context_.has_racks) {
+    TakeLabelAway();
+  }
+  if (context_.has_shares) {
+    ServeQuota({2, kUnlimited, kUnlimited});
+  } else if (prng->Below(2) == 0) {
+    KillBesideQuota();
+  } else {
+    DropQuota();
+  }
+}
+
+// A rank is lost where the quota counts the pods that are there, and no more.
+void Simulation::KillBesideQuota() {
+  const auto count = static_cast<int64_t>(server_.store().Of(kube::kPods).objects.size());
+  ServeQuota({kUnlimited, kUnlimited, count});
+  for (const auto& [uid, process] : processes_.all()) {
+    if (process.is_training && !process.end.has_value() && process.environment.rank > 0) {
+      context_.Count("in peace: a rank that is lost where a quota is full");
+      processes_.Fail(uid, {137, "Error"});
+      return;
+    }
+  }
+}
+
+// In peace people mend what is wrong, after a while.
+void Simulation::MendBadUsers() {
+  const Duration since = context_.now - context_.peace_since;
+  if (since >= kQuotaStays && server_.quotas.contains(kNamespace)) {
+    DropQuota();
+  }
+  if (since >= kMendedAfter) {
+    MendManifests();
+    return;
+  }
+  if (context_.has_shares && !is_over_ && since >= seconds(100) &&
+      context_.bad_users_prng.Below(120) == 0) {
+    context_.Count("in peace: an urgent job whose pods a quota refuses");
+    CreateJob("job" + std::to_string(next_name_++), 3, 2);
+  }
+}
+
+}  // namespace lockstep::control::sim
