@@ -18,10 +18,10 @@ esac
 begin_stages
 say "installing what is missing"
 scripts/install.sh build
-build_preset demo lockstep lockstep-runtime lockstep_engine
+build_preset release lockstep lockstep-runtime lockstep_engine
 
 say "training examples/mnist.yaml; worker 1 will be killed at step 200"
-build/demo/bin/lockstep run examples/mnist.yaml --chaos kill=worker-1@step=200 \
-  --summary build/demo/demo-summary.json
-say "done; the summary is in build/demo/demo-summary.json"
-say "your turn: build/demo/bin/lockstep run --help, or README.md"
+build/release/bin/lockstep run examples/mnist.yaml --chaos kill=worker-1@step=200 \
+  --summary build/release/demo-summary.json
+say "done; the summary is in build/release/demo-summary.json"
+say "your turn: build/release/bin/lockstep run --help, or README.md"
