@@ -41,7 +41,7 @@ std::string RankCountOf(const Json& part) {
   return at == std::string::npos ? "" : text.substr(at + kOf.size());
 }
 
-// One difference as people are told of it; `now` is null where the field is missing.
+// Names one difference, for a message. `now` is null if the field is missing.
 std::string DescribeDifference(const std::string& pointer, const Json& before, const Json& now) {
   const std::string ranks_before = RankCountOf(before);
   const std::string ranks_now = RankCountOf(now);

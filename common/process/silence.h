@@ -31,8 +31,8 @@ struct SilenceLimits {
 // `processes_per_core`: on the host of the process that is waited for. Up to four change nothing.
 SilenceLimits LimitsOf(Duration silent_after, double processes_per_core);
 
-// Whether somebody who has heard nothing for `silent` says so to others. Nobody speaks of a process
-// that has an excuse.
+// Whether a process that has heard nothing from a peer for `silent` reports it to the others. It
+// does not report a peer that has an excuse.
 bool IsSuspect(Duration silent, const SilenceLimits& limits, Sight sight);
 
 // Whether a process that has said nothing for `silent` is given up. `is_missed_by_others`: a second

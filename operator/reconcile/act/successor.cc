@@ -170,7 +170,7 @@ class ApartDomains {
   std::vector<std::string> labels_;
 };
 
-// Leaves the nodes of domains in which none of those pods stands that stay.
+// Removes the nodes of every domain that holds a pod of the gang that stays.
 void KeepApart(const DecisionBuilder& builder,
                const GangView& view,
                const std::set<TaskId>& leaving,
