@@ -6,6 +6,9 @@
 
 namespace lockstep {
 
+// Why a peer counts as lost whose connection is still open.
+inline constexpr std::string_view kLostBySilence = "silent";
+
 // What a process says of peers that it has lost, whoever of our library notices: "rank 1 is lost:
 // closed", or "rank 1 is lost, rank 2 is lost: its connection is closed" of several. The one
 // sentence of our library's that a program's last line is read back for: an end that it explains is

@@ -138,7 +138,7 @@ TEST(DecideEnd, WhatSeveralModelsCameToIsNotSaidByOneThatKnowsItsOwnAlone) {
 }
 
 TEST(DecideEnd, WhatAProgramReportsJustBeforeItsEndIsInTheStatusThoughNobodyAskedBefore) {
-  TestWorld world(MakeCommandJob(2));
+  TestWorld world(MakeCommandJob(1));
   world.Launch();
   world.Exit("mnist-worker-0", 0);
   TerminationMessage words;

@@ -235,7 +235,9 @@ class Leaving(LocalTest):
             process.send_signal(signal.SIGINT)
             self.finish(started)
 
-    def test_whoever_is_left_of_a_broken_gang_writes_a_checkpoint(self):
+    def break_gang(self):
+        """What rank 1 left behind, which lost the chief and was asked to go: whether it has written
+        a checkpoint, and what it said."""
         started = self.start_training()
         process, directory, _ = started
         try:
@@ -243,10 +245,18 @@ class Leaving(LocalTest):
             os.kill(self.pid_of(directory, "quick-worker-0"), signal.SIGKILL)
             os.kill(left, signal.SIGTERM)
             self.wait_for(lambda: not os.path.exists(f"/proc/{left}"))
-            self.assertTrue(self.is_asked_for(started))
+            return self.is_asked_for(started), self.pod_log(directory, "quick-worker-1")
         finally:
             process.send_signal(signal.SIGINT)
             self.finish(started)
+
+    def test_whoever_is_left_of_a_broken_gang_writes_a_checkpoint(self):
+        # Who loses the chief at the very step of a checkpoint has nothing to write.
+        for _ in range(3):
+            has_written, said = self.break_gang()
+            if has_written:
+                return
+        self.fail(said)
 
     def test_whoever_is_left_saves_when_the_chief_dies_in_its_last_save(self):
         started = self.start_until_trained(

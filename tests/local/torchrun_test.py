@@ -18,8 +18,12 @@ PROCESSES = 2
 
 # Debian's torch 1.13 does not start as torchrun under Python 3.11, whose flags leave out their
 # zero.
+# What it writes of its ranks it leaves behind.
 TORCHRUN = f"""#!{PYTHON}
+import os.path
 import sys
+import tempfile
+tempfile.tempdir = os.path.dirname(__file__)
 from torch.distributed.elastic.multiprocessing import api
 of_text = api.Std.from_str
 api.Std.from_str = classmethod(lambda cls, text: of_text(text) or cls.NONE)

@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/signals_blocked.h"
+#include "common/contract/lost_peer.h"
 #include "trainer-runtime/rendezvous/host_id.h"
 #include "trainer-runtime/rendezvous/mesh_loop.h"
 
@@ -116,7 +117,7 @@ const char* LossReasonName(LossReason reason) {
     case LossReason::kClosed:
       return "closed";
     case LossReason::kSilent:
-      return "silent";
+      return kLostBySilence.data();
     case LossReason::kReplaced:
       return "replaced";
     case LossReason::kGone:

@@ -6,8 +6,19 @@
 #include "common/base/file.h"
 #include "common/base/whole_milliseconds.h"
 #include "common/contract/exit_code.h"
+#include "common/contract/lost_peer.h"
 
 namespace lockstep::runtime {
+
+void AddLateLeaver(int rank, std::optional<PodFailure>* failure) {
+  if (!failure->has_value() || (*failure)->reason.find(kLostBySilence) != std::string::npos) {
+    return;
+  }
+  const std::vector<int> lost = ParseLostPeers((*failure)->reason);
+  if (std::find(lost.begin(), lost.end(), rank) != lost.end()) {
+    (*failure)->left_ranks.push_back(rank);
+  }
+}
 
 int ExitCodeOf(const Error& start_error) {
   switch (start_error.code()) {

@@ -44,6 +44,11 @@ inline constexpr Duration kKilledTogether = std::chrono::milliseconds(10);
 // within 3 ms". Returns whether it did. Pure.
 bool AddKilled(const KilledProcess& later, PodFailure* failure);
 
+// Counts a rank that ended with exit code 0 after the failure, if there is one, to those that had
+// left before it, where the failure's words say that it was lost: its connections close before its
+// process ends. Not one that was lost by its silence, and has obeyed. Pure.
+void AddLateLeaver(int rank, std::optional<PodFailure>* failure);
+
 // What a pod ends with whose program could not be started.
 int ExitCodeOf(const Error& start_error);
 

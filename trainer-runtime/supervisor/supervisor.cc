@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 #include <utility>
@@ -363,9 +362,11 @@ void Supervisor::Settle(const EndedChild& ended) {
   const SupervisorEvent event = EndOf(local_rank, ended);
   Report(event);
   if (event.exit_code == kExitSuccess || StartAgain(event)) {
-    const bool has_left = event.exit_code == kExitSuccess && !IsEnding();
-    if (const auto rank = options_.processes[local_rank].rank; rank && has_left) {
+    const std::optional<int> rank = options_.processes[local_rank].rank;
+    if (rank && event.exit_code == kExitSuccess && !IsEnding()) {
       left_ranks_.push_back(*rank);
+    } else if (rank && event.exit_code == kExitSuccess) {
+      AddLateLeaver(*rank, &failure_);
     }
     return;
   }
@@ -466,8 +467,7 @@ TerminationMessage Supervisor::WordsOfPod() const {
 
 void Supervisor::WriteTerminationMessage() {
   const TerminationMessage message = WordsOfPod();
-  const Status written = LeaveLastWords(options_.termination_message_file, message);
-  if (!written.ok()) {
+  if (Status written = LeaveLastWords(options_.termination_message_file, message); !written.ok()) {
     options_.logger->Warn(kMessageNotWritten,
                           {{"error", written.error().ToString()}, {"reason", message.reason}});
   }

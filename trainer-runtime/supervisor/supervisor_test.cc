@@ -59,6 +59,22 @@ TEST_F(SupervisorTest, RanksThatHadExitedWithSuccessBeforeAFailureAreToldOf) {
   EXPECT_EQ(Message().left_ranks, std::vector<int>{1});
 }
 
+// Its connections close before its process ends, and the one that notices may be quicker.
+TEST_F(SupervisorTest, RankThatAFailureNamesAsLostMayEndWithSuccessAfterIt) {
+  UseProcesses(3);
+  for (const std::string why : {"closed", "silent"}) {
+    UseScript("trap 'exit 0' TERM; : >$DIR/" + why + "$RANK; if test $RANK = 0; then cd $DIR; "
+              "until test -e " + why + "1 -a -e " + why + "2; do sleep 0.01; done; "
+              "echo 'rank 1 is lost: " + why + "' >&2; exit 75; fi; while :; do sleep 0.01; done");
+    for (SupervisedProcess& process : options_.processes) {
+      process.environment["DIR"] = directory_;
+    }
+    std::filesystem::remove(options_.termination_message_file);
+    EXPECT_EQ(Run(), 75);
+    EXPECT_EQ(Message().left_ranks, why == "closed" ? std::vector<int>{1} : std::vector<int>{});
+  }
+}
+
 TEST_F(SupervisorTest, LinesOfAllProcessesArePrefixedByRank) {
   UseProcesses(3);
   UseScript("echo out $RANK; echo err $RANK >&2; printf 'no newline'");

@@ -99,8 +99,13 @@ bool SaysAllIsDone(const Member& member) {
 }
 
 bool HasNotEnded(const Member& member) {
-  return HasMetByLibrary(member) &&
+  return member.rank.has_value() &&
          (member.state == MemberState::kRunning || member.state == MemberState::kLeaving);
+}
+
+// Nothing is known of it that it has said since `moment`.
+bool IsSilentSince(const Member& member, WallTime moment, WallTime now) {
+  return member.report == nullptr || now - member.report->age < moment;
 }
 
 int64_t CountUnreachable(const std::vector<Failure>& failures) {
@@ -171,13 +176,27 @@ DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder) {
     return DecisiveEnd::kMissed;
   }
   const std::optional<WallTime> left_at = LastSuccess(view);
+  const WallTime now = builder->now();
   // A node whose clock is ahead says nothing of when that was.
-  if (!left_at.has_value() || *left_at > builder->now() + kFarewellSeen ||
-      !any_member(HasNotEnded)) {
+  if (!left_at.has_value() || *left_at > now + kFarewellSeen) {
     return DecisiveEnd::kOver;
   }
-  const WallTime over_at = *left_at + 2 * kFarewellSeen;  // the first is for what they say to come
-  if (builder->now() < over_at) {
+  const auto may_have_met = [now, &left_at](const Member& member) {
+    return HasNotEnded(member) && (HasMetByLibrary(member) || IsSilentSince(member, *left_at, now));
+  };
+  // The first span is for what they say to come: of those that have met, and of those of which
+  // nobody knows yet that they have.
+  const WallTime heard_at = *left_at + kFarewellSeen;
+  if (now < heard_at && any_member(may_have_met)) {
+    builder->WakeAt(heard_at);
+    return DecisiveEnd::kAwaited;
+  }
+  if (!any_member(
+          [](const Member& member) { return HasNotEnded(member) && HasMetByLibrary(member); })) {
+    return DecisiveEnd::kOver;
+  }
+  const WallTime over_at = heard_at + kFarewellSeen;
+  if (now < over_at) {
     builder->WakeAt(over_at);
     return DecisiveEnd::kAwaited;
   }

@@ -28,14 +28,15 @@ std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
 enum class DecisiveEnd {
   kNone,     // the ranks whose success is the job's have not all ended so
   kOver,     // nobody misses them
-  kAwaited,  // others that have met by liblockstep still run: they may be about to miss it
+  kAwaited,  // others that have met by liblockstep, or of which nobody knows yet whether they have,
+             // still run: they may be about to miss it
   kMissed,   // BlameLeavers has it
 };
 
-// Others that neither end nor wait in a meeting miss nothing, after twice kFarewellSeen. Where one
-// says that all ranks have done all their work, nobody is missed; nor is anybody of a training,
-// whose ranks take their last step together. Asks `builder` to look again while the answer is
-// kAwaited.
+// Others that neither end nor wait in a meeting miss nothing, after twice kFarewellSeen; after it
+// once where they say nothing. Where one says that all ranks have done all their work, nobody is
+// missed; nor is anybody of a training, whose ranks take their last step together. Asks `builder` to
+// look again while the answer is kAwaited.
 DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

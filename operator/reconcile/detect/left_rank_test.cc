@@ -200,6 +200,32 @@ TEST(LeftRank, WhoDecidesTheJobAndLeavesEarlyFailsItAsAnyOther) {
   }
 }
 
+// A program of some milliseconds ends before anybody has asked how it is.
+TEST(LeftRank, WhoDecidesTheJobIsMissedByThoseOfWhomNothingIsKnownYet) {
+  TestWorld world = Launched(MakeCommandJob(3));
+  world.Exit("mnist-worker-0", 0);
+  EXPECT_EQ(world.Step().next_wakeup, world.now + kFarewellSeen);
+  EXPECT_FALSE(HasSucceeded(world));
+  Lose(&world, "mnist-worker-1", {0});
+  Lose(&world, "mnist-worker-2", {0});
+  world.Step();
+  EXPECT_TRUE(Blames(world, "pod mnist-worker-0 (rank 0)")) << WhyFailed(world);
+
+  for (const bool tells_before : {true, false}) {
+    TestWorld silent = Launched(MakeCommandJob(2));
+    if (tells_before) {
+      silent.ReportAll();
+      silent.observed.reports.at("mnist-worker-1").age = std::chrono::milliseconds(1);
+    }
+    silent.Exit("mnist-worker-0", 0);
+    silent.Step();
+    EXPECT_FALSE(HasSucceeded(silent));
+    silent.Advance(kFarewellSeen);
+    silent.Step();
+    EXPECT_TRUE(HasSucceeded(silent)) << "nobody hears of it whether it has met";
+  }
+}
+
 TEST(LeftRank, WhoDecidesTheJobIsMissedInAMeetingThatRunsOut) {
   TestWorld world = Met(2);
   world.Exit("mnist-worker-0", 0);

@@ -80,6 +80,7 @@ TEST(Grace, AfterTheChiefsSuccessServersEndAtOnce) {
   TestWorld world(job);
   world.Launch();
   world.Exit("mnist-chief-0", 0);
+  world.ReportAll();
 
   const std::string effects = DescribeEffects(world.Step());
 
