@@ -63,9 +63,13 @@ TEST_F(SupervisorTest, RanksThatHadExitedWithSuccessBeforeAFailureAreToldOf) {
 TEST_F(SupervisorTest, RankThatAFailureNamesAsLostMayEndWithSuccessAfterIt) {
   UseProcesses(3);
   for (const std::string why : {"closed", "silent"}) {
-    UseScript("trap 'exit 0' TERM; : >$DIR/" + why + "$RANK; if test $RANK = 0; then cd $DIR; "
-              "until test -e " + why + "1 -a -e " + why + "2; do sleep 0.01; done; "
-              "echo 'rank 1 is lost: " + why + "' >&2; exit 75; fi; while :; do sleep 0.01; done");
+    UseScript("trap 'exit 0' TERM; : >$DIR/" + why +
+              "$RANK; if test $RANK = 0; then cd $DIR; "
+              "until test -e " +
+              why + "1 -a -e " + why +
+              "2; do sleep 0.01; done; "
+              "echo 'rank 1 is lost: " +
+              why + "' >&2; exit 75; fi; while :; do sleep 0.01; done");
     for (SupervisedProcess& process : options_.processes) {
       process.environment["DIR"] = directory_;
     }

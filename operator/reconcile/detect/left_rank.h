@@ -35,8 +35,8 @@ enum class DecisiveEnd {
 
 // Others that neither end nor wait in a meeting miss nothing, after twice kFarewellSeen; after it
 // once where they say nothing. Where one says that all ranks have done all their work, nobody is
-// missed; nor is anybody of a training, whose ranks take their last step together. Asks `builder` to
-// look again while the answer is kAwaited.
+// missed; nor is anybody of a training, whose ranks take their last step together. Asks `builder`
+// to look again while the answer is kAwaited.
 DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control
