@@ -110,12 +110,6 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
         self.assertEqual(pod.words["reason"], "exit code 3")
         self.assertEqual(pod.words["culpritRank"], 3)
 
-    def test_terminated_rank_can_be_tried_again(self):
-        pod = self.run_command(self.words("3:term"), pods=2)[1]
-        self.assertEqual(pod.exit_code, 143, pod.output)
-        self.assertEqual(pod.words["outcome"], "retryable")
-        self.assertEqual(pod.words["culpritRank"], 3)
-
     def test_stop_drains_the_ranks(self):
         started = self.start(self.idle_words("3:pause"), pods=2)
         self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(2)))
@@ -136,27 +130,47 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
                       in self.log(0))
         self.stop(started)
 
-    def test_standalone_is_told_while_it_runs(self):
-        started = self.start(self.script(self.idle_words("1:pause", options=["--standalone"])),
-                             "Torchrun", pods=2)
-        self.wait_for(lambda: "--standalone does not join the 4 ranks of the job" in self.log(0))
-        self.stop(started)
-
 
 @unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
 class Job(TorchrunCase, LocalTest):
     """The same under `lockstep run`: what becomes of the job."""
 
-    def run_ranks(self, deed, workers=2):
-        return self.run_job(command_manifest(
-            self.words(deed), name="ranks", workers=workers, backoff_limit=2).replace(
-                f"replicas: {workers}", f"replicas: {workers}\n    processes: {PROCESSES}"))
+    def manifest(self, words, workers=2):
+        return command_manifest(words, name="ranks", workers=workers, backoff_limit=2).replace(
+            f"replicas: {workers}", f"replicas: {workers}\n    processes: {PROCESSES}")
+
+    def run_ranks(self, deed):
+        return self.run_job(self.manifest(self.words(deed)))
 
     def test_after_a_killed_rank_all_start_anew_and_succeed(self):
         run = self.run_ranks("3:kill")
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
         self.assertEqual(run.output.count("summed over 4 ranks"), 4, run.output)
+
+    def test_after_a_terminated_rank_all_start_anew_and_succeed(self):
+        run = self.run_ranks("3:term")
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
+
+    def test_stop_drains_the_ranks(self):
+        started = self.start(self.manifest([*self.words("3:pause"), "idle"]))
+        process, directory, _ = started
+        self.wait_for(lambda: all(
+            self.pod_log(directory, f"ranks-worker-{pod}").count("began as") == PROCESSES
+            for pod in range(2)))
+        process.send_signal(signal.SIGTERM)
+        run = self.finish(started)
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (130, []), run.output)
+
+    def test_world_of_its_own_is_told_while_it_runs(self):
+        words = [*self.words("1:pause", ["--standalone"]), "idle"]
+        started = self.start(self.manifest(words))
+        process, directory, _ = started
+        self.wait_for(lambda: "--standalone does not join the 4 ranks of the job"
+                      in self.pod_log(directory, "ranks-worker-0"))
+        process.send_signal(signal.SIGTERM)
+        self.finish(started)
 
     def test_exit_code_of_a_rank_fails_the_job_by_its_name(self):
         run = self.run_ranks("3:3")
