@@ -76,5 +76,27 @@ TEST_F(KeptRoom, LaterClaimWaitsForThoseItWasMadeBeside) {
   EXPECT_EQ(cluster_.Step(), "start default/second w-0@n3\nstart default/older w-0@n1\n");
 }
 
+// It needs the quota of the other alone. Were it to start first, only this round would know that
+// the other is to go, and a new leader would leave it.
+TEST(KeptQuota, NobodyStartsBeforeThoseThatLeaveForItAreToldToGo) {
+  FakeCluster cluster;
+  QueueSpec owner{.name = "owner", .nominal = OfGpus(4)};
+  owner.reclaims = true;
+  ASSERT_TRUE(cluster.state.SetQueues({owner, {.name = "guest", .nominal = OfGpus(0)}}).ok());
+  cluster.state.SetNode(GpuNode("n1", 4));
+  cluster.state.SetNode(GpuNode("n2", 4, "far"));
+  GangRequest guest = GpuGang("guest", 1, 4, 0);
+  guest.queue = "guest";
+  cluster.state.SetRunning(guest, {{"w-0", "n1"}}, {AtSecond(0), {}, 0});
+  GangRequest mine = GpuGang("mine", 1, 4, 900);
+  mine.queue = "owner";
+  mine.gang.classes.front().node_selector["rack"] = "far";
+  cluster.state.Submit(mine);
+  EXPECT_EQ(cluster.Step(), "evict default/guest for default/mine\nclaim default/mine w-0@n2\n");
+  EXPECT_EQ(cluster.Step(), "");
+  cluster.state.Remove("default/guest");
+  EXPECT_EQ(cluster.Step(), "start default/mine w-0@n2\n");
+}
+
 }  // namespace
 }  // namespace lockstep::control

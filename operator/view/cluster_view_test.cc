@@ -459,12 +459,14 @@ TEST_F(ClusterViewTest, WhoGivesItsPlacesUpHasAnotherTurn) {
   EXPECT_EQ(news.urgent, std::set<JobId>{kMnist});
 }
 
-TEST_F(ClusterViewTest, SuccessorWithoutRoomHoldsNone) {
+TEST_F(ClusterViewTest, SuccessorWithoutRoomIsChargedForOnNoNode) {
   TrainingJob job = PlacedJob("mnist", "a", 1);
   job.status.placement.front().node.clear();
   Apply(JobUpsert{JobItem(job, "1")});
 
-  EXPECT_TRUE(view_.UsedBesides({"default", "other"}).by_jobs->empty());
+  const auto by_jobs = view_.UsedBesides({"default", "other"}).by_jobs;
+  ASSERT_EQ(by_jobs->size(), 1U);
+  EXPECT_EQ(by_jobs->begin()->first, "");
 }
 
 }  // namespace

@@ -16,8 +16,11 @@
 namespace lockstep::control {
 namespace {
 
+// The node of what has none yet.
+constexpr const char* kNowhere = "";
+
 // Whose place it is, by pod name and node. A pod has more than one while it is about to get
-// another.
+// another. One that waits for its place has kNowhere: its queue is charged for it all the same.
 using Promised = std::map<std::string, std::map<std::string, Role>>;
 
 ResourceVector RequestOf(const TrainingJob& job, Role role) {
@@ -45,9 +48,18 @@ void AddPromised(const std::string& job, const TrainingJobStatus& status, Promis
     return;
   }
   for (const PodPlacement& placement : status.placement) {
-    if (!placement.is_completed && !placement.node.empty()) {  // else it has no room yet
+    if (!placement.is_completed) {
       const std::string name = PlacedPodName(job, status.attempt, placement);
       (*promised)[name].emplace(placement.node, placement.role);
+    }
+  }
+}
+
+// Where one has its place, or is about to, it waits for none.
+void ForgetWaits(Promised* promised) {
+  for (auto& [pod, places] : *promised) {
+    if (places.size() > 1) {
+      places.erase(kNowhere);
     }
   }
 }
@@ -93,6 +105,7 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
     AddPromised(job->key.name, *reserved, &promised);
     succeeded = Succeeded(job->key.name, job->object->job.status, *reserved);
   }
+  ForgetWaits(&promised);
   for (const kube::Item<kube::Pod>* const item : pods) {
     const kube::Pod& pod = *item->object;
     if (HasEnded(pod)) {
@@ -101,7 +114,7 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
     const bool is_own = IsOwn(pod, job);
     std::string node = pod.spec.node_name;
     const auto places = promised.find(item->key.name);
-    const bool has_place = is_own && places != promised.end();
+    const bool has_place = is_own && places != promised.end() && !places->second.contains(kNowhere);
     if (has_place) {
       if (node.empty() && !places->second.empty()) {
         node = places->second.begin()->first;

@@ -54,6 +54,24 @@ TEST_F(JobUsageTest, PlaceOfAPredecessorComesFree) {
   EXPECT_EQ(Count(&next_), "4/0") << "another gang: both are held until that is written";
 }
 
+// Else its queue has room for others meanwhile, and is over its quota once it has a place.
+TEST_F(JobUsageTest, OneThatWaitsForAPlaceIsChargedForOnNoNode) {
+  auto stored = std::make_shared<StoredJob>(*job_.object);
+  PodPlacement& waiting = stored->job.status.placement.back();
+  waiting.incarnation = waiting.incarnation.Next();
+  waiting.node.clear();
+  next_ = stored->job.status;
+  job_.object = stored;
+  UsageByNode own = UsageOf(&job_, nullptr, {&pod_}).own;
+  EXPECT_EQ(own.size(), 2U);
+  EXPECT_EQ(own["node-a"].pod_count, 1);
+  EXPECT_EQ(own[""].pod_count, 1);
+  next_.placement.back().node = "node-b";
+  own = UsageOf(&job_, &next_, {&pod_}).own;
+  EXPECT_EQ(own.count(""), 0U) << "charged twice while its place is written";
+  EXPECT_EQ(own["node-b"].pod_count, 1);
+}
+
 TEST_F(JobUsageTest, PredecessorThatHasNotGoneYetIsOnItsWay) {
   auto stored = std::make_shared<StoredJob>(*job_.object);
   stored->job.status.placement.front().incarnation = Incarnation(1);

@@ -80,17 +80,22 @@ Duration Checks::Lasts(const std::string& what, bool is_so) {
   return context_->now - lasts_since_.try_emplace(what, context_->now).first->second;
 }
 
-// Gangs of the two queues hold no more than both have, unreadable ones too; and nothing where
-// another release serves them.
-void Checks::CheckQuotas(const TrainingJob& before, const ObjectPtr& after_object) {
+// Nobody gets places in a queue that another release serves.
+void Checks::CheckServedQueue(const TrainingJob& before, const ObjectPtr& after_object) {
   const std::string own = QueueNamedBy(*after_object);
-  if (!context_->has_bad_users || !context_->has_shares || !IsNewlyPlaced(before, *after_object) ||
-      (own != "owner" && own != "guest")) {
+  const bool is_served_elsewhere =
+      context_->older_release.has_value() && (own == "owner" || own == "guest");
+  Require(!is_served_elsewhere || !IsNewlyPlaced(before, *after_object),
+          TextAt(*after_object, "metadata.name") + ": has its places in queue " + own +
+              ", which another release serves");
+}
+
+// Gangs of the two queues hold no more than both have, unreadable ones too, but for those that are
+// about to be told to go.
+void Checks::CheckQuotas() {
+  if (!context_->has_shares) {
     return;
   }
-  const std::string name = TextAt(*after_object, "metadata.name");
-  Require(!context_->older_release.has_value(),
-          name + ": has its places in queue " + own + ", which another release serves");
   int64_t held = 0;
   for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
     const std::string queue = QueueNamedBy(*job);
@@ -107,8 +112,8 @@ void Checks::CheckQuotas(const TrainingJob& before, const ObjectPtr& after_objec
     const ObjectPtr object = server_->store().Get(kube::kTrainingQueues, {"", queue});
     nominal += object->at("spec").at("nominal").at(kGpu).get<int64_t>();
   }
-  Require(held <= nominal,
-          name + ": queues owner and guest have " + std::to_string(nominal) + " GPUs, and " +
+  Require(Lasts("quota", held > nominal && !context_->has_faults) <= kToldSoon,
+          "queues owner and guest have " + std::to_string(nominal) + " GPUs, and " +
               std::to_string(held) + " are held");
 }
 
@@ -206,8 +211,7 @@ void Checks::CheckDeadGiveWay(const ObjectPtr& object) {
   }
 }
 
-// Whoever goes on for ever says why, or runs. That a replacement waits is asked of runs with bad
-// users alone: elsewhere it may take longer to be said (seed 184).
+// Whoever goes on for ever says why, or runs; and a replacement that waits is told of.
 void Checks::CheckReasons(const Json& job) {
   const bool is_open = !context_->has_faults && TextAt(job, "status.completionTime").empty();
   const Json* const running = ConditionOf(job, "Running");
@@ -226,7 +230,7 @@ void Checks::CheckReasons(const Json& job) {
   const std::string name = TextAt(job, "metadata.name");
   Require(Lasts("untold " + UidOf(job), is_open && !is_told) <= kStartsSoon,
           name + ": neither runs nor says what it waits for");
-  const bool is_silent = context_->has_bad_users && waits_for_node && !says(running) &&
+  const bool is_silent = waits_for_node && !says(running) &&
                          !says(restarting) && WhyUnscheduled(job) == nullptr && !IsUnreadable(job);
   Require(Lasts("place " + UidOf(job), is_open && is_silent) <= kToldSoon,
           name + ": a replacement waits for a place, and nobody says so");

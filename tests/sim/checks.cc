@@ -118,7 +118,7 @@ void Checks::OnStatusWrite(const ObjectPtr& before_object, const ObjectPtr& afte
   CheckTurns(before_object, after_object);
   CheckPreemption(before_object, after_object);
   CheckPlan(before, after);
-  CheckQuotas(before, after_object);
+  CheckServedQueue(before, after_object);
   CheckServer(before, after_object);
   CheckFairTurn(before, after_object);
   if (capacity_.OnStatusWrite(*before_object, *after_object)) {
@@ -327,6 +327,7 @@ void Checks::CheckWorld() {
       CheckReasons(*object);
     }
   }
+  CheckQuotas();
   CheckStarvation();
   capacity_.CheckWorld();
 }

@@ -174,7 +174,8 @@ class Checks {
   void NoteLimits();
   bool WasStoppedByQueue(const Json& job);
   void CheckHolding(const Json& job);
-  void CheckQuotas(const TrainingJob& before, const ObjectPtr& after_object);
+  void CheckServedQueue(const TrainingJob& before, const ObjectPtr& after_object);
+  void CheckQuotas();
   void CheckServer(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckLimitEndsPods(const Json& job);

@@ -335,20 +335,10 @@ void TellOfWaiting(const GangView& view,
   }
 }
 
-}  // namespace
-
-void BeginSuccessor(PodPlacement* placement, WallTime now) {
-  placement->incarnation = placement->incarnation.Next();
-  placement->since = now;
-  placement->pod_uid.clear();
-  placement->devices.clear();
-  placement->awaits_verdict = false;
-  placement->disruption.clear();
-}
-
-void PlaceSuccessors(const GangView& view,
-                     const std::vector<Successor>& successors,
-                     DecisionBuilder* builder) {
+// As PlaceSuccessors, without the next look.
+void FindPlaces(const GangView& view,
+                const std::vector<Successor>& successors,
+                DecisionBuilder* builder) {
   std::set<TaskId> leaving;
   std::set<std::string> at_fault;
   for (const Successor& successor : successors) {
@@ -389,6 +379,28 @@ void PlaceSuccessors(const GangView& view,
   }
 }
 
+}  // namespace
+
+void BeginSuccessor(PodPlacement* placement, WallTime now) {
+  placement->incarnation = placement->incarnation.Next();
+  placement->since = now;
+  placement->pod_uid.clear();
+  placement->devices.clear();
+  placement->awaits_verdict = false;
+  placement->disruption.clear();
+}
+
+void PlaceSuccessors(const GangView& view,
+                     const std::vector<Successor>& successors,
+                     DecisionBuilder* builder) {
+  FindPlaces(view, successors, builder);
+  for (const Successor& successor : successors) {
+    if (builder->PlacementOf(successor.task)->node.empty()) {
+      builder->WakeAt(builder->now() + kRoomRetry);  // to look again, and say what it waits for
+    }
+  }
+}
+
 std::string NodeElsewhere(const GangView& view,
                           const Successor& successor,
                           const DecisionBuilder& builder) {
@@ -414,7 +426,7 @@ bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder) {
   if (waiting.empty()) {
     return false;
   }
-  PlaceSuccessors(view, waiting, builder);
+  FindPlaces(view, waiting, builder);
   TellOfWaiting(view, waiting, builder);
   builder->WakeAt(builder->now() + kRoomRetry);
   return true;

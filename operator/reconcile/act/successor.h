@@ -25,8 +25,8 @@ void BeginSuccessor(PodPlacement* placement, WallTime now);
 // else elsewhere, in the domain that the gang's topology requires; one that leaves its node goes
 // back there only if no other has room. Whoever may stay comes first, and a place whose old process
 // may still run is nobody else's. Nodes that are cordoned or not ready get nobody, and what is kept
-// for another job's gang is left to that. Without room the placement's node is empty, and is found
-// later.
+// for another job's gang is left to that. Without room the placement's node is empty, and a turn
+// within a second looks again and says what is missing.
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
                      DecisionBuilder* builder);

@@ -171,10 +171,13 @@ TEST(Successors, PlaceOfOneThatMayStayIsNotGivenToOneThatHasToMove) {
   world.Exit("mnist-worker-0", 134);
   world.Exit("mnist-worker-1", 134);
 
-  world.Step();
+  const Decision decision = world.Step();
 
   EXPECT_EQ(world.job.status.placement.at(0).node, "");
   EXPECT_EQ(world.job.status.placement.at(1).node, "node-b");
+  ASSERT_TRUE(decision.next_wakeup.has_value()) << "nobody says soon what it waits for";
+  EXPECT_LE(*decision.next_wakeup, world.now + std::chrono::seconds(1));
+  EXPECT_EQ(EventReasons(world.Step()), "ReplacementWaits");
 }
 
 // Without room elsewhere it goes back to the node that is at fault, and nobody else goes there.
