@@ -1,5 +1,11 @@
 #include "operator/api/derived_status.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <utility>
+
 #include "operator/api/conditions.h"
 #include "operator/api/pod_label_names.h"
 
@@ -105,6 +111,76 @@ std::string WhyNotAsAsked(const TrainingJobStatus& status, const PodCounts& pods
                                                     : WhyStarting(status, pods);
 }
 
+// Choice: what is left of 120 columns beside names and queues of some ten letters.
+constexpr std::size_t kReasonColumns = 36;
+
+// "2h10m", "45s", "3d4h": the two largest units.
+std::string ShortDuration(double seconds) {
+  constexpr int64_t kLongest = 9999 * int64_t{86'400};
+  const int64_t all = static_cast<int64_t>(std::min<double>(seconds, kLongest));
+  const std::pair<int64_t, char> units[] = {{86'400, 'd'}, {3'600, 'h'}, {60, 'm'}, {1, 's'}};
+  for (std::size_t i = 0; i < std::size(units); ++i) {
+    const auto [unit, name] = units[i];
+    if (all < unit && unit > 1) {
+      continue;
+    }
+    std::string text = std::to_string(all / unit) + name;
+    if (unit > 60 && all % unit >= units[i + 1].first) {
+      text += std::to_string(all % unit / units[i + 1].first) + units[i + 1].second;
+    }
+    return text;
+  }
+  return "0s";
+}
+
+// Of UTF-8 text, no more than so many characters, cut between words where that is possible.
+std::string CutToFit(const std::string& text, std::size_t columns) {
+  std::size_t width = 0;
+  std::size_t last_fit = 0;    // bytes of `columns` - 1 characters
+  std::size_t last_space = 0;  // among them
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80;
+    if (begins && width == columns - 1) {
+      last_fit = last_fit == 0 ? i : last_fit;
+    } else if (begins && text[i] == ' ') {
+      last_space = last_fit == 0 ? i : last_space;
+    }
+    width += begins ? 1 : 0;
+  }
+  if (width <= columns) {
+    return text;
+  }
+  return text.substr(0, last_space > last_fit / 2 ? last_space : last_fit) + "…";
+}
+
+TableCells CellsOf(const TrainingJob& job, const std::string& reason) {
+  const TrainingJobStatus& status = job.status;
+  TableCells cells;
+  if (const auto& progress = status.progress; progress.has_value()) {
+    cells.step = std::to_string(progress->step);
+    if (progress->steps_total > 0) {
+      cells.step += "/" + std::to_string(progress->steps_total);
+    }
+    char loss[32];
+    std::snprintf(loss, sizeof(loss), "%.4g", progress->loss);
+    cells.loss = loss;
+    if (IsTrue(status, ConditionType::kRunning) && std::isfinite(progress->eta_seconds) &&
+        progress->eta_seconds > 0) {
+      cells.eta = ShortDuration(progress->eta_seconds);
+    }
+  }
+  const std::string& asked = job.spec.scheduling.queue;
+  const std::string& had = status.origin.queue;
+  cells.queue = !status.placement.empty() && !had.empty() ? had : asked.empty() ? "default" : asked;
+  if (status.queue.has_value() && status.queue->position.has_value()) {
+    cells.queue += " #" + std::to_string(*status.queue->position);
+  }
+  if (!reason.empty()) {
+    cells.reason = CutToFit(reason, kReasonColumns);
+  }
+  return cells;
+}
+
 }  // namespace
 
 DerivedStatus DeriveStatus(const TrainingJob& job) {
@@ -118,6 +194,7 @@ DerivedStatus DeriveStatus(const TrainingJob& job) {
   derived.replicas = CountWorkers(status);
   derived.selector = std::string(label::kJob) + "=" + job.metadata.name + "," + label::kRole + "=" +
                      std::string(RoleName(Role::kWorker));
+  derived.cells = CellsOf(job, derived.reason);
   return derived;
 }
 

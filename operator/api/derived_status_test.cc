@@ -1,5 +1,8 @@
 #include "operator/api/derived_status.h"
 
+#include <cmath>
+#include <map>
+
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
@@ -137,6 +140,71 @@ TEST(DeriveStatus, SucceededJobSaysWhatCameOfIt) {
   EXPECT_EQ(StateAndReason(job), "Succeeded: worker-0 has finished");
 }
 
+TableCells CellsOf(const TrainingJob& job) {
+  return DeriveStatus(job).cells;
+}
+
+TEST(TableCells, JobThatNobodyHasSeenHasItsQueueAlone) {
+  const TableCells cells = CellsOf(MakeJob());
+  EXPECT_EQ(cells.step + cells.loss + cells.eta, "---");
+  EXPECT_EQ(cells.queue, "default");
+  EXPECT_EQ(cells.reason, "not placed yet");
+}
+
+TEST(TableCells, ProgressIsShortAndTheTimeLeftOnlyOfOneThatRuns) {
+  TrainingJob job = MakeJob();
+  job.status.progress = JobProgress{.step = 41'200, .steps_total = 90'000, .loss = 1.92345};
+  job.status.progress->eta_seconds = 7'835;
+  EXPECT_EQ(CellsOf(job).step, "41200/90000");
+  EXPECT_EQ(CellsOf(job).loss, "1.923");
+  EXPECT_EQ(CellsOf(job).eta, "-");
+  Set(&job, ConditionType::kRunning, true, "all pods run");
+  for (const auto& [seconds, text] : std::map<double, std::string>{{0.4, "0s"},
+                                                                   {59.9, "59s"},
+                                                                   {60, "1m"},
+                                                                   {3'599, "59m"},
+                                                                   {3'600, "1h"},
+                                                                   {7'835, "2h10m"},
+                                                                   {273'600, "3d4h"},
+                                                                   {1e300, "9999d"}}) {
+    job.status.progress->eta_seconds = seconds;
+    EXPECT_EQ(CellsOf(job).eta, text) << seconds;
+  }
+  job.status.progress->steps_total = 0;
+  job.status.progress->loss = std::nan("");
+  EXPECT_EQ(CellsOf(job).step, "41200");
+  EXPECT_EQ(CellsOf(job).loss, "nan");
+}
+
+TEST(TableCells, QueueIsWithThePlaceInItAndOfAGangTheOneThatItCountsIn) {
+  TrainingJob job = MakeJob();
+  job.spec.scheduling.queue = "vision";
+  EXPECT_EQ(CellsOf(job).queue, "vision");
+  job.status.queue = QueuePosition{"vision", 2, std::nullopt};
+  EXPECT_EQ(CellsOf(job).queue, "vision #2");
+  job.status.queue.reset();
+  job.status.placement.resize(1);
+  job.status.origin.queue = "nlp";
+  EXPECT_EQ(CellsOf(job).queue, "nlp");
+}
+
+TEST(TableCells, ReasonIsCutBetweenWordsAndNeverInACharacter) {
+  TrainingJob job = MakeJob();
+  const auto cut = [&job](const std::string& reason) {
+    Set(&job, ConditionType::kScheduled, false, reason);
+    return CellsOf(job).reason;
+  };
+  EXPECT_EQ(cut("4 GPUs over its nominal 16, at most2"), "4 GPUs over its nominal 16, at most2");
+  EXPECT_EQ(cut("needs 8 GPUs, 0 free on 2 nodes; would not fit"),
+            "needs 8 GPUs, 0 free on 2 nodes;…");
+  EXPECT_EQ(cut(std::string(40, 'x')), std::string(35, 'x') + "…");
+  std::string umlauts;
+  for (int i = 0; i < 40; ++i) {
+    umlauts += "ä";
+  }
+  EXPECT_EQ(cut(umlauts), umlauts.substr(0, 70) + "…");
+}
+
 TEST(EncodeStatus, HoldsWhatIsDerived) {
   const Json status = EncodeStatus(MakeJob());
   EXPECT_EQ(status["state"], "Waiting");
@@ -145,6 +213,12 @@ TEST(EncodeStatus, HoldsWhatIsDerived) {
   EXPECT_EQ(status["reason"], "not placed yet");
   EXPECT_EQ(status["replicas"], 0);
   EXPECT_EQ(status["selector"], "lockstep.dev/job=mnist,lockstep.dev/role=worker");
+  EXPECT_EQ(status["columns"],
+            Json({{"step", "-"},
+                  {"loss", "-"},
+                  {"eta", "-"},
+                  {"queue", "default"},
+                  {"reason", "not placed yet"}}));
 }
 
 }  // namespace

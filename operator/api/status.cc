@@ -357,7 +357,8 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
   status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
-  PassThrough(reader, {"state", "ready", "restartCount", "reason", "replicas", "selector"});
+  PassThrough(reader,
+              {"state", "ready", "restartCount", "reason", "replicas", "selector", "columns"});
   status.unknown = reader.Unknown();
   if (errors->size() > error_count) {
     status.unreadable = std::make_shared<const Json>(value);
@@ -378,7 +379,13 @@ Json EncodeDerived(const TrainingJob& job) {
           {"restartCount", derived.restart_count},
           {"reason", derived.reason},
           {"replicas", derived.replicas},
-          {"selector", derived.selector}};
+          {"selector", derived.selector},
+          {"columns",
+           {{"step", derived.cells.step},
+            {"loss", derived.cells.loss},
+            {"eta", derived.cells.eta},
+            {"queue", derived.cells.queue},
+            {"reason", derived.cells.reason}}}};
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 """Shares of a cluster: what a queue may hold binds its jobs, who goes for whom, and who says so."""
 
+import re
+
 from client import ApiError
 from hollow_nodes import GPU, HollowNodes
 from jobs import JobCase, condition, is_true, training_job
@@ -45,6 +47,50 @@ class QueueTest(ShareCase):
 
         self.end_job("first")
         self.wait_running("third", 1)
+
+    def test_the_table_of_kubectl_shows_what_each_job_does_and_why(self):
+        self.make_queue("vision", 4)
+        self.create_job("resnet", 3, scheduling={"queue": "vision"})
+        self.wait_row("resnet", "Running", "3/3", "-", "-", "-", "vision", "AGE", "-")
+        self.create_job("vit", 2, scheduling={"queue": "vision"})
+        self.wait_row("vit", "Waiting", "0/2", "-", "-", "-", "vision #1", "AGE",
+                      "queue vision would be 1 GPU over…")
+        self.create_job("bad", 1)
+        self.wait_running("bad", 1)
+        self.hollow.end_pod("bad-worker-0", self.namespace, exit_code=3)
+        self.wait_row("bad", "Failed", "0/1", "-", "-", "-", "default", "AGE",
+                      "pod bad-worker-0 (rank 0) exit…")
+        self.create_job("bert", 1)
+        self.wait_running("bert", 1)
+        self.cordon(True)
+        self.addCleanup(self.cordon, None)
+        self.hollow.end_pod("bert-worker-0", self.namespace, exit_code=137)
+        self.wait_row("bert", "Restarting", "0/1", "-", "-", "-", "default", "AGE",
+                      "no node accepts pods: 2 of 2 nodes…")
+        self.assertEqual(self.table("tj")[0], ["NAME", "STATE", "READY", "STEP", "LOSS", "ETA",
+                                               "QUEUE", "AGE", "REASON"])
+        self.assertEqual(self.table("tq")[0], ["NAME", "PARENT", "USED", "WAITING", "READY",
+                                               "REASON", "AGE"])
+
+    def cordon(self, is_cordoned):
+        for name in self.hollow.names:
+            self.admin.patch("Node", name, {"spec": {"unschedulable": is_cordoned}})
+
+    def wait_row(self, *cells):
+        wait_for(lambda: list(cells) in self.table("tj"), 30,
+                 lambda: f"{cells} among {self.table('tj')}")
+
+    def table(self, kind):
+        """What kubectl prints of all objects, as cells; ages are left out."""
+        printed = self.plane.kubectl("get", kind, "-n", self.namespace, "--sort-by=.metadata.name")
+        lines = printed.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 120, printed)
+        cells = [re.split(r"\s{2,}", line.rstrip()) for line in lines]
+        return [[re.sub(r"^(\d+[smhd])+$", "AGE", cell) for cell in line] for line in cells]
+
+    def cordon(self, is_cordoned):
+        for name in self.hollow.names:
+            self.admin.patch("Node", name, {"spec": {"unschedulable": is_cordoned or None}})
 
     def test_a_job_waits_for_the_queue_that_it_names(self):
         self.create_job("early", 1, scheduling={"queue": "late"})

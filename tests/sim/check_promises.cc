@@ -230,8 +230,8 @@ void Checks::CheckReasons(const Json& job) {
   const std::string name = TextAt(job, "metadata.name");
   Require(Lasts("untold " + UidOf(job), is_open && !is_told) <= kStartsSoon,
           name + ": neither runs nor says what it waits for");
-  const bool is_silent = waits_for_node && !says(running) &&
-                         !says(restarting) && WhyUnscheduled(job) == nullptr && !IsUnreadable(job);
+  const bool is_silent = waits_for_node && !says(running) && !says(restarting) &&
+                         WhyUnscheduled(job) == nullptr && !IsUnreadable(job);
   Require(Lasts("place " + UidOf(job), is_open && is_silent) <= kToldSoon,
           name + ": a replacement waits for a place, and nobody says so");
 }
