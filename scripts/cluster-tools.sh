@@ -5,11 +5,18 @@
 #   scripts/cluster-tools.sh            builds
 #   scripts/cluster-tools.sh --path     only says where the programs are, built or not
 #   scripts/cluster-tools.sh --check    exit code 1 if one is missing
+#   scripts/cluster-tools.sh --version  only says of which version Kubernetes is
+#
+# Each of them takes --kubernetes VERSION, 1.36.3 (the default) or 1.37.2. The programs of the other
+# version lie in a folder of their own, with links to those that are not Kubernetes' own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly CACHE_DIR="${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}"
 readonly MODULE=tests/cluster/tools
+readonly KUBERNETES_VERSION=1.36.3
+readonly OTHER_VERSION=1.37.2
+readonly OTHER_MODULE=tests/cluster/kubernetes-1.37
 readonly KUBERNETES=k8s.io/kubernetes/cmd
 
 # Name and package.
@@ -45,6 +52,17 @@ readonly GO_MINOR_MIN=26
 readonly GO_VERSION=v0.0.1-go1.26.8.linux-amd64
 readonly GO_SUM=h1:ZOmGe1OnfREDMIdb1Qi4G9JSuDPBLGExZMQ4nis1RXM=
 
+# The other version needs these, from its own module; all else it shares with the first.
+readonly OTHER_TOOLS=(
+  "kube-apiserver $KUBERNETES/kube-apiserver"
+  "kubectl $KUBERNETES/kubectl"
+  "kube-controller-manager $KUBERNETES/kube-controller-manager"
+  "kube-scheduler $KUBERNETES/kube-scheduler"
+  "kubelet $KUBERNETES/kubelet"
+)
+readonly OTHER_LDFLAGS="-s -w
+  -X $VERSION.gitVersion=v1.37.2 -X $VERSION.gitMajor=1 -X $VERSION.gitMinor=37"
+
 say() { printf 'cluster-tools: %s\n' "$*"; }
 
 die() {
@@ -62,11 +80,30 @@ tools_dir() {
   printf '%s/cluster-tools-%s/bin' "$CACHE_DIR" "$key"
 }
 
+other_tools_dir() {
+  local key
+  key=$({
+    find "$OTHER_MODULE" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    echo "${OTHER_TOOLS[@]}" "$OTHER_LDFLAGS" "$(uname -m)"
+    tools_dir # where the links go
+  } | sha256sum | cut -c1-16)
+  printf '%s/kubernetes-%s-%s/bin' "$CACHE_DIR" "$OTHER_VERSION" "$key"
+}
+
+# missing_tools DIRECTORY TOOL...
 missing_tools() {
-  local directory tool
-  directory=$(tools_dir)
+  local directory=$1 tool
+  shift
   for tool in "$@"; do
     [[ -x $directory/${tool%% *} ]] || printf '%s\n' "$tool"
+  done
+}
+
+# The tools that are the same for both versions of Kubernetes.
+shared_tools() {
+  local tool
+  for tool in "${TOOLS[@]}"; do
+    [[ $tool == *" $KUBERNETES/"* ]] || printf '%s\n' "$tool"
   done
 }
 
@@ -109,19 +146,20 @@ program_of() {
   printf '%s' "${path##*/}"
 }
 
-# Builds all named tools at once, so that one links while others compile. Nothing is written for
-# debuggers: the linker would drop it. Collecting less garbage took a sixth off the largest two.
+# build DIRECTORY MODULE LDFLAGS TOOL...: builds all named tools at once, so that one links while
+# others compile. Nothing is written for debuggers: the linker would drop it. Collecting less
+# garbage took a sixth off the largest two.
 build() {
-  local directory=$1 work tool name package packages=()
-  shift
+  local directory=$1 module=$2 flags=$3 work tool name package packages=()
+  shift 3
   for tool in "$@"; do
     packages+=("${tool#* }")
   done
   work=$(mktemp -d "$CACHE_DIR/go-build.XXXXXX")
-  (cd "$MODULE" && GOGC=400 "$go" build -trimpath -gcflags all=-dwarf=false -ldflags "$LDFLAGS" \
+  (cd "$module" && GOGC=400 "$go" build -trimpath -gcflags all=-dwarf=false -ldflags "$flags" \
     -o "$work/" "${packages[@]}") || {
     rm -rf "$work"
-    die "building the programs of $MODULE failed"
+    die "building the programs of $module failed"
   }
   for tool in "$@"; do
     read -r name package <<<"$tool"
@@ -143,31 +181,11 @@ unpack() {
   say "took $name out of package $package"
 }
 
-main() {
-  case "${1:-}" in
-    "") ;;
-    --path) tools_dir && return ;;
-    --check)
-      [[ -z $(missing_tools "${TOOLS[@]}" "${DEBIAN_TOOLS[@]}") ]]
-      return
-      ;;
-    *)
-      sed -n '2,7s/^# \{0,1\}//p' "$0"
-      [[ $1 = --help || $1 = -h ]] || exit 2
-      return
-      ;;
-  esac
-  local directory missing tool
-  directory=$(tools_dir)
-  mkdir -p "$directory"
-  exec 9>"$CACHE_DIR/cluster-tools.lock"
-  flock 9 # two runs at once build them once
-  mapfile -t missing < <(missing_tools "${DEBIAN_TOOLS[@]}")
-  for tool in "${missing[@]}"; do
-    # shellcheck disable=SC2086 # two words
-    unpack "$directory" $tool
-  done
-  mapfile -t missing < <(missing_tools "${TOOLS[@]}")
+# build_missing DIRECTORY MODULE LDFLAGS TOOL...
+build_missing() {
+  local directory=$1 module=$2 flags=$3 missing
+  shift 3
+  mapfile -t missing < <(missing_tools "$directory" "$@")
   if [[ ${#missing[@]} -eq 0 ]]; then
     return
   fi
@@ -178,8 +196,71 @@ main() {
   # switch it is to compile the standard library again.
   export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -mod=readonly" GOWORK=off
   say "building ${#missing[@]} programs in $directory, which takes minutes the first time"
-  build "$directory" "${missing[@]}"
+  build "$directory" "$module" "$flags" "${missing[@]}"
   say "built ${#missing[@]} programs in $SECONDS s"
+}
+
+usage() {
+  sed -n '2,11s/^# \{0,1\}//p' "$0"
+}
+
+main() {
+  local action="" version=$KUBERNETES_VERSION
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --path | --check | --version) action=$1 ;;
+      --kubernetes)
+        [[ -n ${2:-} ]] || die "--kubernetes needs a version: $KUBERNETES_VERSION or $OTHER_VERSION"
+        version=$2
+        shift
+        ;;
+      -h | --help)
+        usage
+        return
+        ;;
+      *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+  local directory own=("${TOOLS[@]}") shared=()
+  case $version in
+    "$KUBERNETES_VERSION") directory=$(tools_dir) ;;
+    "$OTHER_VERSION")
+      directory=$(other_tools_dir)
+      own=("${OTHER_TOOLS[@]}")
+      mapfile -t shared < <(shared_tools)
+      ;;
+    *) die "--kubernetes $version: expected $KUBERNETES_VERSION or $OTHER_VERSION" ;;
+  esac
+  case $action in
+    --path) printf '%s' "$directory" && return ;;
+    --version) printf '%s' "$version" && return ;;
+    --check)
+      [[ -z $(missing_tools "$directory" "${own[@]}" "${shared[@]}" "${DEBIAN_TOOLS[@]}") ]]
+      return
+      ;;
+  esac
+  mkdir -p "$(tools_dir)" "$directory"
+  exec 9>"$CACHE_DIR/cluster-tools.lock"
+  flock 9 # two runs at once build them once
+  local missing tool
+  mapfile -t missing < <(missing_tools "$(tools_dir)" "${DEBIAN_TOOLS[@]}")
+  for tool in "${missing[@]}"; do
+    # shellcheck disable=SC2086 # two words
+    unpack "$(tools_dir)" $tool
+  done
+  if [[ $version == "$KUBERNETES_VERSION" ]]; then
+    build_missing "$directory" "$MODULE" "$LDFLAGS" "${own[@]}"
+    return
+  fi
+  build_missing "$(tools_dir)" "$MODULE" "$LDFLAGS" "${shared[@]}"
+  for tool in "${shared[@]}" "${DEBIAN_TOOLS[@]}"; do
+    ln -sfn "$(tools_dir)/${tool%% *}" "$directory/${tool%% *}"
+  done
+  build_missing "$directory" "$OTHER_MODULE" "$OTHER_LDFLAGS" "${own[@]}"
 }
 
 main "$@"

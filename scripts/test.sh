@@ -14,6 +14,9 @@
 #                                   current torch (installs 6 GB)
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
+#   scripts/test.sh --kubernetes VERSION
+#                                   also every test of a test cluster on that version of Kubernetes,
+#                                   such as 1.37.2 (scripts/cluster-tools.sh --help names them)
 #   scripts/test.sh --soak          also 4,000 seeds of the simulation, 200 random runs under chaos,
 #                                   100 workers killed that sum by NCCL's double, 40 parameter
 #                                   servers and their workers, 100 workers that share two cores, and
@@ -24,8 +27,8 @@
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
 #
-# On two cores --cluster adds 10 minutes, --soak 15 and --planted 30. scripts/times.py prints where
-# the time of the last run went.
+# On two cores --cluster adds 10 minutes, --soak 15, --planted 30, and --kubernetes as much as these
+# tests take in the gate. scripts/times.py prints where the time of the last run went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -35,17 +38,27 @@ with_sanitizers=false
 with_python=false
 with_peers=false
 with_cluster=false
+other_kubernetes=""
 with_soak=false
 with_planted=false
 with_cuda=false
 with_cuda_engine=false
-for option in "$@"; do
+arguments=("$@")
+while [[ $# -gt 0 ]]; do
+  option=$1
+  shift
   case "$option" in
     --quick) only_quick=true ;;
     --sanitizers) with_sanitizers=true ;;
     --python) with_python=true ;;
     --peers) with_peers=true ;;
     --cluster) with_cluster=true ;;
+    --kubernetes)
+      [[ $# -gt 0 ]] || die "--kubernetes needs a version, such as 1.37.2"
+      other_kubernetes=$1
+      shift
+      scripts/cluster-tools.sh --kubernetes "$other_kubernetes" --version >/dev/null || exit 2
+      ;;
     --soak) with_soak=true ;;
     --planted) with_planted=true ;;
     --cuda) with_cuda=true ;;
@@ -56,13 +69,14 @@ for option in "$@"; do
       ;;
     *)
       die "unknown option '$option'; known:" \
-        "--quick --sanitizers --python --peers --cluster --soak --planted --cuda --cuda-engine"
+        "--quick --sanitizers --python --peers --cluster --kubernetes --soak --planted --cuda" \
+        "--cuda-engine"
       ;;
   esac
 done
 
-if $only_quick && [[ $# -gt 1 ]]; then
-  die "--quick stands alone; got: $*"
+if $only_quick && [[ ${#arguments[@]} -gt 1 ]]; then
+  die "--quick stands alone; got: ${arguments[*]}"
 fi
 
 begin_stages
@@ -82,6 +96,9 @@ else
     groups+=(torch)
   fi
   scripts/install.sh "${groups[@]}"
+  if [[ -n $other_kubernetes ]]; then
+    scripts/cluster-tools.sh --kubernetes "$other_kubernetes"
+  fi
   build_preset dev
 fi
 
@@ -234,6 +251,13 @@ if $with_cluster; then
   done
   say "testing the product over cpprest"
   LOCKSTEP_TEST_TRANSPORT=cpprest python3 -B tests/cluster/product_test.py
+  check_leftovers
+fi
+
+if [[ -n $other_kubernetes ]]; then
+  say "testing on Kubernetes $other_kubernetes"
+  LOCKSTEP_TEST_KUBERNETES=$other_kubernetes \
+    run_tests dev --label-regex '^(kubernetes|cluster|helm)$'
   check_leftovers
 fi
 

@@ -133,7 +133,7 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->group(group);
   app->add_flag("--native-binding",
                 flags->binds_natively,
-                "have kube-scheduler place gangs by PodGroups of scheduling.k8s.io/v1alpha2, for "
+                "have kube-scheduler place gangs by PodGroups of scheduling.k8s.io, for "
                 "jobs with scheduling.binding: Native")
       ->group(group);
   app->add_option("--api-concurrency",

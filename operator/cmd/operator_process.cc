@@ -246,6 +246,9 @@ void OperatorProcess::Parts::StartWork(const OperatorFlags& flags) {
   work.server_clock = &server_clock_;
   work.logger = logger_;
   work.has_synced = [this] { return watches_->HasSynced(); };
+  work.follow_pod_groups = [this](const kube::PodGroupsFound& found) {
+    watches_->FollowPodGroups(found);
+  };
   work.look_for_others = [this, scope = ScopeOf(flags)](int64_t look) {
     prepare_api_->StartCalls(kube::CallTicket(look), "", LookForOthers(scope));
   };

@@ -87,8 +87,7 @@ Watches::Watches(const WatchLoopOptions& options,
         SelectPlaceholders(namespace_name), DecodePlaceholder, options, queue);
   }
   if (too.pod_groups) {
-    pod_groups_ = Follow<StoredPodGroup>(
-        OursIn(kube::kPodGroups, namespace_name), DecodePodGroup, options, queue);
+    pod_groups_ = std::make_unique<PodGroupWatch>(options, namespace_name, queue);
   }
 }
 
@@ -104,7 +103,13 @@ bool Watches::HasSynced() const {
          nodes_->has_synced() && services_->has_synced() && classes_->has_synced() &&
          are_queues_known && is_answered(workloads_) && is_answered(flavors_) &&
          is_answered(provisioning_requests_) && is_answered(pod_templates_) &&
-         is_answered(placeholders_) && is_answered(pod_groups_);
+         is_answered(placeholders_) && (pod_groups_ == nullptr || pod_groups_->HasAnswer());
+}
+
+void Watches::FollowPodGroups(const kube::PodGroupsFound& found) {
+  if (pod_groups_ != nullptr) {
+    pod_groups_->Follow(found);
+  }
 }
 
 void Watches::AddChecks(std::map<std::string, std::function<Status()>>* checks) const {

@@ -7,6 +7,7 @@
 
 #include "common/base/result.h"
 #include "operator/api_client/reflector_driver.h"
+#include "operator/cmd/pod_group_watch.h"
 #include "operator/cmd/work_loop.h"
 
 namespace lockstep::control {
@@ -30,8 +31,12 @@ class Watches {
           const FollowedToo& too,
           WorkQueueOfUpdates* queue);
 
-  // Whether all has been listed that decisions are made by. Thread: any.
+  // Whether all has been listed that decisions are made by.
   bool HasSynced() const;
+
+  // PodGroups are served like this; nothing where they are not followed. Thread: any but the
+  // transport's, one at a time with HasSynced.
+  void FollowPodGroups(const kube::PodGroupsFound& found);
 
   // Adds, by kind, why it cannot be followed or has not been listed yet; these end before this.
   void AddChecks(std::map<std::string, std::function<Status()>>* checks) const;
@@ -52,7 +57,7 @@ class Watches {
   Watch<StoredProvisioningRequest> provisioning_requests_;
   Watch<StoredPodTemplate> pod_templates_;
   Watch<StoredPlaceholder> placeholders_;
-  Watch<StoredPodGroup> pod_groups_;
+  std::unique_ptr<PodGroupWatch> pod_groups_;
 };
 
 }  // namespace lockstep::control

@@ -122,6 +122,9 @@ void WorkLoop::TakeIn(WorkMessage message) {
     SettleRights(rights->judgement);
   } else if (const auto* schema = std::get_if<SchemaSeen>(&message)) {
     SettleSchema(schema->kinds);
+  } else if (auto* groups = std::get_if<PodGroupsSeen>(&message)) {
+    options_.loop->NotePodGroups(groups->found, now);
+    options_.follow_pod_groups(groups->found);
   } else if (std::holds_alternative<LeadershipWon>(message)) {
     right_.OnLeaseWon(now);
   } else {

@@ -54,6 +54,11 @@ struct SchemaSeen {
   Result<std::vector<ServedKind>> kinds;
 };
 
+// In which version PodGroups are served, where that is news.
+struct PodGroupsSeen {
+  kube::PodGroupsFound found;
+};
+
 // Checks of whether this process is ready that the loop knows about.
 inline constexpr const char* kCanLeadCheck = "can-lead";
 inline constexpr const char* kRightsCheck = "rights";
@@ -69,7 +74,8 @@ using WorkMessage = std::variant<WatchUpdate,
                                  OthersSeen,
                                  MasterKeySeen,
                                  RightsSeen,
-                                 SchemaSeen>;
+                                 SchemaSeen,
+                                 PodGroupsSeen>;
 using WorkQueueOfUpdates = UpdateQueue<WorkMessage>;
 
 struct WorkLoopOptions {
@@ -84,6 +90,8 @@ struct WorkLoopOptions {
 
   // Whether every watch has delivered its first state. Thread: the loop's.
   std::function<bool()> has_synced;
+  // Follows PodGroups as they are served. Thread: the loop's.
+  std::function<void(const kube::PodGroupsFound& found)> follow_pod_groups;
   // Begins to look for other releases at work on the same jobs; OthersSeen with this number follows
   // once. Thread: the loop's.
   std::function<void(int64_t look)> look_for_others;

@@ -102,6 +102,12 @@ void ControlLoop::NoteReleases(std::vector<OtherRelease> releases, TimePoint now
   Spread(news, now);
 }
 
+void ControlLoop::NotePodGroups(kube::PodGroupsFound found, TimePoint now) {
+  News news;
+  view_.NotePodGroups(std::move(found), &news);
+  Spread(news, now);
+}
+
 void ControlLoop::Lead(const std::string& master_key, TimePoint now, WallTime wall_now) {
   is_leading_ = true;
   controller_.SetCalendar(Calendar(now, wall_now));

@@ -78,6 +78,9 @@ class ControlLoop {
   // As of ClusterView.
   void NoteReleases(std::vector<OtherRelease> releases, TimePoint now);
 
+  // In which version the API server serves PodGroups.
+  void NotePodGroups(kube::PodGroupsFound found, TimePoint now);
+
   // From now on jobs have turns; before, the view is only kept warm. `now` and `wall_now` are the
   // same moment on both clocks: the calendar goes on from there for as long as this leads.
   // Precondition: every watch has delivered its first state.

@@ -328,12 +328,37 @@ TEST_F(NativeRoundTest, JobHoldsUpNobodyWhilePodGroupsAreNotSeen) {
 
 TEST_F(NativeRoundTest, JobStandsForItsPlaceOncePodGroupsAreSeen) {
   news_ = {};
+  view_.NotePodGroups({kube::PodGroupVersion::kV1Beta1, ""}, &news_);
+  EXPECT_EQ(news_.urgent, (std::set<JobId>{KeyOf("native")})) << "what it says is not true now";
+  EXPECT_FALSE(view_.NativeOf(KeyOf("native")).is_followed) << "they are not listed yet";
+  news_ = {};
   view_.Apply(kube::ObjectUpdate<StoredPodGroup>(kube::Replaced<StoredPodGroup>{}), &news_);
 
   EXPECT_EQ(news_.urgent, (std::set<JobId>{KeyOf("native")}));
   EXPECT_TRUE(news_.frees_room);
   EXPECT_NE(Ask("other"), "a");
   EXPECT_EQ(Ask("native"), "a");
+}
+
+TEST_F(NativeRoundTest, PodGroupsThatAreNotServedAnyMoreAreNotSeen) {
+  const kube::ObjectUpdate<StoredPodGroup> listed{kube::Replaced<StoredPodGroup>{}};
+  view_.NotePodGroups({kube::PodGroupVersion::kV1Alpha2, ""}, &news_);
+  view_.Apply(listed, &news_);
+  news_ = {};
+  view_.NotePodGroups({}, &news_);
+
+  EXPECT_EQ(news_.urgent, (std::set<JobId>{KeyOf("native")}));
+  EXPECT_FALSE(view_.NativeOf(KeyOf("native")).is_followed);
+  EXPECT_EQ(Ask("other"), "a");
+  view_.Apply(listed, &news_);  // what the old watch said last
+  EXPECT_FALSE(view_.NativeOf(KeyOf("native")).is_followed);
+
+  view_.NotePodGroups({kube::PodGroupVersion::kV1Beta1, ""}, &news_);
+  EXPECT_FALSE(view_.NativeOf(KeyOf("native")).is_followed) << "the list was of another version";
+  view_.Apply(listed, &news_);
+  const NativeSight seen = view_.NativeOf(KeyOf("native"));
+  EXPECT_TRUE(seen.is_followed);
+  EXPECT_EQ(seen.served.version, kube::PodGroupVersion::kV1Beta1);
 }
 
 // A LimitRange or a webhook has made them larger than what was planned.

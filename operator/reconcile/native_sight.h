@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "operator/kube/pod_group_search.h"
 #include "operator/reconcile/provisioning_sight.h"
 
 namespace lockstep::control {
@@ -11,10 +12,11 @@ namespace lockstep::control {
 // What is seen of the PodGroups by which kube-scheduler places a job's gangs.
 struct NativeSight {
   bool is_enabled = false;   // the operator was told to look after them
-  bool is_followed = false;  // they have been listed
+  bool is_followed = false;  // they have been listed, in the version that `served` names
   std::vector<CapacityObject> groups;
   // Why the server did not take what was written last, by the object's name.
   std::map<std::string, std::string> refusals;
+  kube::PodGroupsFound served{};  // in which version there are any
 
   friend bool operator==(const NativeSight&, const NativeSight&) = default;
 };

@@ -236,6 +236,10 @@ class ClusterView {
   // What is seen of the objects by which the job asks autoscalers for room.
   ProvisioningSight ProvisioningOf(const JobId& key) const;
 
+  // In which version the API server serves PodGroups, as far as is known now. Those that were
+  // listed in another version are forgotten.
+  void NotePodGroups(kube::PodGroupsFound found, News* news);
+
   // What is seen of the job's PodGroups; whether the operator was told to is the caller's to say.
   NativeSight NativeOf(const JobId& key) const;
 
@@ -304,6 +308,10 @@ class ClusterView {
   void ApplyToKueue(const kube::ObjectUpdate<T>& update, News* news);
   template <typename T>
   void ApplyToProvisioning(const kube::ObjectUpdate<T>& update, Provisioning by, News* news);
+  void LookAtNativeJobs(News* news);
+
+  bool SeesPodGroups() const { return pod_groups_.is_listed() && pod_groups_found_.version; }
+
   void TellStands(WallTime now);
   const std::map<std::string, WallTime>* UnaskedSince(const JobId& job,
                                                       const JobUsage* usage,
@@ -360,7 +368,8 @@ class ClusterView {
   std::map<std::string, PriorityClass> classes_;  // of it
   KueueView kueue_;
   ProvisioningView provisioning_;
-  ObjectsByJob<StoredPodGroup> pod_groups_;
+  ObjectsByJob<StoredPodGroup> pod_groups_;  // in the version that pod_groups_found_ names
+  kube::PodGroupsFound pod_groups_found_;
 };
 
 }  // namespace lockstep::control

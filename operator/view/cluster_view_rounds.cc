@@ -136,13 +136,9 @@ void ClusterView::Apply(const kube::ObjectUpdate<StoredPlaceholder>& placeholder
   ApplyToProvisioning(placeholders, Provisioning::kPods, news);
 }
 
-// Jobs that asked for native binding before PodGroups were seen stand for places when they are.
-void ClusterView::Apply(const kube::ObjectUpdate<StoredPodGroup>& groups, News* news) {
-  const bool were_listed = pod_groups_.is_listed();
-  news->urgent.merge(pod_groups_.Apply(groups));
-  if (were_listed || !pod_groups_.is_listed()) {
-    return;
-  }
+// Jobs that wait to be placed natively stand for places where PodGroups are seen, and nowhere else;
+// and they say what is missing.
+void ClusterView::LookAtNativeJobs(News* news) {
   for (const auto& [created, key] : by_age_) {
     const TrainingJob& job = FindJob(key)->job;
     if (job.spec.scheduling.binding == PodBinding::kNative && job.status.placement.empty()) {
@@ -153,10 +149,30 @@ void ClusterView::Apply(const kube::ObjectUpdate<StoredPodGroup>& groups, News* 
   }
 }
 
+void ClusterView::Apply(const kube::ObjectUpdate<StoredPodGroup>& groups, News* news) {
+  const bool were_listed = pod_groups_.is_listed();
+  news->urgent.merge(pod_groups_.Apply(groups));
+  if (!were_listed && pod_groups_.is_listed()) {
+    LookAtNativeJobs(news);
+  }
+}
+
+void ClusterView::NotePodGroups(kube::PodGroupsFound found, News* news) {
+  if (found == pod_groups_found_) {
+    return;
+  }
+  if (found.version != pod_groups_found_.version) {
+    pod_groups_ = {};
+  }
+  pod_groups_found_ = std::move(found);
+  LookAtNativeJobs(news);
+}
+
 NativeSight ClusterView::NativeOf(const JobId& key) const {
   const StoredJob* const stored = FindJob(key);
   NativeSight sight;
-  sight.is_followed = pod_groups_.is_listed();
+  sight.is_followed = SeesPodGroups();
+  sight.served = pod_groups_found_;
   if (stored != nullptr) {
     sight.groups = pod_groups_.SightOf(stored->job.metadata);
   }
@@ -331,7 +347,7 @@ void ClusterView::TellStands(WallTime now) {
                               PriorityOf(job),
                               UnaskedSince(job, usage, now),
                               RunTimeLimitOf(job),
-                              pod_groups_.is_listed()},
+                              SeesPodGroups()},
                              now);
     stand.request.past_runs = PastRunsOf(job, stored);
     if (stand.wants_place) {

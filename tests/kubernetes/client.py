@@ -41,7 +41,6 @@ KINDS = {
     ),
     "TrainingJob": ("/apis/lockstep.dev/v1", "trainingjobs", True),
     "PriorityClass": ("/apis/scheduling.k8s.io/v1", "priorityclasses", False),
-    "PodGroup": ("/apis/scheduling.k8s.io/v1alpha2", "podgroups", True),
     "TrainingQueue": ("/apis/lockstep.dev/v1", "trainingqueues", False),
 }
 PATCH_TYPES = {

@@ -268,6 +268,10 @@ class ControlPlane:
         self.kill_api_server()
         self.start_api_server()
 
+    def set_apis(self, apis):
+        """The option of that name, from the API server's next start on."""
+        self._apis = tuple(apis)
+
     def kill_api_server(self):
         self._programs.pop("kube-apiserver").kill()
 

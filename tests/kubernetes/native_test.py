@@ -1,10 +1,36 @@
 """Gangs that the real kube-scheduler places, all or none, by PodGroups of scheduling.k8s.io."""
 
-from client import Watch
-from jobs import JOB_LABEL, JobCase, foreign_pod, is_running, training_job
-from kubernetes_case import main
-from processes import wait_for
+import json
 
+import client
+from client import Watch
+from jobs import JOB_LABEL, JobCase, condition, foreign_pod, is_running, training_job
+from kubernetes_case import main
+from operator_process import Operator
+from processes import wait_for
+from proxy import Fault, Proxy
+from tools import kubernetes_version
+
+# The versions of scheduling.k8s.io that have PodGroups, the operator's first choice first, and the
+# feature gates that they need.
+if kubernetes_version() < (1, 37):
+    VERSIONS, GATES = ("v1alpha2",), ("GenericWorkload", "GangScheduling")
+else:
+    VERSIONS, GATES = ("v1beta1", "v1alpha3"), ("GenericWorkload",)
+
+
+def api(version):
+    return f"scheduling.k8s.io/{version}"
+
+
+def written_in(group):
+    """The version of the API in which the operator wrote it."""
+    [version] = [each["apiVersion"] for each in group["metadata"]["managedFields"]
+                 if each["manager"].startswith("lockstep-operator")]
+    return version
+
+
+client.KINDS["PodGroup"] = (f"/apis/{api(VERSIONS[0])}", "podgroups", True)
 NATIVE = {"scheduling": {"binding": "Native"}}
 WAIT = 60
 
@@ -12,10 +38,7 @@ WAIT = 60
 class NativeTest(JobCase):
     """Two nodes of four GPUs."""
 
-    options = {
-        "gates": ("GenericWorkload", "GangScheduling"),
-        "apis": ("scheduling.k8s.io/v1alpha2",),
-    }
+    options = {"gates": GATES, "apis": tuple(map(api, VERSIONS))}
     operator_flags = ("--native-binding",)
     chart_values = ("nativeBinding.enabled=true",)
 
@@ -33,6 +56,7 @@ class NativeTest(JobCase):
         self.create_job("gang", 6, **NATIVE)
         pods = self.wait_running("gang", 6)
         [group] = self.groups()
+        self.assertEqual(written_in(group), api(VERSIONS[0]))
         name = group["metadata"]["name"]
         self.assertEqual(group["spec"]["schedulingPolicy"], {"gang": {"minCount": 6}})
         for pod in pods:
@@ -100,6 +124,29 @@ class NativeTest(JobCase):
         self.assertEqual(after, before)
         self.assertEqual(self.job("pair")["status"].get("attempt", 0), 0)
 
+    def test_pods_have_the_groups_priority_whatever_their_templates_say(self):
+        """Kubernetes 1.37 places no pod of a group with several priorities."""
+        for name, value in (("high", 1000), ("low", 10)):
+            self.admin.create({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": name}, "value": value,
+            })
+            self.addCleanup(self.admin.delete, "PriorityClass", name)
+        job = training_job("mixed", 2, pod_spec={"priorityClassName": "low"},
+                           scheduling={"binding": "Native", "priorityClassName": "high"})
+        evaluator = {**job["spec"]["roles"][0], "name": "evaluator", "replicas": 1}
+        evaluator["template"] = {"spec": {**evaluator["template"]["spec"]}}
+        del evaluator["template"]["spec"]["priorityClassName"]
+        job["spec"]["roles"].append(evaluator)
+        self.admin.create(job, self.namespace)
+        pods = self.wait_running("mixed", 3)
+        self.assertEqual({pod["spec"]["priorityClassName"] for pod in pods}, {"high"})
+        [group] = self.groups()
+        self.assertEqual(group["spec"].get("priorityClassName", "high"), "high")
+        _, _, why = condition(self.job("mixed"), "FullyPlanned")
+        self.assertIn("spec.roles[0].template.spec.priorityClassName", why)
+        self.assertIn("its pods have that class", why)
+
     def test_no_pod_group_is_left_of_a_job_that_is_suspended_or_deleted(self):
         self.create_job("goes", 2, **NATIVE)
         self.wait_running("goes", 2)
@@ -111,6 +158,69 @@ class NativeTest(JobCase):
         self.wait_no_group()
 
 
+if len(VERSIONS) > 1:
+
+    class RestartTest(JobCase):
+        """API servers are restarted with other versions of the API while the operator runs."""
+
+        options = {"gates": GATES, "apis": tuple(map(api, VERSIONS))}
+        operator_flags = ("--native-binding",)
+        chart_values = ("nativeBinding.enabled=true",)
+
+        def serve(self, *versions):
+            self.plane.kill_api_server()
+            self.plane.set_apis(map(api, versions))
+            self.plane.start_api_server()
+
+        def writers(self, version):
+            """The version in which the operator wrote each PodGroup, read in `version`."""
+            path = client.path_of("PodGroup", self.namespace).replace(VERSIONS[0], version)
+            return [written_in(group) for group in self.admin.request("GET", path)["items"]]
+
+        def test_operator_speaks_the_version_that_is_served_now(self):
+            self.create_job("first", 2, **NATIVE)
+            self.wait_running("first", 2)
+            self.assertEqual(self.writers(VERSIONS[0]), [api(VERSIONS[0])])
+            self.serve(VERSIONS[1])
+            self.create_job("second", 2, **NATIVE)
+            wait_for(lambda: api(VERSIONS[1]) in self.writers(VERSIONS[1]), 2 * WAIT,
+                     lambda: f"a PodGroup in {VERSIONS[1]}\n{self.describe('second')}")
+            # kube-scheduler knows the first version alone.
+            self.serve(VERSIONS[0])
+            self.wait_running("second", 2, 3 * WAIT)
+            self.assertEqual(self.job("first")["status"].get("attempt", 0), 0)
+            for name in ("first", "second"):
+                self.end_job(name)
+            wait_for(lambda: not self.admin.list("PodGroup", self.namespace), 2 * WAIT,
+                     "both PodGroups to go")
+
+
+class UnlistedTest(JobCase):
+    """An API server that serves PodGroups and cannot list them: one of them is stored in a version
+    that it does not know any more."""
+
+    options = {"gates": GATES, "apis": tuple(map(api, VERSIONS))}
+    operator_flags = ("--native-binding",)
+    chart_values = ("nativeBinding.enabled=true",)
+
+    @classmethod
+    def make_operator(cls):
+        proxy = Proxy(cls.plane, "operator")
+        cls.addClassCleanup(proxy.close)
+        answer = {"kind": "Status", "code": 429, "reason": "TooManyRequests",
+                  "message": "storage is (re)initializing: failed to read one or more podgroups"}
+        refusal = (429, {"Content-Type": "application/json"}, json.dumps(answer).encode())
+        proxy.rule = lambda request: (
+            Fault(answer=refusal) if "/podgroups" in request.path else None)
+        return Operator(cls.plane, kubeconfig=proxy.kubeconfig, flags=cls.operator_flags)
+
+    def test_only_jobs_that_need_them_wait(self):
+        self.create_job("native", 8, **NATIVE)
+        self.create_job("other", 8)
+        self.wait_running("other", 8)
+        self.wait_waiting("native", f"serves {api(VERSIONS[0])} but has not listed PodGroups")
+
+
 class UnservedTest(JobCase):
     """A cluster that knows no PodGroups."""
 
@@ -119,7 +229,8 @@ class UnservedTest(JobCase):
 
     def test_a_job_says_what_is_missing_and_holds_up_nobody(self):
         self.create_job("native", 8, **NATIVE)
-        self.wait_waiting("native", "scheduling.k8s.io/v1alpha2=true", "GenericWorkload")
+        self.wait_waiting("native", "serves them in none of v1beta1, v1alpha3, v1alpha2",
+                          f"{api(VERSIONS[0])}=true", "GenericWorkload")
         self.create_job("other", 8)
         self.wait_running("other", 8)
         self.assertEqual(self.pods("native"), [])

@@ -16,10 +16,25 @@ os.environ.setdefault("GOGC", "400")
 
 
 @functools.cache
+def _ask_script(question):
+    """The answer of scripts/cluster-tools.sh, about the Kubernetes that the tests run against:
+    LOCKSTEP_TEST_KUBERNETES, or the script's default."""
+    command = [REPOSITORY / "scripts" / "cluster-tools.sh", question]
+    if version := os.environ.get("LOCKSTEP_TEST_KUBERNETES"):
+        command += ["--kubernetes", version]
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise RuntimeError(run.stderr.strip())
+    return run.stdout.strip()
+
+
 def tools_folder():
-    script = REPOSITORY / "scripts" / "cluster-tools.sh"
-    run = subprocess.run([script, "--path"], check=True, capture_output=True, text=True)
-    return pathlib.Path(run.stdout.strip())
+    return pathlib.Path(_ask_script("--path"))
+
+
+def kubernetes_version():
+    """The version of Kubernetes in test clusters: (1, 36, 3)."""
+    return tuple(map(int, _ask_script("--version").split(".")))
 
 
 def tool(name):

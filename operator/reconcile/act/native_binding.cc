@@ -18,16 +18,39 @@ bool AsksForNative(const DecisionBuilder& builder) {
          !builder.observed().is_one_machine;
 }
 
+// "v1beta1, v1alpha3, v1alpha2".
+std::string KnownVersions() {
+  std::string text;
+  for (const kube::PodGroupVersion version : kube::kPodGroupVersions) {
+    text += (text.empty() ? "" : ", ") + std::string(kube::VersionName(version));
+  }
+  return text;
+}
+
+std::string WhyNotFollowed(const NativeSight& sight) {
+  if (!sight.is_enabled) {
+    return "this operator makes none; set nativeBinding.enabled of the chart (the flag "
+           "--native-binding)";
+  }
+  if (!sight.served.trouble.empty()) {
+    return "the API server does not say in which versions it serves them: " + sight.served.trouble;
+  }
+  if (!sight.served.version) {
+    return "the API server serves them in none of " + KnownVersions() +
+           "; on Kubernetes 1.37 start it with --runtime-config=scheduling.k8s.io/v1beta1=true and "
+           "the feature gate GenericWorkload, on 1.36 with "
+           "--runtime-config=scheduling.k8s.io/v1alpha2=true and the gates GenericWorkload and "
+           "GangScheduling; the controller manager and the scheduler need the same gates";
+  }
+  return "the API server serves " + kube::ApiVersionOf(*sight.served.version) +
+         " but has not listed PodGroups for this operator; its log says why, and "
+         "nativeBinding.enabled of the chart gives it the right to";
+}
+
 std::string WhatIsMissing(const NativeSight& sight) {
-  return std::string(
-             "scheduling.binding: Native has kube-scheduler place the gang by a PodGroup "
-             "of scheduling.k8s.io/v1alpha2, and ") +
-         (sight.is_enabled
-              ? "the API server gives this operator no list of them: it has them from Kubernetes "
-                "1.36 on, with --runtime-config=scheduling.k8s.io/v1alpha2=true and the feature "
-                "gates GenericWorkload and GangScheduling"
-              : "this operator was not told to make any: that is nativeBinding.enabled of the "
-                "chart (the flag --native-binding)");
+  return "scheduling.binding: Native needs a PodGroup of scheduling.k8s.io for kube-scheduler to "
+         "place the gang, and " +
+         WhyNotFollowed(sight);
 }
 
 }  // namespace
@@ -70,23 +93,23 @@ void TellScheduler(DecisionBuilder* builder) {
     status->pod_group.clear();
   }
   const NativeSight& sight = builder->observed().native;
-  if (!sight.is_followed) {
+  if (!sight.is_followed || !sight.served.version) {
     return;
   }
+  const kube::ResourceType type = kube::PodGroupsIn(*sight.served.version);
   for (const CapacityObject& group : sight.groups) {
     if (group.is_ours && !group.is_deleting && group.name != status->pod_group) {
-      builder->Do(
-          WriteObject{WriteObject::Kind::kDelete, kube::kPodGroups, group.name, group.uid, ""});
+      builder->Do(WriteObject{WriteObject::Kind::kDelete, type, group.name, group.uid, ""});
     }
   }
   if (IsPlacedNatively(*status) && FindPodGroup(sight, status->pod_group) == nullptr) {
     TrainingJob decided = builder->job();
     decided.status = *status;
     builder->Do(WriteObject{WriteObject::Kind::kCreate,
-                            kube::kPodGroups,
+                            type,
                             status->pod_group,
                             "",
-                            DumpJson(PodGroupManifest(decided))});
+                            DumpJson(PodGroupManifest(decided, *sight.served.version))});
   }
 }
 

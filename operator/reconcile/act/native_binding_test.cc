@@ -16,6 +16,7 @@
 namespace lockstep::control {
 namespace {
 
+using kube::PodGroupVersion;
 using std::chrono::seconds;
 
 constexpr const char* kFirstPodGroup = "mnist-uid-1-0";
@@ -29,6 +30,7 @@ class NativeBinding : public ::testing::Test {
     world_.AddNode("node-b");
     sight().is_enabled = true;
     sight().is_followed = true;
+    sight().served.version = PodGroupVersion::kV1Beta1;
   }
 
   NativeSight& sight() { return world_.observed.native; }
@@ -163,7 +165,7 @@ TEST_F(NativeBinding, GangThatIsNotPlacedIsRolledBackWithAllThatWasSaid) {
   Create();
   SayNo("mnist-worker-0", "waiting for minCount pods from a gang to be scheduled");
   SayNo("mnist-worker-1", "0/2 nodes are available: 2 Insufficient nvidia.com/gpu");
-  sight().groups[0].conditions = Json::array({{{"type", "PodGroupScheduled"},
+  sight().groups[0].conditions = Json::array({{{"type", "PodGroupInitiallyScheduled"},
                                                {"status", "False"},
                                                {"reason", "Unschedulable"},
                                                {"message", "pod group is unschedulable"}}});
@@ -255,7 +257,7 @@ TEST_F(NativeBinding, PodGroupGoesWithItsGangHoweverThatEnds) {
     world_.job.spec.run_policy.suspend = false;
     world_.job.spec.roles[0].replicas = 2;
     world_.AddNode("node-b");
-    world_.observed.native = {true, true, {}, {}};
+    world_.observed.native = {true, true, {}, {}, {PodGroupVersion::kV1Beta1, ""}};
     Launch();
     ++world_.job.metadata.generation;
     end();
@@ -322,6 +324,77 @@ TEST_F(NativeBinding, PodGroupThatIsBeingDeletedIsWaitedFor) {
   EXPECT_EQ(world_.Pods(), "mnist-worker-0 mnist-worker-1");
 }
 
+TEST_F(NativeBinding, GangIsRolledBackWithTheGroupsWordsWhereItsPodsSayNothing) {
+  Create();
+  const std::string words = "all pods in a single pod group should have the same priority";
+  sight().groups[0].conditions = Json::array({{{"type", "PodGroupInitiallyScheduled"},
+                                               {"status", "False"},
+                                               {"reason", "SchedulerError"},
+                                               {"message", words}}});
+  world_.Advance(seconds(60));
+  Step();
+
+  EXPECT_EQ(Reason(), "PodNotBound");
+  EXPECT_TRUE(Says("was not bound to a node within 60 s: " + words)) << Why();
+}
+
+TEST_F(NativeBinding, ObjectsAreOfTheVersionThatIsServed) {
+  for (const PodGroupVersion version : kube::kPodGroupVersions) {
+    SCOPED_TRACE(kube::VersionName(version));
+    world_ = TestWorld(MakeTrainingJob(2));
+    world_.job.spec.scheduling.binding = PodBinding::kNative;
+    sight() = {true, true, {}, {}, {version, ""}};
+    sight().groups = {{"mnist-uid-1-7", "old", "", true, false, Json()}};
+    last_ = world_.Step();
+    int writes = 0;
+    for (const Effect& effect : last_.effects) {
+      if (const auto* const write = std::get_if<WriteObject>(&effect)) {
+        ++writes;
+        EXPECT_EQ(write->resource, kube::PodGroupsIn(version));
+        if (write->kind == WriteObject::Kind::kCreate) {
+          EXPECT_EQ(ParseJson(write->body).value()["apiVersion"], kube::ApiVersionOf(version));
+        }
+      }
+    }
+    EXPECT_EQ(writes, 2);
+  }
+}
+
+TEST_F(NativeBinding, GangThatRunsGoesOnWhileNoPodGroupsAreServed) {
+  Launch();
+  sight().groups.clear();
+  sight().is_followed = false;
+  sight().served = {};
+  EXPECT_EQ(Step(), "");
+  world_.Exit("mnist-worker-1", 137);
+  EXPECT_EQ(Step(), "");
+  EXPECT_NE(world_.Find("mnist-worker-1-r1"), nullptr) << "a successor needs none";
+  EXPECT_EQ(world_.job.status.attempt, Attempt(0));
+}
+
+TEST_F(NativeBinding, JobThatWaitsNamesTheCauseOfEachKind) {
+  struct Cause {
+    NativeSight sight;
+    std::string words;
+  };
+
+  const std::vector<Cause> causes = {
+      {{false, false, {}, {}, {}}, "set nativeBinding.enabled of the chart"},
+      {{true, false, {}, {}, {}}, "serves them in none of v1beta1, v1alpha3, v1alpha2"},
+      {{true, false, {}, {}, {std::nullopt, "refused: nobody listens"}},
+       "does not say in which versions it serves them: refused: nobody listens"},
+      {{true, false, {}, {}, {PodGroupVersion::kV1Alpha3, ""}},
+       "serves scheduling.k8s.io/v1alpha3 but has not listed PodGroups for this operator"},
+  };
+  for (const Cause& cause : causes) {
+    sight() = cause.sight;
+    Step();
+    EXPECT_EQ(Reason(), "NativeNotFollowed");
+    EXPECT_TRUE(Says(cause.words)) << Why();
+    EXPECT_EQ(Places(), "");
+  }
+}
+
 TEST_F(NativeBinding, JobWaitsAndSaysExactlyWhatIsMissing) {
   sight() = {};
   world_.job.spec.scheduling.timeout = seconds(100);
@@ -332,7 +405,11 @@ TEST_F(NativeBinding, JobWaitsAndSaysExactlyWhatIsMissing) {
   EXPECT_NE(EventReasons(last_).find("NativeNotFollowed"), std::string::npos);
   sight().is_enabled = true;
   Step();
-  EXPECT_TRUE(Says("--runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
+  EXPECT_TRUE(
+      Says("on Kubernetes 1.37 start it with "
+           "--runtime-config=scheduling.k8s.io/v1beta1=true"))
+      << Why();
+  EXPECT_TRUE(Says("on 1.36 with --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
   Step();
   EXPECT_EQ(EventReasons(last_), "") << "it is told once";
   world_.Advance(seconds(100));

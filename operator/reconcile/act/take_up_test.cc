@@ -38,6 +38,7 @@ TEST(TakeUp, GangOfAJobWhoseStatusWasWipedGoesOnAsItsPodsTell) {
 TEST(TakeUp, PodsTellByWhichPodGroupTheyWerePlaced) {
   TestWorld world(MakeTrainingJob(2));
   world.observed.native.is_followed = true;
+  world.observed.native.served.version = kube::PodGroupVersion::kV1Beta1;
   world.Launch();
   world.ReportAll();
   world.Find("mnist-worker-0")->spec.pod_group = "mnist-uid-1-0";

@@ -61,7 +61,7 @@ TEST(CleanUp, CommandsOfTheDocumentFindAllThatIsMadeForAJob) {
                                      CapacityRequestManifest(job),
                                      CapacityTemplateManifest(job, role, {}),
                                      PlaceholderManifest(job, role, 0, {}),
-                                     PodGroupManifest(job),
+                                     PodGroupManifest(job, kube::PodGroupVersion::kV1Beta1),
                                      WorkloadManifest(job, 0)};
   const auto clean_ups = CleanUps();
   for (const Json& object : objects) {

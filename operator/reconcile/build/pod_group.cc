@@ -3,24 +3,35 @@
 #include <utility>
 
 #include "operator/reconcile/build/job_objects.h"
+#include "operator/reconcile/build/stored_conditions.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {
+namespace {
+
+// The condition that says whether kube-scheduler has placed the group. Later versions let it be
+// true for good once it is, as its name says. Source: types.go of each version.
+const char* PlacedCondition(kube::PodGroupVersion version) {
+  return version == kube::PodGroupVersion::kV1Alpha2 ? "PodGroupScheduled"
+                                                     : "PodGroupInitiallyScheduled";
+}
+
+}  // namespace
 
 std::string PodGroupName(const Metadata& job, Attempt attempt) {
   return job.name + "-" + job.uid.substr(0, 8) + "-" + std::to_string(attempt.value());
 }
 
-Json PodGroupManifest(const TrainingJob& job) {
+Json PodGroupManifest(const TrainingJob& job, kube::PodGroupVersion version) {
   Json spec = {
       {"schedulingPolicy", {{"gang", {{"minCount", job.status.placement.size()}}}}},
   };
-  // Heeded where gangs go as a whole for others (WorkloadAwarePreemption), and dropped elsewhere.
+  // In v1alpha2 it is dropped unless gangs go as a whole for others (WorkloadAwarePreemption).
   if (std::string name = PriorityClassOf(job.spec, job.status); !name.empty()) {
     spec["priorityClassName"] = std::move(name);
   }
-  return {{"apiVersion", "scheduling.k8s.io/v1alpha2"},
+  return {{"apiVersion", kube::ApiVersionOf(version)},
           {"kind", "PodGroup"},
           {"metadata",
            {{"name", job.status.pod_group},
@@ -28,6 +39,18 @@ Json PodGroupManifest(const TrainingJob& job) {
             {"labels", {{label::kJob, job.metadata.name}}},
             {"ownerReferences", Json::array({OwnerReference(job)})}}},
           {"spec", std::move(spec)}};
+}
+
+void GiveGroupsPriority(const TrainingJob& job, Json* pod_spec) {
+  pod_spec->erase("priorityClassName");
+  if (std::string name = PriorityClassOf(job.spec, job.status); !name.empty()) {
+    (*pod_spec)["priorityClassName"] = std::move(name);
+  }
+}
+
+std::string WhyNotPlaced(const Json& conditions, kube::PodGroupVersion version) {
+  const char* const type = PlacedCondition(version);
+  return IsTrueIn(conditions, type) ? "" : TextIn(conditions, type, "message");
 }
 
 }  // namespace lockstep::control

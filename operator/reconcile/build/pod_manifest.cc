@@ -15,6 +15,7 @@
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/node_tie.h"
 #include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/build/pod_group.h"
 #include "operator/reconcile/build/restrict_container.h"
 #include "operator/reconcile/build/template_parts.h"
 #include "operator/reconcile/gang/gang_binding.h"
@@ -452,7 +453,9 @@ Json ManifestSpecOf(const Parts& parts) {
   }
   SetDefault(&spec, "automountServiceAccountToken", false);
   SetDefault(&spec, "enableServiceLinks", false);
-  if (!parts.job.spec.scheduling.priority_class_name.empty()) {
+  if (!parts.pod.spec.pod_group.empty()) {
+    GiveGroupsPriority(parts.job, &spec);
+  } else if (!parts.job.spec.scheduling.priority_class_name.empty()) {
     SetDefault(&spec, "priorityClassName", parts.job.spec.scheduling.priority_class_name);
   }
   return spec;

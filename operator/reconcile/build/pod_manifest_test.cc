@@ -217,22 +217,6 @@ TEST(PodManifest, NativeBindingKeepsFromSuspectsThatThePlanDoesWithout) {
   EXPECT_EQ(terms[1], Json::object()) << "it matches no node, and is to go on so";
 }
 
-TEST(PodGroupManifest, CountsThePodsOfTheGangAndBelongsToTheJob) {
-  TrainingJob job = NativeJob();
-
-  const Json group = PodGroupManifest(job);
-
-  EXPECT_EQ(group["apiVersion"], "scheduling.k8s.io/v1alpha2");
-  EXPECT_EQ(group["kind"], "PodGroup");
-  EXPECT_EQ(group["metadata"]["name"], "mnist-uid-1-0");
-  EXPECT_EQ(group["metadata"]["namespace"], "default");
-  EXPECT_EQ(group["metadata"]["labels"], Json({{"lockstep.dev/job", "mnist"}}));
-  EXPECT_EQ(group["metadata"]["ownerReferences"][0]["uid"], "uid-1");
-  EXPECT_EQ(DumpJson(group["spec"]), R"({"schedulingPolicy":{"gang":{"minCount":2}}})");
-  job.spec.scheduling.priority_class_name = "urgent";
-  EXPECT_EQ(PodGroupManifest(job)["spec"]["priorityClassName"], "urgent");
-}
-
 TEST(PodManifest, DollarsOfTheContractAreNotExpanded) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.training->checkpoint.directory = "/mnt/$(HOME)$";

@@ -6,7 +6,7 @@
 
 #include "common/contract/text.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/build/stored_conditions.h"
+#include "operator/reconcile/build/pod_group.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/policy/deadline.h"
@@ -19,9 +19,6 @@ constexpr std::size_t kProblemBytesMax = 300;
 
 // Different words of one scheduler that are repeated. Choice: the pods of a gang are of few kinds.
 constexpr std::size_t kVoicesMax = 3;
-
-// A condition of PodGroups. Source: scheduling.k8s.io/v1alpha2, types.go.
-constexpr const char* kPodGroupScheduled = "PodGroupScheduled";
 
 // Ways in which a node takes a pod back that did run. Source: the kubelet, Kubernetes 1.36.
 constexpr std::array<std::string_view, 8> kTakenBack = {"DeadlineExceeded",
@@ -65,6 +62,15 @@ void AddWords(const std::string& words, std::vector<std::string>* said) {
   }
 }
 
+// What kube-scheduler says of the gang's PodGroup; empty: nothing.
+std::string GroupsWords(const DecisionBuilder& builder) {
+  const NativeSight& sight = builder.observed().native;
+  const CapacityObject* const group = FindPodGroup(sight, builder.status().pod_group);
+  return group != nullptr && group->is_ours && sight.served.version
+             ? WhyNotPlaced(group->conditions, *sight.served.version)
+             : "";
+}
+
 // What kube-scheduler says of a gang that it has not placed: of those for which it finds no node,
 // and of those that wait for them. Each only once, the member's own first.
 std::string SchedulersWords(const Member& member,
@@ -77,11 +83,7 @@ std::string SchedulersWords(const Member& member,
       AddWords(other.pod->status.unschedulable, &said);
     }
   }
-  const CapacityObject* const group =
-      FindPodGroup(builder.observed().native, builder.status().pod_group);
-  if (group != nullptr && group->is_ours && !IsTrueIn(group->conditions, kPodGroupScheduled)) {
-    AddWords(TextIn(group->conditions, kPodGroupScheduled, "message"), &said);
-  }
+  AddWords(GroupsWords(builder), &said);
   std::string text;
   for (const std::string& words : said) {
     text += (text.empty() ? "" : "; ") + CutText(words, kProblemBytesMax);
@@ -196,9 +198,10 @@ std::optional<StartProblem> NotBound(const Candidate& one) {
   }
   if (status.is_unbound && one.waited() >= kUnboundPatience) {
     const bool is_native = IsPlacedNatively(one.builder.status());
+    const std::string what = "was not bound to " + (is_native ? "a node" : one.member.node) +
+                             " within " + SecondsText(kUnboundPatience);
     return one.Problem(std::string(kPodNotBound),
-                       "was not bound to " + (is_native ? "a node" : one.member.node) + " within " +
-                           SecondsText(kUnboundPatience));
+                       is_native ? With(what, GroupsWords(one.builder)) : what);
   }
   return std::nullopt;
 }

@@ -63,7 +63,11 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
     }
     const std::string own = PriorityClassOfTemplate(spec.roles[i]);
     if (!own.empty() && own != priority_class) {
-      Add(path + ".priorityClassName: the whole gang counts with " + priority_class, &text);
+      Add(path + ".priorityClassName: the whole gang counts with " + priority_class +
+              (spec.scheduling.binding == PodBinding::kNative
+                   ? ", and its pods have that class, as those of a PodGroup have one priority"
+                   : ""),
+          &text);
     }
   }
   return text;
