@@ -120,11 +120,16 @@ TEST_F(GpuWatchTest, DriverThatHangsShowsNothingAndKeepsNobody) {
 }
 
 TEST_F(GpuWatchTest, WhatWasReadLongAgoIsNotShown) {
-  Show("GPU-a@1", "85/1024");
+  Show("GPU-a@1,GPU-b@2", "lost,40/1024");  // the warning tells that it was read
   GpuWatchOptions options = Options();
   options.interval = std::chrono::hours(1);
   options.stale_after = Duration::zero();
   const GpuWatch watch(options, &log_);
+  const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(20));
+  while (log_.count() == 0 && !deadline.HasPassed(SteadyNow())) {
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(log_.count(), 1);
   EXPECT_EQ(watch.Page(), "");
 }
 
