@@ -64,6 +64,8 @@ struct QueueStatus {
   QueueAmounts claimed;   // kept for gangs that wait until others have gone; not used yet
   int64_t waiting = 0;    // jobs
   QueueAmounts left{};    // the part of `used` that pods of gangs without places hold; not stored
+  std::optional<WallTime> oldest_wait{};  // since when the first of `waiting` waits; not stored
+  bool has_queues_below = false;          // so no job may name it; not stored
 
   friend bool operator==(const QueueStatus&, const QueueStatus&) = default;
 };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
@@ -11,6 +10,7 @@
 #include <prometheus/text_serializer.h>
 
 #include "operator/cmd/process_stats.h"
+#include "operator/cmd/queue_metrics.h"
 #include "operator/reconcile/detect/start_problem.h"
 #include "operator/reconcile/policy/asking.h"
 #include "operator/reconcile/policy/restart_cause.h"
@@ -107,36 +107,6 @@ std::string CodeOf(const CallRecord& record) {
 }  // namespace
 
 struct OperatorMetrics::Families {
-  // Gauges whose labels come and go.
-  class LabelledGauges {
-   public:
-    explicit LabelledGauges(Gauges* family) : family_(*family) {}
-
-    void Set(const Labels& labels, double value) {
-      prometheus::Gauge& gauge = family_.Add(labels);
-      gauge.Set(value);
-      known_[labels] = &gauge;
-      told_.insert(labels);
-    }
-
-    // Those that were not set since the last call are no more.
-    void DropOthers() {
-      std::erase_if(known_, [&](const auto& one) {
-        const bool is_told = told_.contains(one.first);
-        if (!is_told) {
-          family_.Remove(one.second);
-        }
-        return !is_told;
-      });
-      told_.clear();
-    }
-
-   private:
-    Gauges& family_;
-    std::map<Labels, prometheus::Gauge*> known_;
-    std::set<Labels> told_;
-  };
-
   explicit Families(const std::string& api_host) : host(api_host) {}
 
   prometheus::Counter& CounterOf(const MetricDelta& delta);
@@ -214,15 +184,6 @@ struct OperatorMetrics::Families {
       AddCounters(&registry,
                   "lockstep_preemptions_total",
                   "Gangs that went so that others could start, by their queue and the reason.");
-  LabelledGauges queue_nominal{
-      &AddGauges(&registry, "lockstep_queue_nominal", "What a queue may hold at any time.")};
-  LabelledGauges queue_used{
-      &AddGauges(&registry, "lockstep_queue_used", "What the jobs of a queue hold.")};
-  LabelledGauges queue_borrowed{&AddGauges(
-      &registry, "lockstep_queue_borrowed", "The part of that above its nominal amounts.")};
-  std::map<std::string, std::set<std::string>> queue_resources;  // that it has had, or may have
-  LabelledGauges queue_waiting{
-      &AddGauges(&registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places.")};
   Counters& capacity_asks =
       AddCounters(&registry,
                   "lockstep_capacity_asks_total",
@@ -256,6 +217,13 @@ struct OperatorMetrics::Families {
           &registry, "lockstep_events_dropped_total", "Events not written because too many waited.")
           .Add({});
 
+  prometheus::Gauge& suspect_nodes =
+      AddGauges(&registry,
+                "lockstep_suspect_nodes",
+                "Nodes that jobs avoid for a while, as pods could not start there.")
+          .Add({});
+
+  QueueMetrics queues{&registry};
   ProcessMetrics process{&registry};
 };
 
@@ -298,6 +266,10 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   SetMissingFields("TrainingJob", 0);
   SetMissingFields("TrainingQueue", 0);
   families_->workers.Set(1);
+  AddGauges(
+      &families_->registry, "lockstep_build_info", "1; the label is the version of the operator.")
+      .Add({{"version", LOCKSTEP_VERSION}})
+      .Set(1);
 }
 
 OperatorMetrics::~OperatorMetrics() = default;
@@ -384,43 +356,19 @@ void OperatorMetrics::SetJobs(const std::vector<std::string_view>& states) {
   }
 }
 
-// A queue that has gone is told no longer. What it holds none of is told as 0: alerts go by series,
-// and one that is not there has no value.
-void OperatorMetrics::SetQueues(const std::map<std::string, QueueStatus>& queues) {
-  const auto set = [](const std::string& queue,
-                      const std::string& resource,
-                      int64_t amount,
-                      Families::LabelledGauges* to) {
-    const double unit = resource == kCpuResource ? 1000 : 1;
-    to->Set({{"queue", queue}, {"resource", resource}}, static_cast<double>(amount) / unit);
-  };
-  const auto of = [](const QueueAmounts& amounts, const std::string& resource) {
-    const auto found = amounts.find(resource);
-    return found == amounts.end() ? 0 : found->second;
-  };
-  std::erase_if(families_->queue_resources,
-                [&](const auto& known) { return !queues.contains(known.first); });
+// Every queue that jobs may name has its histogram of waits from then on, so that the first gang
+// counts.
+void OperatorMetrics::SetQueues(const std::map<std::string, QueueStatus>& queues, WallTime now) {
+  families_->queues.Set(queues, now);
   for (const auto& [name, status] : queues) {
-    std::set<std::string>& resources = families_->queue_resources[name];
-    for (const auto& [resource, amount] : status.nominal) {
-      set(name, resource, amount, &families_->queue_nominal);
-      resources.insert(resource);
+    if (!status.has_queues_below) {
+      families_->gang_wait.Add({{"queue", name}}, WaitBuckets());
     }
-    for (const auto& [resource, amount] : status.used) {
-      resources.insert(resource);
-    }
-    for (const std::string& resource : resources) {
-      set(name, resource, of(status.used, resource), &families_->queue_used);
-      set(name, resource, of(status.borrowed, resource), &families_->queue_borrowed);
-    }
-    families_->queue_waiting.Set({{"queue", name}}, static_cast<double>(status.waiting));
   }
-  for (Families::LabelledGauges* const gauges : {&families_->queue_nominal,
-                                                 &families_->queue_used,
-                                                 &families_->queue_borrowed,
-                                                 &families_->queue_waiting}) {
-    gauges->DropOthers();
-  }
+}
+
+void OperatorMetrics::SetSuspectNodes(std::size_t count) {
+  families_->suspect_nodes.Set(static_cast<double>(count));
 }
 
 void OperatorMetrics::SetRounds(int64_t count) {

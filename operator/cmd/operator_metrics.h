@@ -62,8 +62,11 @@ class OperatorMetrics final : public CallObserver {
   // Jobs by the word that tables show for their state (StateWord).
   void SetJobs(const std::vector<std::string_view>& states);
 
-  // How queues stand, by their names.
-  void SetQueues(const std::map<std::string, QueueStatus>& queues);
+  // How queues stand at `now`, by their names.
+  void SetQueues(const std::map<std::string, QueueStatus>& queues, WallTime now);
+
+  // Nodes that jobs avoid for a while.
+  void SetSuspectNodes(std::size_t count);
 
   // Rounds of scheduling so far.
   void SetRounds(int64_t count);

@@ -132,7 +132,9 @@ TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
   vision.used = {{"cpu", 1500}, {"nvidia.com/gpu", 6}};
   vision.borrowed = {{"nvidia.com/gpu", 2}};
   vision.waiting = 3;
-  metrics.SetQueues({{"vision", vision}});
+  const WallTime now{std::chrono::hours(1000)};
+  vision.oldest_wait = now - std::chrono::minutes(90);
+  metrics.SetQueues({{"vision", vision}}, now);
   metrics.SetRounds(7);
   const std::string page = metrics.RenderText();
   for (const char* series :
@@ -140,6 +142,7 @@ TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
         "lockstep_queue_used{queue=\"vision\",resource=\"cpu\"} 1.5\n",
         "lockstep_queue_borrowed{queue=\"vision\",resource=\"nvidia.com/gpu\"} 2\n",
         "lockstep_queue_waiting_jobs{queue=\"vision\"} 3\n",
+        "lockstep_queue_oldest_wait_seconds{queue=\"vision\"} 5400\n",
         "lockstep_rounds_total 7\n"}) {
     EXPECT_THAT(page, HasSubstr(series));
   }
@@ -147,7 +150,8 @@ TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
   vision.nominal["memory"] = 1024;
   vision.used.clear();
   vision.borrowed.clear();
-  metrics.SetQueues({{"vision", vision}});
+  vision.oldest_wait = now + std::chrono::seconds(1);  // a clock that was set back
+  metrics.SetQueues({{"vision", vision}}, now);
   const std::string idle = metrics.RenderText();
   for (const char* gauge : {"lockstep_queue_used", "lockstep_queue_borrowed"}) {
     for (const char* resource : {"cpu", "memory", "nvidia.com/gpu"}) {
@@ -157,8 +161,35 @@ TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
     }
   }
   EXPECT_THAT(idle, Not(HasSubstr("lockstep_queue_nominal{queue=\"vision\",resource=\"cpu\"}")));
-  metrics.SetQueues({});
-  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("vision")));
+  EXPECT_THAT(idle, HasSubstr("lockstep_queue_oldest_wait_seconds{queue=\"vision\"} 0\n"));
+  vision.oldest_wait.reset();
+  metrics.SetQueues({{"vision", vision}}, now);
+  EXPECT_THAT(metrics.RenderText(),
+              HasSubstr("lockstep_queue_oldest_wait_seconds{queue=\"vision\"} 0\n"));
+  metrics.SetQueues({}, now);
+  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("lockstep_queue_used{queue=\"vision\"")));
+  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("oldest_wait_seconds{queue=\"vision\"")));
+}
+
+// So the first gang of a queue counts in a rate. Alerts tell by it which queues jobs can name.
+TEST(OperatorMetrics, QueuesThatJobsMayNameHaveAHistogramOfWaitsFromTheStart) {
+  OperatorMetrics metrics("api:443");
+  QueueStatus above;
+  above.has_queues_below = true;
+  metrics.SetQueues({{"vision", {}}, {"research", above}}, WallTime{});
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_gang_wait_seconds_count{queue=\"vision\"} 0\n"));
+  EXPECT_THAT(page, Not(HasSubstr("lockstep_gang_wait_seconds_count{queue=\"research\"}")));
+}
+
+TEST(OperatorMetrics, VersionAndSuspectNodesAreTold) {
+  OperatorMetrics metrics("api:443");
+  EXPECT_THAT(metrics.RenderText(), HasSubstr("lockstep_suspect_nodes 0\n"));
+  metrics.SetSuspectNodes(2);
+  EXPECT_THAT(metrics.RenderText(), HasSubstr("lockstep_suspect_nodes 2\n"));
+  EXPECT_THAT(
+      metrics.RenderText(),
+      ::testing::MatchesRegex("(.|\n)*lockstep_build_info.version=\"[0-9.]+\". 1\n(.|\n)*"));
 }
 
 }  // namespace

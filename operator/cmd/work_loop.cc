@@ -336,8 +336,13 @@ void WorkLoop::Measure() {
     states.push_back(StateWord(view.FindJob(key)->job.status));
   }
   options_.metrics->SetJobs(states);
-  options_.metrics->SetQueues(options_.loop->is_leading() ? view.MeasuredQueues()
-                                                          : std::map<std::string, QueueStatus>());
+  // By the clock that conditions are dated by. A standby tells of no queues: rounds are the
+  // leader's.
+  const WallTime wall_now = clock_watch_.TrustedNow();
+  const bool is_leading = options_.loop->is_leading();
+  options_.metrics->SetQueues(
+      is_leading ? view.MeasuredQueues() : std::map<std::string, QueueStatus>(), wall_now);
+  options_.metrics->SetSuspectNodes(is_leading ? view.CountSuspectNodes(wall_now) : 0);
   options_.metrics->SetRounds(options_.loop->round_count());
 }
 

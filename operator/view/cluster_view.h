@@ -213,6 +213,9 @@ class ClusterView {
   // The same for dashboards: with the queue `default`, which may be nobody's object.
   std::map<std::string, QueueStatus> MeasuredQueues() const;
 
+  // How many nodes some job that has not ended avoids at `now`, as its pods could not start there.
+  std::size_t CountSuspectNodes(WallTime now) const;
+
   // How long the queue that the job's gang counts in lets it run; null: for ever.
   std::optional<RunTimeLimit> RunTimeLimitOf(const JobId& key) const;
 

@@ -245,6 +245,19 @@ std::map<std::string, QueueStatus> ClusterView::MeasuredQueues() const {
   return standings;
 }
 
+std::size_t ClusterView::CountSuspectNodes(WallTime now) const {
+  std::set<std::string> nodes;
+  for (const auto& [key, entry] : jobs_.entries()) {
+    const TrainingJobStatus& status = entry.item.object->job.status;
+    for (const SuspectNode& suspect : status.suspect_nodes) {
+      if (now < suspect.until && !HasEnded(status)) {
+        nodes.insert(suspect.node);
+      }
+    }
+  }
+  return nodes.size();
+}
+
 bool ClusterView::HasSchedulingNews(uint64_t since) const {
   return feed_.state().news() != since || are_queues_stale_ || !stale_stands_.empty() ||
          !stale_nodes_.empty();

@@ -469,5 +469,22 @@ TEST_F(ClusterViewTest, SuccessorWithoutRoomIsChargedForOnNoNode) {
   EXPECT_EQ(by_jobs->begin()->first, "");
 }
 
+TEST_F(ClusterViewTest, NodesThatJobsAvoidAreCountedOnceAndForAsLongAsTheyAreAvoided) {
+  const auto at = [](int minute) { return WallTime(std::chrono::minutes(minute)); };
+  TrainingJob first = PlacedJob("first", "", 1);
+  first.status.suspect_nodes = {{"a", "PodRefused", 1, at(10)}, {"b", "PodRefused", 1, at(20)}};
+  TrainingJob second = PlacedJob("second", "", 1);
+  second.status.suspect_nodes = {{"b", "PodRefused", 1, at(30)}};
+  TrainingJob ended = PlacedJob("ended", "", 1);
+  ended.status.suspect_nodes = {{"c", "PodRefused", 1, at(30)}};
+  SetCondition(&ended.status, {ConditionType::kFailed, true, "Failed", ""}, at(0));
+  for (const TrainingJob& job : {first, second, ended}) {
+    Apply(JobUpsert{JobItem(job, "1")});
+  }
+  EXPECT_EQ(view_.CountSuspectNodes(at(5)), 2U);
+  EXPECT_EQ(view_.CountSuspectNodes(at(15)), 1U);
+  EXPECT_EQ(view_.CountSuspectNodes(at(30)), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::control

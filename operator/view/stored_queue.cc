@@ -137,9 +137,29 @@ QueueAmounts BorrowedOf(const QueueStatus& status) {
   return borrowed;
 }
 
+// Since when the gang waits for its places.
+WallTime WaitsSince(const GangRecord& gang) {
+  return std::max(gang.request.since, gang.request.waits_since);
+}
+
+// Jobs that wait.
+struct WaitCount {
+  int64_t jobs = 0;
+  std::optional<WallTime> oldest;  // since when the first of them waits
+
+  void Add(const GangRecord& gang) { Add(WaitCount{1, WaitsSince(gang)}); }
+
+  void Add(const WaitCount& other) {
+    jobs += other.jobs;
+    if (other.oldest.has_value()) {
+      oldest = std::min(oldest.value_or(*other.oldest), *other.oldest);
+    }
+  }
+};
+
 // What is counted of a queue is counted of those above it, too.
 struct QueueCounts {
-  int64_t waiting = 0;     // jobs
+  WaitCount waiting;
   ResourceVector claimed;  // kept for those of them that wait until others have gone
   ResourceVector leaving;  // held by pods of those who went for others: on no queue's bill any more
   ResourceVector left;     // the part of that which is held for gangs without places
@@ -182,13 +202,16 @@ QueueIndex QueueOfLeaving(const ClusterState& state, const GangRecord& gang) {
 CountsByQueue CountsOf(const ClusterState& state) {
   CountsByQueue counts;
   for (QueueIndex queue = 0; queue < state.waiting().size(); ++queue) {
-    const auto waiting = static_cast<int64_t>(state.waiting()[queue].size());
+    WaitCount waiting;
+    for (const GangRecord* const gang : state.waiting()[queue]) {
+      waiting.Add(*gang);
+    }
     CountUpwards(
-        state.queues(), queue, &counts, [&](QueueCounts* one) { one->waiting += waiting; });
+        state.queues(), queue, &counts, [&](QueueCounts* one) { one->waiting.Add(waiting); });
   }
   for (const GangRecord* const gang : state.claiming()) {
     CountUpwards(state.queues(), gang->queue.value_or(kTopQueue), &counts, [&](QueueCounts* one) {
-      one->waiting += 1;
+      one->waiting.Add(*gang);
       one->claimed = Sum(one->claimed, gang->total);
     });
   }
@@ -289,11 +312,12 @@ void SetCounts(const QueueTree& tree,
   status->left = AmountsOf(count.left);
   status->borrowed = BorrowedOf(*status);
   status->claimed = AmountsOf(count.claimed);
-  status->waiting = count.waiting;
+  status->waiting = count.waiting.jobs;
+  status->oldest_wait = count.waiting.oldest;
 }
 
 struct UnservedCounts {
-  int64_t waiting = 0;  // jobs
+  WaitCount waiting;
   ResourceVector used;
   ResourceVector left;  // as of QueueCounts
 };
@@ -313,7 +337,7 @@ std::map<std::string, UnservedCounts> CountsOfUnserved(const QueuesByName& by_na
     }
   };
   for (const GangRecord* const gang : state.waiting()[kTopQueue]) {
-    count_upwards(*gang, [](UnservedCounts* one) { ++one->waiting; });
+    count_upwards(*gang, [&](UnservedCounts* one) { one->waiting.Add(*gang); });
   }
   const auto count_used = [&](const GangRecord& gang) {
     count_upwards(gang, [&](UnservedCounts* one) {
@@ -340,9 +364,14 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
   CountsByQueue counts = CountsOf(state);
   const QueuesByName by_name = ByName(queues);
   const std::map<std::string, UnservedCounts> unserved = CountsOfUnserved(by_name, state);
+  std::set<std::string> parents;
+  for (const auto& [name, stored] : by_name) {
+    parents.insert(stored->queue.parent);
+  }
   std::map<std::string, QueueStatus> statuses;
   for (const auto& [name, stored] : by_name) {
     QueueStatus& status = statuses[name];
+    status.has_queues_below = parents.contains(name);
     const std::string why = WhyUnserved(by_name, stored);
     status.is_ready = why.empty();
     status.reason = "NotServed";
@@ -354,7 +383,8 @@ std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>&
         status.used = AmountsOf(count->second.used);
         status.left = AmountsOf(count->second.left);
         status.borrowed = BorrowedOf(status);
-        status.waiting = count->second.waiting;
+        status.waiting = count->second.waiting.jobs;
+        status.oldest_wait = count->second.waiting.oldest;
       }
       continue;
     }

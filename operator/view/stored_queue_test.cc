@@ -312,6 +312,34 @@ TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   EXPECT_EQ(statuses.at("orphan").message, "the parent of orphan, gone, does not exist");
 }
 
+TEST(StoredQueue, OldestWaitIsThatOfTheFirstJobOfTheQueueOrOfThoseBelow) {
+  const std::vector<StoredQueue> queues = {Queue("research", "", ""),
+                                           Queue("vision", "research", ""),
+                                           Queue("speech", "research", ""),
+                                           Queue("orphan", "gone", "")};
+  ClusterState state({});
+  ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnservedQueues(queues)).ok());
+  const auto submit = [&](const std::string& queue, int came, int waits) {
+    GangRequest request;
+    request.name = "team/" + queue + std::to_string(came);
+    request.queue = queue;
+    request.since = WallTime(std::chrono::hours(came));
+    request.waits_since = WallTime(std::chrono::hours(waits));
+    state.Submit(request);
+  };
+  submit("vision", 5, 0);  // it has waited since it came
+  submit("vision", 1, 7);  // it came first, and had its places for a while
+  submit("orphan", 3, 4);
+
+  const auto statuses = QueueStatuses(queues, state);
+  EXPECT_EQ(statuses.at("vision").oldest_wait, WallTime(std::chrono::hours(5)));
+  EXPECT_EQ(statuses.at("research").oldest_wait, WallTime(std::chrono::hours(5))) << "below it";
+  EXPECT_EQ(statuses.at("speech").oldest_wait, std::nullopt);
+  EXPECT_EQ(statuses.at("orphan").oldest_wait, WallTime(std::chrono::hours(4))) << "not served";
+  EXPECT_TRUE(statuses.at("research").has_queues_below);
+  EXPECT_FALSE(statuses.at("vision").has_queues_below);
+}
+
 // Else others would get what these hold, and the parent more than it may hold.
 TEST(StoredQueue, WhatRunsInOneThatCannotBeReadCountsForItsParent) {
   const std::vector<StoredQueue> broken = {

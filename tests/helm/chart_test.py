@@ -51,6 +51,11 @@ REFUSED = {
     r"podLabels.app\.kubernetes\.io/name=mine": "podLabels",
     "networkPolicy.enabled=true,watchNamespaces=null": "watchNamespaces",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=null": "interval",
+    "dashboards.enabled=maybe": "dashboards",
+    r"dashboards.labels.app\.kubernetes\.io/name=mine": "dashboards",
+    "alerts.enabled=maybe": "alerts",
+    "alerts.runbookBase=https://wiki.example/no-slash": "runbookBase",
+    "alerts.runbookBase=": "runbookBase",
 }
 
 # What cannot be done without: taken away, it is refused by name.
@@ -64,7 +69,8 @@ NEEDED = (
 
 # What can be done without.
 SPARED = (
-    "affinity", "clusterDomain", "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
+    "affinity", "alerts", "clusterDomain", "dashboards",
+    "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
     "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor", "nativeBinding",
     "networkPolicy.metricsFrom", "nodeSelector", "placeholderPods", "podAnnotations", "podLabels",
     "priorityClassName", "provisioning", "resources", "runtimeImagePullSecrets",

@@ -64,7 +64,7 @@ EDGES = {
     "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec
     "trainer-runtime/data": COMMON,
     "trainer-runtime/checkpoint": COMMON,
-    "trainer-runtime/telemetry": COMMON | {"common/http"},
+    "trainer-runtime/telemetry": COMMON | {"common/http", "trainer-runtime/devices"},
     "trainer-runtime/devices": COMMON,
     "trainer-runtime/strategy": COMMON
     | {"trainer-runtime/collectives", "trainer-runtime/session", "trainer-runtime/engine"},

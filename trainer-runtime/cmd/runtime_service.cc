@@ -62,6 +62,8 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   endpoints.tells_of_first_status = environment.hold.count() > 0;
   endpoints.on_control = std::move(on_control);
   endpoints.metrics_page = std::move(metrics_page);
+  service->gpus_ = std::make_unique<GpuWatch>(GpuWatchOptions{}, logger);
+  endpoints.pod_metrics = [gpus = service->gpus_.get()] { return gpus->Page(); };
   HttpServerOptions server;
   server.bind_address = environment.bind_address;
   server.port = environment.status_port;

@@ -10,6 +10,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
 #include "common/http/http_server.h"
+#include "trainer-runtime/cmd/gpu_watch.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/process_reporter.h"
 #include "trainer-runtime/telemetry/status_board.h"
@@ -54,6 +55,7 @@ class RuntimeService {
   std::string job_key_;
   StatusBoard board_;
   Metrics metrics_;
+  std::unique_ptr<GpuWatch> gpus_;  // null below a supervisor, which has its own
   // Last, as they stop before what they serve from; one of them is empty.
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<ProcessReporter> reporter_;

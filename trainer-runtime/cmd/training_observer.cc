@@ -403,7 +403,7 @@ void TrainingObserver::OnCheckpoint(const SaveOutcome& outcome) {
     metrics_->CheckpointFailed();
     return;
   }
-  metrics_->CheckpointWritten(outcome.duration);
+  metrics_->CheckpointWritten(outcome.duration, SystemClock().WallNow());
   board_->Record(TimelineEventKind::kCheckpointEnd, SteadyNow());
 }
 

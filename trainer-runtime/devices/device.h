@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,17 @@ struct GpuDevice {
   std::string bus_id;  // PCI, "00000000:3B:00.0"; empty where only the name is known
 
   friend bool operator==(const GpuDevice&, const GpuDevice&) = default;
+};
+
+// How one GPU of this pod is used at a moment, by whomever. Null: the driver does not tell.
+struct GpuUse {
+  std::string uuid;
+  // The part of the driver's last sample period (1/6 s to 1 s) in which a kernel ran; null of MIG
+  // slices. Source: nvmlUtilization_t.
+  std::optional<double> busy_ratio;
+  std::optional<int64_t> memory_bytes;  // in use
+
+  friend bool operator==(const GpuUse&, const GpuUse&) = default;
 };
 
 // The devices of each process of a pod, by local rank, as indexes into a list of `device_count`.

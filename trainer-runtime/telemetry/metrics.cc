@@ -136,6 +136,12 @@ struct Metrics::Families {
                                                    "lockstep_checkpoint_seconds",
                                                    "Writing one checkpoint until it is durable.",
                                                    CheckpointBuckets());
+  // Absent until there is one.
+  prometheus::Family<prometheus::Gauge>& last_checkpoint =
+      prometheus::BuildGauge()
+          .Name("lockstep_last_checkpoint_timestamp_seconds")
+          .Help("When this process last made a checkpoint durable, in seconds since 1970.")
+          .Register(registry);
   prometheus::Counter& checkpoint_failures = AddCounter(
       &registry, "lockstep_checkpoint_failures_total", "Checkpoints that could not be written.");
   prometheus::Family<prometheus::Counter>& control_messages =
@@ -168,6 +174,12 @@ Metrics::Metrics() : families_(std::make_unique<Families>()) {
                                        ControlVerdict::kStale}) {
     families_->control_messages.Add({{"verdict", VerdictName(verdict)}});
   }
+  prometheus::BuildGauge()
+      .Name("lockstep_build_info")
+      .Help("1; the label is the version of the runtime.")
+      .Register(families_->registry)
+      .Add({{"version", LOCKSTEP_VERSION}})
+      .Set(1);
 }
 
 Metrics::~Metrics() = default;
@@ -214,8 +226,9 @@ void Metrics::Recovered(RecoveryCause cause, Duration elapsed) {
   families_->recovery.Observe(ToSeconds(elapsed));
 }
 
-void Metrics::CheckpointWritten(Duration elapsed) {
+void Metrics::CheckpointWritten(Duration elapsed, WallTime at) {
   families_->checkpoint.Observe(ToSeconds(elapsed));
+  families_->last_checkpoint.Add({}).Set(ToSeconds(at.time_since_epoch()));
 }
 
 void Metrics::CheckpointFailed() {
@@ -228,6 +241,27 @@ void Metrics::ControlMessageReceived(ControlVerdict verdict) {
 
 std::string Metrics::RenderText() const {
   return prometheus::TextSerializer().Serialize(families_->registry.Collect());
+}
+
+std::string RenderGpuPage(const std::vector<GpuUse>& uses) {
+  prometheus::Registry registry;
+  auto& busy = prometheus::BuildGauge()
+                   .Name("lockstep_gpu_busy_ratio")
+                   .Help("The part of the driver's last sample period in which the GPU computed.")
+                   .Register(registry);
+  auto& memory = prometheus::BuildGauge()
+                     .Name("lockstep_gpu_memory_bytes")
+                     .Help("Memory of the GPU that is in use, by whomever.")
+                     .Register(registry);
+  for (const GpuUse& use : uses) {
+    if (use.busy_ratio.has_value()) {
+      busy.Add({{"uuid", use.uuid}}).Set(*use.busy_ratio);
+    }
+    if (use.memory_bytes.has_value()) {
+      memory.Add({{"uuid", use.uuid}}).Set(static_cast<double>(*use.memory_bytes));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(registry.Collect());
 }
 
 }  // namespace lockstep::runtime

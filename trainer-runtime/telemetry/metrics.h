@@ -9,6 +9,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
+#include "trainer-runtime/devices/device.h"
 
 namespace lockstep::runtime {
 
@@ -71,8 +72,8 @@ class Metrics {
   // Training goes on after a broken meeting; `elapsed` from noticing the loss to the next step.
   void Recovered(RecoveryCause cause, Duration elapsed);
 
-  // One checkpoint was written and is durable, or failed.
-  void CheckpointWritten(Duration elapsed);
+  // One checkpoint was written and is durable since `at`, or failed.
+  void CheckpointWritten(Duration elapsed, WallTime at);
   void CheckpointFailed();
 
   // A control message came in, from whomever.
@@ -85,5 +86,9 @@ class Metrics {
   struct Families;
   std::unique_ptr<Families> families_;
 };
+
+// How a pod's GPUs are used, in the same format: a page of its own, as GPUs are the pod's and not a
+// process's. Empty of none. Pure.
+std::string RenderGpuPage(const std::vector<GpuUse>& uses);
 
 }  // namespace lockstep::runtime

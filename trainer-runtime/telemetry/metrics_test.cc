@@ -13,6 +13,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 
 TEST(Metrics, EverySeriesIsThereBeforeAnythingHappened) {
   const Metrics metrics;
@@ -82,13 +84,29 @@ TEST(Metrics, GaugesShowTheLastValue) {
 TEST(Metrics, RecoveriesAndCheckpointsAreCounted) {
   Metrics metrics;
   metrics.Recovered(RecoveryCause::kPeerClosed, milliseconds(700));
-  metrics.CheckpointWritten(milliseconds(30));
+  EXPECT_THAT(metrics.RenderText(), Not(HasSubstr("lockstep_last_checkpoint")));
+  metrics.CheckpointWritten(milliseconds(30), WallTime(std::chrono::seconds(1'600'000'000)));
+  metrics.CheckpointWritten(milliseconds(30), WallTime(std::chrono::seconds(1'700'000'000)));
   metrics.CheckpointFailed();
   const std::string page = metrics.RenderText();
   EXPECT_THAT(page, HasSubstr("lockstep_recoveries_total{cause=\"peer_closed\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("lockstep_recovery_seconds_bucket{le=\"0.75\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("lockstep_checkpoint_seconds_count 1\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_checkpoint_seconds_count 2\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_last_checkpoint_timestamp_seconds 1700000000\n"));
   EXPECT_THAT(page, HasSubstr("lockstep_checkpoint_failures_total 1\n"));
+}
+
+TEST(Metrics, PageSaysWhichVersionItIsOf) {
+  EXPECT_THAT(Metrics().RenderText(),
+              MatchesRegex("(.|\n)*lockstep_build_info.version=\"[0-9.]+\". 1\n(.|\n)*"));
+}
+
+TEST(Metrics, PageOfGpusLeavesOutWhatNobodyTells) {
+  EXPECT_EQ(RenderGpuPage({}), "");
+  const std::string page = RenderGpuPage({{"GPU-a", 0.5, 1024}, {"MIG-b", std::nullopt, 2048}});
+  EXPECT_THAT(page, HasSubstr("lockstep_gpu_busy_ratio{uuid=\"GPU-a\"} 0.5\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_gpu_memory_bytes{uuid=\"MIG-b\"} 2048\n"));
+  EXPECT_THAT(page, Not(HasSubstr("lockstep_gpu_busy_ratio{uuid=\"MIG-b\"}")));
 }
 
 TEST(Metrics, PageHasOneHelpAndTypeForEachNameAndOnlyKnownLabels) {
@@ -96,7 +114,8 @@ TEST(Metrics, PageHasOneHelpAndTypeForEachNameAndOnlyKnownLabels) {
   metrics.Recovered(RecoveryCause::kPeerSilent, milliseconds(1));
   std::istringstream lines(metrics.RenderText());
   const std::regex sample(
-      R"(lockstep_[a-z_]+(\{(phase|state|cause|verdict|le|phase="[a-z]+",le)="[^"]*"\})? \S+)");
+      R"(lockstep_[a-z_]+(\{(phase|state|cause|verdict|version|le|phase="[a-z]+",le)="[^"]*"\})?)"
+      R"( \S+)");
   std::set<std::string> headers;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("# ")) {

@@ -100,10 +100,12 @@ HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
     return AnswerHealth(*board);
   };
   routes["/metrics"]["GET"] = [metrics = options.metrics,
-                               other = options.metrics_page](const HttpServerRequest&) {
-    const std::string page = other ? other() : std::string();
-    return HttpServerResponse{
-        200, "text/plain; version=0.0.4", page.empty() ? metrics->RenderText() : page};
+                               other = options.metrics_page,
+                               more = options.pod_metrics](const HttpServerRequest&) {
+    std::string page = other ? other() : std::string();
+    page = page.empty() ? metrics->RenderText() : page;
+    page += more ? more() : std::string();
+    return HttpServerResponse{200, "text/plain; version=0.0.4", std::move(page)};
   };
   routes["/control"]["POST"] = [gate](const HttpServerRequest& request) {
     return gate->Answer(request);

@@ -27,6 +27,8 @@ struct RuntimeEndpointsOptions {
   std::function<void(const ControlMessage&)> on_control;
   // The page in place of that of `metrics`, unless it is empty. Called likewise; may be null.
   std::function<std::string()> metrics_page;
+  // What follows on either page: of the pod and not of its processes. Called likewise; may be null.
+  std::function<std::string()> pod_metrics;
 };
 
 // What a pod answers to the operator and to scrapers:

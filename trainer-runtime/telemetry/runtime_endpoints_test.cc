@@ -83,6 +83,17 @@ TEST_F(RuntimeEndpoints, MetricsAreOpenToScrapers) {
   EXPECT_THAT(response.body, HasSubstr("lockstep_samples_total"));
 }
 
+TEST_F(RuntimeEndpoints, MetricsOfThePodFollowThoseOfTheProcessOrProcesses) {
+  RuntimeEndpointsOptions options = Options(kKey);
+  options.pod_metrics = [] { return std::string("of the pod\n"); };
+  routes_ = MakeRuntimeRoutes(options);
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("lockstep_samples_total"));
+  EXPECT_TRUE(Get("/metrics").body.ends_with("\nof the pod\n"));
+  options.metrics_page = [] { return std::string("of its processes\n"); };
+  routes_ = MakeRuntimeRoutes(options);
+  EXPECT_EQ(Get("/metrics").body, "of its processes\nof the pod\n");
+}
+
 TEST_F(RuntimeEndpoints, StatusIsForHoldersOfTheToken) {
   EXPECT_EQ(Get("/status").status, 401);
   EXPECT_EQ(Get("/status", "Bearer guess").status, 401);

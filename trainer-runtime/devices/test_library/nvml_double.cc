@@ -2,6 +2,9 @@
 // "uuid@bus,uuid@bus"; the word "broken" makes the library refuse to start. A GPU in slices is
 // "uuid@bus/uuid/uuid", one word a slice: "-" for none, "!" for one that belongs to others. With
 // LOCKSTEP_TEST_NVML_SIGTERM the process is told to end while the library starts.
+// How devices are used is in LOCKSTEP_TEST_NVML_USE, "percent/bytes,percent/bytes" by GPU; "lost"
+// is one that has fallen off the bus, "hang" one whose driver never answers, and nothing an idle
+// one. Slices have no utilization. The bytes "calls" are how often they were asked for.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +19,9 @@ constexpr int kOk = 0;
 constexpr int kDriverNotLoaded = 9;
 constexpr int kInvalid = 2;
 constexpr int kNoPermission = 4;
+constexpr int kNotSupported = 3;
 constexpr int kNotFound = 6;
+constexpr int kGpuIsLost = 15;
 
 std::string_view Devices() {
   const char* const text = std::getenv("LOCKSTEP_TEST_NVML_DEVICES");
@@ -51,6 +56,24 @@ std::string_view NameOf(void* device) {
   return name.substr(0, name.find('@'));
 }
 
+// Of the GPU, or of the one that the slice is a part of.
+std::string_view UseOf(void* device) {
+  const char* const text = std::getenv("LOCKSTEP_TEST_NVML_USE");
+  const std::string_view list = text == nullptr ? std::string_view() : std::string_view(text);
+  const std::string_view use =
+      Part(list,
+           ',',
+           static_cast<unsigned int>(reinterpret_cast<std::uintptr_t>(device) % kSliceStep) - 1);
+  while (use == "hang") {
+    ::pause();
+  }
+  return use;
+}
+
+unsigned long long NumberOf(std::string_view use, unsigned int part) {
+  return std::strtoull(std::string(Part(use, '/', part)).c_str(), nullptr, 10);
+}
+
 }  // namespace
 
 extern "C" {
@@ -67,7 +90,9 @@ int nvmlShutdown() {
 }
 
 const char* nvmlErrorString(int code) {
-  return code == kDriverNotLoaded ? "Driver Not Loaded" : "Invalid Argument";
+  return code == kDriverNotLoaded ? "Driver Not Loaded"
+         : code == kGpuIsLost     ? "GPU is lost"
+                                  : "Invalid Argument";
 }
 
 int nvmlDeviceGetCount_v2(unsigned int* count) {
@@ -101,6 +126,25 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned int index, void**
   *slice = static_cast<char*>(device) + kSliceStep * (index + 1);
   const std::string_view name = NameOf(*slice);
   return name.empty() || name == "-" ? kNotFound : name == "!" ? kNoPermission : kOk;
+}
+
+int nvmlDeviceGetUtilizationRates(void* device, unsigned int* gpu_and_memory) {
+  if (reinterpret_cast<std::uintptr_t>(device) >= kSliceStep) {
+    return kNotSupported;
+  }
+  const std::string_view use = UseOf(device);
+  gpu_and_memory[0] = static_cast<unsigned int>(NumberOf(use, 0));
+  gpu_and_memory[1] = 0;
+  return use == "lost" ? kGpuIsLost : kOk;
+}
+
+int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* total_free_used) {
+  const std::string_view use = UseOf(device);
+  total_free_used[0] = 80ULL << 30;
+  static unsigned long long calls = 0;
+  total_free_used[2] = Part(use, '/', 1) == "calls" ? ++calls : NumberOf(use, 1);
+  total_free_used[1] = total_free_used[0] - total_free_used[2];
+  return use == "lost" ? kGpuIsLost : kOk;
 }
 
 int nvmlDeviceGetPciInfo_v3(void* device, void* info) {
