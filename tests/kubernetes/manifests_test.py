@@ -236,10 +236,12 @@ class ManifestsTest(KubernetesCase):
     def run_walks(self, kind, count):
         findings = Findings()
         seeds = range(FIRST_SEED, FIRST_SEED + -(-count // STEPS))
-        with concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
-            runs = [pool.submit(self.walk, seed, kind, STEPS, findings) for seed in seeds]
-            for run in runs:
+        pool = concurrent.futures.ThreadPoolExecutor(THREADS)
+        try:
+            for run in [pool.submit(self.walk, seed, kind, STEPS, findings) for seed in seeds]:
                 run.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
         print(f"{kind}: {dict(findings.counts)}, slowest decode {findings.slowest[0]:.0f} us, "
               f"excused: {dict(findings.excused)}")
         if os.environ.get("LOCKSTEP_MANIFESTS_OUT"):
