@@ -1,5 +1,6 @@
 #include "common/base/quantity.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -9,17 +10,22 @@
 namespace lockstep {
 namespace {
 
-__extension__ using Wide = __int128;  // digits x suffix overflows 64 bits before the division
+__extension__ using Wide = unsigned __int128;  // digits x suffix overflows 64 bits
 
-// Bounds that keep every product of digits, suffix and unit inside Wide: 10^18 x 10^18 x 10^3.
-constexpr int kDigitsMax = 18;
-constexpr int kExponentMax = 18;
+// Digits above this many say no more than that there is something: 10^20 x 2^60 fits into Wide, and
+// no int64 has more.
+constexpr int kDigitsMax = 20;
 
-// A number as digits x 10^exponent x 2^shift.
+// What is further out is as large, or as small, as this. Choice: above what any text of digits that
+// the API server takes could bring back into range.
+constexpr int kExponentMax = 10'000'000;
+
+// A number as digits x 10^exponent x 2^shift, or a little more where it has a rest.
 struct Parts {
   Wide digits = 0;
   int exponent = 0;
   int shift = 0;
+  bool has_rest = false;
 };
 
 struct Suffix {
@@ -74,10 +80,10 @@ Status ReadSuffix(std::string_view text, Parts* parts) {
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
     return NotAQuantity();
   }
-  if (error != std::errc() || exponent > kExponentMax || exponent < -kExponentMax) {
-    const std::string most = std::to_string(kExponentMax);
-    return Expected("a quantity with an exponent from -" + most + " to " + most);
+  if (error != std::errc()) {
+    exponent = text.starts_with('-') ? -kExponentMax : kExponentMax;
   }
+  exponent = std::clamp(exponent, -kExponentMax, kExponentMax);
   parts->exponent += exponent;
   return OkStatus();
 }
@@ -86,7 +92,8 @@ Status ReadSuffix(std::string_view text, Parts* parts) {
 Result<Parts> Split(std::string_view text) {
   Parts parts;
   bool has_point = false;
-  int digit_count = 0;
+  bool has_digit = false;
+  int digit_count = 0;  // from the first that is not 0
   std::size_t at = text.starts_with('+') ? 1 : 0;
   for (; at < text.size(); ++at) {
     if (text[at] == '.' && !has_point) {
@@ -96,13 +103,17 @@ Result<Parts> Split(std::string_view text) {
     if (text[at] < '0' || text[at] > '9') {
       break;
     }
-    parts.digits = parts.digits * 10 + (text[at] - '0');
-    parts.exponent -= has_point ? 1 : 0;
-    if (++digit_count > kDigitsMax) {
-      return Expected("a quantity of at most " + std::to_string(kDigitsMax) + " digits");
+    has_digit = true;
+    if (digit_count < kDigitsMax) {
+      parts.digits = parts.digits * 10 + static_cast<Wide>(text[at] - '0');
+      parts.exponent -= has_point ? 1 : 0;
+      digit_count += parts.digits > 0 ? 1 : 0;
+    } else {
+      parts.has_rest = parts.has_rest || text[at] != '0';
+      parts.exponent += has_point ? 0 : 1;
     }
   }
-  if (digit_count == 0) {
+  if (!has_digit) {
     return NotAQuantity();
   }
   LOCKSTEP_RETURN_IF_ERROR(ReadSuffix(text.substr(at), &parts));
@@ -111,25 +122,33 @@ Result<Parts> Split(std::string_view text) {
 
 }  // namespace
 
-Result<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const Parts parts, Split(text));
-  Wide value = parts.digits << parts.shift;
-  int exponent = parts.exponent + (unit == QuantityUnit::kThousandths ? 3 : 0);
+namespace {
+
+// Rounded up; more than int64 holds is any number above its largest.
+Wide InUnits(const Parts& parts, int exponent) {
   constexpr Wide kMax = std::numeric_limits<int64_t>::max();
-  for (; exponent > 0 && value <= kMax; --exponent) {
+  Wide value = parts.digits << parts.shift;
+  for (; exponent > 0 && value > 0 && value <= kMax; --exponent) {
     value *= 10;
   }
-  bool has_rest = false;
+  bool has_rest = parts.has_rest;
   for (; exponent < 0 && value > 0; ++exponent) {
     has_rest = has_rest || value % 10 != 0;
     value /= 10;
   }
-  value += has_rest ? 1 : 0;
-  if (value > kMax) {
-    return Expected(unit == QuantityUnit::kOnes ? "a quantity below 8Ei"
-                                                : "a quantity of at most 9223372036854775.807");
+  return value + (has_rest ? 1 : 0);
+}
+
+}  // namespace
+
+Result<int64_t> ParseQuantity(std::string_view text, QuantityUnit unit) {
+  LOCKSTEP_ASSIGN_OR_RETURN(const Parts parts, Split(text));
+  constexpr Wide kMax = std::numeric_limits<int64_t>::max();
+  if (InUnits(parts, parts.exponent) > kMax) {
+    return Expected("a quantity below 8Ei");
   }
-  return static_cast<int64_t>(value);
+  const int exponent = parts.exponent + (unit == QuantityUnit::kThousandths ? 3 : 0);
+  return static_cast<int64_t>(std::min(InUnits(parts, exponent), kMax));
 }
 
 }  // namespace lockstep

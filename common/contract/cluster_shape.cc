@@ -1,6 +1,5 @@
 #include "common/contract/cluster_shape.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -37,7 +36,10 @@ RoleTopology ReadRole(const std::string& name,
 std::size_t EstimateTfConfigBytes(const JobTopology& topology) {
   std::size_t bytes = 0;
   for (const RoleTopology& role : topology.roles) {
-    const TaskId last{role.role, std::max(0, role.replicas - 1)};
+    if (role.replicas == 0) {
+      continue;  // it has no address
+    }
+    const TaskId last{role.role, role.replicas - 1};
     const std::size_t address =
         HostOf(topology, last).size() + std::string_view(R"(":2222",)").size();
     bytes += address * static_cast<std::size_t>(role.replicas) *

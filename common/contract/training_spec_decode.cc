@@ -187,14 +187,14 @@ std::vector<int64_t> ReadInputShape(ObjectReader& reader) {
     return shape;
   }
   for (const Json* size : sizes) {
-    if (!size->is_number_integer() || size->get<double>() < 1 ||
-        size->get<double>() > static_cast<double>(kDimensionMax)) {
+    const double number = size->is_number() ? size->get<double>() : 0;
+    if (std::trunc(number) != number || number < 1 || number > static_cast<double>(kDimensionMax)) {
       reader.Fail("inputShape",
                   DumpJson(value) + " found, expected sizes from 1 to " +
                       std::to_string(kDimensionMax) + ", without the batch");
       return shape;
     }
-    shape.push_back(size->get<int64_t>());
+    shape.push_back(static_cast<int64_t>(number));
   }
   return shape;
 }
@@ -325,15 +325,14 @@ CommunicationSpec ReadCommunication(const Json& value, const std::string& path, 
   return communication;
 }
 
-// "0", "7": where a GPU stands among those that are visible. Choice: no host has 1000.
-bool IsDeviceIndex(std::string_view name) {
+// "0", "7": where a GPU stands among those that are visible (choice: no host has 1000), or a UUID.
+bool IsDevice(std::string_view name) {
+  if (name.starts_with("GPU-") || name.starts_with("MIG-")) {
+    return name.size() > 4 && name.size() <= kDeviceNameMax &&
+           std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~'; });
+  }
   return !name.empty() && name.size() <= 3 && (name == "0" || name.front() != '0') &&
          name.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-bool IsDeviceUuid(std::string_view name) {
-  return (name.starts_with("GPU-") || name.starts_with("MIG-")) && name.size() > 4 &&
-         name.size() <= kDeviceNameMax;
 }
 
 // Strings alone, as the API server takes them: 0 is none.
@@ -348,7 +347,7 @@ std::vector<std::string> ReadDevices(ObjectReader& reader) {
   std::vector<std::string> devices;
   for (std::size_t i = 0; i < items.size(); ++i) {
     const std::string name = items[i]->is_string() ? items[i]->get<std::string>() : "";
-    if (!IsDeviceIndex(name) && !IsDeviceUuid(name)) {
+    if (!IsDevice(name)) {
       reader.Fail("devices[" + std::to_string(i) + "]",
                   DescribeJson(*items[i]) +
                       " found, expected a string: the index of a GPU, as \"0\", or its UUID, as " +

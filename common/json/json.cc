@@ -152,6 +152,21 @@ std::string NumberText(int64_t value) {
   return std::to_string(value);
 }
 
+// The whole number that the value is, also where it is written as 1e3 or 2.0, which the API server
+// takes; up to 2^53, above which such a number may have been another one.
+std::optional<int64_t> WholeNumber(const Json& value) {
+  constexpr double kExactMax = 0x1p53;
+  if (value.is_number_float()) {
+    const double number = value.get<double>();
+    const bool is_whole = std::abs(number) < kExactMax && std::trunc(number) == number;
+    return is_whole ? std::optional(static_cast<int64_t>(number)) : std::nullopt;
+  }
+  const bool fits = value.is_number_integer() &&
+                    !(value.is_number_unsigned() &&
+                      value.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()});
+  return fits ? std::optional(value.get<int64_t>()) : std::nullopt;
+}
+
 template <typename Number>
 std::string RangeText(std::string_view noun, Number min, Number max, bool has_min, bool has_max) {
   std::string text(noun);
@@ -292,14 +307,12 @@ std::optional<int64_t> ObjectReader::Int(std::string_view key, int64_t min, int6
   constexpr double kTooLarge = 0x1p63;
   const bool is_too_large = value->is_number() && value->get<double>() >= kTooLarge;
   const bool has_max = is_too_large || max != std::numeric_limits<int64_t>::max();
-  const bool fits = value->is_number_integer() &&
-                    !(value->is_number_unsigned() &&
-                      value->get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()});
-  if (!fits || value->get<int64_t>() < min || value->get<int64_t>() > max) {
+  const std::optional<int64_t> number = WholeNumber(*value);
+  if (!number || *number < min || *number > max) {
     FailType(key, *value, RangeText("a whole number", min, max, has_min, has_max));
     return std::nullopt;
   }
-  return value->get<int64_t>();
+  return number;
 }
 
 int64_t ObjectReader::RequireInt(std::string_view key, int64_t min, int64_t max) {
@@ -398,7 +411,9 @@ void ObjectReader::Finish(const std::map<std::string_view, std::string>& elsewhe
       continue;
     }
     if (const auto answer = elsewhere.find(key); answer != elsewhere.end()) {
-      Fail(key, answer->second);
+      if (!value.is_null()) {  // else it is as good as absent, as any that is known
+        Fail(key, answer->second);
+      }
       continue;
     }
     const std::string_view nearest = NearestWord(key, candidates);

@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
+#include <numeric>
+#include <regex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +20,7 @@
 #include "common/base/testing/paths.h"
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
+#include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/manifest.h"
 #include "operator/api/pod_template.h"
@@ -71,7 +76,8 @@ bool IsOpaque(const Json& schema) {
 // Visits the node and all that the decoder reads below it.
 void Walk(const SchemaNode& node, const std::function<void(const SchemaNode&)>& visit) {
   visit(node);
-  if (node.schema->contains("items") && !IsOpaque((*node.schema)["items"])) {
+  const bool takes_none = node.schema->value("maxItems", Json()) == 0;
+  if (node.schema->contains("items") && !IsOpaque((*node.schema)["items"]) && !takes_none) {
     Walk({node.path + "/0", &(*node.schema)["items"], nullptr}, visit);
   }
   if (node.schema->contains("properties")) {
@@ -100,25 +106,19 @@ std::string RefusalOf(const SchemaNode& node) {
 
 // Fields that belong to one type of layer or optimizer, and that type.
 std::string TypeThatHas(const SchemaNode& node) {
-  static const std::map<std::string, std::string> kTypes = {
-      {"units", "Dense"},
-      {"filters", "Conv2D"},
-      {"kernelSize", "Conv2D"},
-      {"strides", "Conv2D"},
-      {"padding", "Conv2D"},
-      {"activation", "Conv2D"},
-      {"rate", "Dropout"},
-      {"momentum", "SGD"},
-      {"nesterov", "SGD"},
-      {"learningRate", "SGD"},
-      {"beta1", "Adam"},
-      {"beta2", "Adam"},
-      {"epsilon", "Adam"},
-      {"weightDecay", "AdamW"},
-      {"poolSize", "MaxPooling2D"},
+  static const std::map<std::string, std::set<std::string>> kFields = {
+      {"Dense", {"units"}},
+      {"Conv2D", {"filters", "kernelSize", "strides", "padding", "activation"}},
+      {"MaxPooling2D", {"poolSize"}},
+      {"Dropout", {"rate"}},
+      {"SGD", {"momentum", "nesterov", "learningRate"}},
+      {"Adam", {"beta1", "beta2", "epsilon"}},
+      {"AdamW", {"weightDecay"}},
   };
-  const auto found = kTypes.find(node.name());
-  return found == kTypes.end() ? "" : found->second;
+  const auto found = std::find_if(kFields.begin(), kFields.end(), [&](const auto& type) {
+    return type.second.contains(node.name());
+  });
+  return found == kFields.end() ? "" : found->first;
 }
 
 // What the decoder says of `value` at the node; empty when nothing.
@@ -139,11 +139,9 @@ std::string ProblemWith(const SchemaNode& node, const Json& value, const std::st
 }
 
 std::string Joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) {
-    text += (text.empty() ? "" : ", ") + word;
-  }
-  return text;
+  return std::accumulate(words.begin(), words.end(), std::string(), [](auto text, auto word) {
+    return text.empty() ? word : text + ", " + word;
+  });
 }
 
 std::string RangeText(const Json& schema) {
@@ -188,9 +186,8 @@ class CrdSchema : public ::testing::Test {
 TEST_F(CrdSchema, EveryFieldHasTheTypeRangeAndWordsThatTheDecoderAsksFor) {
   int checked = 0;
   VisitSpec([&](const SchemaNode& node) {
-    const bool is_size = node.field().ends_with("inputShape[0]");  // told of the list as a whole
-    if (is_size) {
-      return;
+    if (node.field().ends_with("inputShape[0]")) {
+      return;  // told of the list as a whole
     }
     // A value of the wrong type for any field.
     const Json wrong = IsType(*node.schema, "object") ? Json::array() : Json({{"zzz", 1}});
@@ -284,8 +281,8 @@ TEST_F(CrdSchema, VariablesThatTheOperatorSetsAreRefused) {
     for (const std::string_view name : kReservedEnvironment) {
       EXPECT_THAT(rule, HasSubstr("'" + std::string(name) + "'"));
     }
-    const auto quotes = std::count(rule.begin(), rule.end(), '\'');
     EXPECT_THAT(rule, HasSubstr("self.name == '" + std::string(kLibraryVariable) + "'"));
+    const auto quotes = std::count(rule.begin(), rule.end(), '\'');
     EXPECT_EQ(quotes, 2 * (2 + std::ssize(kReservedEnvironment))) << "names that are not reserved";
   });
 }
@@ -293,8 +290,8 @@ TEST_F(CrdSchema, VariablesThatTheOperatorSetsAreRefused) {
 TEST_F(CrdSchema, ListsHaveTheLengthsThatTheDecoderAllows) {
   int checked = 0;
   VisitSpec([&](const SchemaNode& node) {
-    const bool is_extent = !node.schema->contains("type");
-    if (!node.schema->contains("maxItems") || is_extent) {
+    if (!node.schema->contains("maxItems") || !node.schema->contains("type") ||
+        node.name() == "matchFields") {  // told of, whatever their number
       return;
     }
     // Roles one by one are told as duplicates up to twice their number.
@@ -314,6 +311,50 @@ TEST_F(CrdSchema, ListsHaveTheLengthsThatTheDecoderAllows) {
     ++checked;
   });
   EXPECT_GE(checked, 6);
+}
+
+// Texts of every length around a bound, and some that patterns tell apart.
+std::vector<std::string> TextsFor(const Json& schema) {
+  std::istringstream words(
+      "a A 9 - a- .a a.b a..b a_b a/b a/b/c /b \u00fc GPU-a MIG- 01 999 1000 A.b 1.5Gi 1e+09 1e-3 "
+      "1E 1Gim .5 . +1 -1 1e100 9223372036854775806 1.00000000000000000000000000001");
+  std::vector<std::string> texts(std::istream_iterator<std::string>(words), {});
+  const std::size_t most = schema.value("maxLength", 0U);
+  texts.insert(texts.end(), {"", "a b", "GPU- ", std::string(most, 'a'), std::string(most, '0')});
+  texts.insert(texts.end(), {std::string(most + 1, 'a'), std::string(most + 1, '0')});
+  return texts;
+}
+
+TEST_F(CrdSchema, TextsHaveTheLengthsAndPatternsThatTheDecoderAllows) {
+  int checked = 0;
+  const auto check = [&](const SchemaNode& node) {
+    const Json& schema = *node.schema;
+    const bool has_pattern = schema.contains("pattern") && !schema.contains("multipleOf");
+    if ((!has_pattern && !schema.contains("maxLength") && !schema.contains("minLength")) ||
+        node.field().ends_with("env[0].value")) {  // bounded together with its name
+      return;
+    }
+    const std::regex pattern(schema.value("pattern", ""));
+    for (const std::string& text : TextsFor(schema)) {
+      const bool is_taken = CharacterCount(text) <= schema.value("maxLength", SIZE_MAX) &&
+                            CharacterCount(text) >= schema.value("minLength", 0U) &&
+                            (!has_pattern || std::regex_search(text, pattern));
+      const std::string problem = ProblemWith(node, text);
+      const bool has_rules =
+          schema.contains("x-kubernetes-validations") || node.name() == "key";  // of a toleration
+      EXPECT_TRUE(is_taken ? problem.empty() || has_rules : !problem.empty())
+          << node.field() << " " << text.substr(0, 80) << " " << problem;
+      ++checked;
+    }
+  };
+  VisitSpec([&](const SchemaNode& node) {
+    check(node);
+    if (node.schema->contains("additionalProperties")) {
+      const Json& inner = (*node.schema)["additionalProperties"];
+      check({node.path + (IsType(inner, "string") ? "/a" : "/memory"), &inner, nullptr});
+    }
+  });
+  EXPECT_GT(checked, 1000);
 }
 
 // `kubectl explain` shows descriptions, but no defaults.

@@ -9,6 +9,7 @@
 #include "common/contract/problems.h"
 #include "common/contract/python_command.h"
 #include "common/contract/topology.h"
+#include "operator/api/bounds.h"
 #include "operator/api/defaults.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
@@ -22,16 +23,6 @@
 namespace lockstep::control {
 namespace {
 
-// Ranges. Choices: what a cluster can hold, and a slip of the pen above that.
-constexpr int64_t kGpusMax = 64;  // the largest machines have 16
-constexpr std::size_t kRolesMax = 4;
-constexpr std::size_t kWarmModulesMax = 16;  // choice: above what programs import on purpose
-constexpr int64_t kRestartsMax = 10'000;
-constexpr int64_t kSecondsMax = int64_t{3650} * 24 * 3600;  // ten years
-constexpr double kRecoverySecondsMin = 0.2;                 // below it a busy machine looks dead
-constexpr double kRecoverySecondsMax = 24 * 3600;
-constexpr double kHungSecondsMin = 1;  // below it a program that reads a file seems to hang
-
 std::string ReadLabel(ObjectReader& reader, std::string_view key, std::string fallback) {
   const std::string text = ReadText(reader, key);
   const bool is_text = reader.Has(key) && reader.Find(key)->is_string();
@@ -41,13 +32,27 @@ std::string ReadLabel(ObjectReader& reader, std::string_view key, std::string fa
   return is_text ? text : std::move(fallback);
 }
 
+// Source: Kubernetes' NameIsDNSSubdomain of a prefix.
+bool IsNamePrefix(const std::string& text) {
+  const bool ends_with_dash = text.size() > 1 && text.back() == '-';
+  return IsDnsName(ends_with_dash ? text.substr(0, text.size() - 2).append("a") : text);
+}
+
 // With generateName the API server makes the name; where there is none, a fixed ending of the same
 // length makes the same rules hold.
 std::string ReadName(ObjectReader& reader) {
   constexpr std::string_view kGeneratedEnding = "local";
   constexpr std::size_t kPrefixBytesMax = 58;  // the API server cuts longer ones
   const std::string prefix = ReadText(reader, "generateName");
-  if (reader.Has("name") || prefix.empty()) {
+  const Json* const written = reader.Find("name");
+  const bool has_name = written != nullptr && *written != "";
+  if (has_name || prefix.empty()) {
+    if (!prefix.empty() && !IsNamePrefix(prefix)) {  // it plays no part, and is judged all the same
+      reader.Fail("generateName",
+                  Quoted(prefix) +
+                      " found, expected the start of a DNS name: lower-case letters, digits, '-' "
+                      "and '.', a letter or digit first");
+    }
     reader.Require("name", std::string(kDnsLabelWords) + ", or a generateName");
     return ReadLabel(reader, "name", "");
   }
@@ -75,6 +80,8 @@ std::chrono::milliseconds ReadRecoverySeconds(ObjectReader& reader,
   return seconds ? std::chrono::milliseconds(std::llround(*seconds * 1000)) : fallback;
 }
 
+}  // namespace
+
 Metadata DecodeMetadata(const Json& value, Errors* errors) {
   Metadata metadata;
   ObjectReader reader(value, "metadata", errors);
@@ -97,6 +104,8 @@ Metadata DecodeMetadata(const Json& value, Errors* errors) {
   reader.Finish();
   return metadata;
 }
+
+namespace {
 
 // GPUs may stand in the template's resources instead, as Kubernetes programs write them.
 void ReconcileGpus(ObjectReader& reader, RoleSpec* role) {

@@ -17,6 +17,9 @@ struct DecodedJob {
   bool ok() const { return errors.empty(); }
 };
 
+// Reads `metadata` of one of our kinds strictly. Problems are added to `errors`.
+Metadata DecodeMetadata(const Json& value, std::vector<Error>* errors);
+
 // Reads one TrainingJob strictly: unknown fields, wrong types, missing values, ranges, and the
 // rules between fields (rules.h). A status, where there is one, is read too, leniently (status.h).
 DecodedJob DecodeTrainingJob(const Json& document);

@@ -1,5 +1,6 @@
 #include "operator/api/fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -67,6 +68,9 @@ std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
     return texts;
   }
   for (const auto& [name, text] : value->items()) {
+    if (text.is_null()) {
+      continue;  // the API server drops it
+    }
     if (text.is_string()) {
       texts[name] = text.get<std::string>();
     } else {
@@ -90,11 +94,24 @@ std::vector<const Json*> ListUpTo(ObjectReader& reader, std::string_view key, st
   return items;
 }
 
+std::size_t CharacterCount(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0U) != 0x80U;  // not inside a character of UTF-8
+  }));
+}
+
 void CheckLength(ObjectReader& reader, std::string_view key, std::size_t max) {
   const Json* value = reader.Find(key);
   const auto* text = value == nullptr ? nullptr : value->get_ptr<const std::string*>();
-  if (text != nullptr && text->size() > max) {
-    reader.Fail(key, TooMany(text->size(), "characters", max));
+  if (text != nullptr && CharacterCount(*text) > max) {
+    reader.Fail(key, TooMany(CharacterCount(*text), "characters", max));
+  }
+}
+
+void CheckCount(ObjectReader& reader, std::string_view key, std::size_t max) {
+  const Json* value = reader.Find(key);
+  if (value != nullptr && value->is_object() && value->size() > max) {
+    reader.Fail(key, TooMany(value->size(), "entries", max));
   }
 }
 

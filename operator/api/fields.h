@@ -36,14 +36,17 @@ std::map<std::string, std::string> ReadTextMap(ObjectReader& reader,
 // As ObjectReader::List, but more than `max` elements are recorded, and none returned.
 std::vector<const Json*> ListUpTo(ObjectReader& reader, std::string_view key, std::size_t max);
 
-// Records a text under `key` that is longer than `max` bytes.
+// How many characters the text has, by which schemas bound texts: the code points of its UTF-8.
+std::size_t CharacterCount(std::string_view text);
+
+// Records a text under `key` of more than `max` characters.
 void CheckLength(ObjectReader& reader, std::string_view key, std::size_t max);
+
+// Records an object under `key` of more than `max` members.
+void CheckCount(ObjectReader& reader, std::string_view key, std::size_t max);
 
 // "1001 entries found, expected at most 1000".
 std::string TooMany(std::size_t count, std::string_view of_what, std::size_t max);
-
-// A label's key: a prefix that is a DNS name, '/', and a name. Source: Kubernetes' rule for labels.
-inline constexpr std::size_t kLabelKeyMax = 253 + 1 + 63;
 
 // Marks fields as known that are Kubernetes' own and pass through as written.
 void PassThrough(ObjectReader& reader, std::initializer_list<std::string_view> keys);

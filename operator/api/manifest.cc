@@ -119,14 +119,13 @@ std::vector<Error> QueueErrors(const Json& document) {
              "apiVersion",
              DescribeJson(document["apiVersion"]) + " found, expected " + std::string(kApiVersion));
   }
-  const std::string name =
-      document.contains("metadata") ? TextAt(document["metadata"], "name") : "";
-  if (name.empty()) {
-    AddError(&errors, "metadata.name", "missing, expected a name");
-  } else if (!IsDnsLabel(name)) {
-    AddError(
-        &errors, "metadata.name", Quoted(name) + " found, expected " + std::string(kDnsLabelWords));
+  ObjectReader reader(document, "", &errors);
+  std::string name;
+  if (const Json* const metadata = reader.Require("metadata", "an object with a name")) {
+    name = DecodeMetadata(*metadata, &errors).name;
   }
+  PassThrough(reader, {"apiVersion", "kind", "spec", "status"});
+  reader.Finish();
   if (!document.contains("spec") || document["spec"].is_null()) {
     AddError(&errors, "spec", "missing, expected an object");
   } else if (!name.empty() && TextAt(document["spec"], "parent") == name) {

@@ -295,7 +295,7 @@ TEST(ReadManifest, WhatIsWrongWithAQueueIsToldWithItsLine) {
   EXPECT_EQ(
       ProblemsOf("apiVersion: lockstep.dev/v1beta1\nkind: TrainingQueue\nspec:\n  wieght: 2\n"),
       "job.yaml:1: apiVersion: \"lockstep.dev/v1beta1\" found, expected lockstep.dev/v1\n"
-      "job.yaml:1: metadata.name: missing, expected a name\n"
+      "job.yaml:1: metadata: missing, expected an object with a name\n"
       "job.yaml:4: spec.wieght: unknown field; did you mean \"weight\"?\n");
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/json/enum_names.h"
+#include "operator/api/bounds.h"
 #include "operator/api/fields.h"
 #include "operator/api/labels.h"
 
@@ -13,10 +14,6 @@ namespace {
 
 constexpr const char* kRequired = "requiredDuringSchedulingIgnoredDuringExecution";
 constexpr const char* kPreferred = "preferredDuringSchedulingIgnoredDuringExecution";
-constexpr std::size_t kTermsMax = 32;         // choice: above any honest pod, as are the next two
-constexpr std::size_t kRequirementsMax = 32;  // of a term
-constexpr std::size_t kSpreadsMax = 32;       // choice, as above
-constexpr std::size_t kValuesMax = 1024;      // of a requirement: names of nodes, perhaps
 
 constexpr EnumNames<NodeOperator, 6> kNodeOperatorNames = {{
     {NodeOperator::kIn, "In"},
@@ -55,8 +52,8 @@ NodeRequirement ReadRequirement(ObjectReader& reader, Errors* errors) {
   const std::optional<NodeOperator> op = RequireEnum(reader, "operator", kNodeOperatorNames);
   requirement.op = op.value_or(NodeOperator::kExists);
   requirement.values = ReadWords(reader, "values", errors);
-  if (requirement.values.size() > kValuesMax) {
-    reader.Fail("values", TooMany(requirement.values.size(), "values", kValuesMax));
+  if (requirement.values.size() > kAffinityValuesMax) {
+    reader.Fail("values", TooMany(requirement.values.size(), "values", kAffinityValuesMax));
   }
   if (op.has_value()) {
     CheckValues(reader, requirement);
@@ -69,7 +66,7 @@ std::vector<NodeRequirement> ReadRequirements(ObjectReader& term,
                                               std::string_view key,
                                               Errors* errors) {
   std::vector<NodeRequirement> requirements;
-  const std::vector<const Json*> items = ListUpTo(term, key, kRequirementsMax);
+  const std::vector<const Json*> items = ListUpTo(term, key, kAffinityRequirementsMax);
   for (std::size_t i = 0; i < items.size(); ++i) {
     ObjectReader reader(*items[i], term.PathOf(key, i), errors);
     requirements.push_back(ReadRequirement(reader, errors));
@@ -82,7 +79,7 @@ void CheckFields(ObjectReader& term, const std::vector<NodeRequirement>& fields)
     const bool is_name = fields[i].key == "metadata.name";
     const bool is_listing =
         fields[i].op == NodeOperator::kIn || fields[i].op == NodeOperator::kNotIn;
-    if (!is_name || !is_listing || fields[i].values.size() > 1) {
+    if (!is_name || !is_listing || fields[i].values.size() != 1) {
       term.Fail("matchFields", "expected metadata.name with operator In or NotIn and one value");
     }
   }
@@ -90,11 +87,9 @@ void CheckFields(ObjectReader& term, const std::vector<NodeRequirement>& fields)
 
 std::vector<NodeTerm> ReadTerms(ObjectReader& required, Errors* errors) {
   std::vector<NodeTerm> terms;
-  if (required.Require("nodeSelectorTerms", "a list of at least one term") == nullptr) {
-    return terms;
-  }
-  const std::vector<const Json*> items = ListUpTo(required, "nodeSelectorTerms", kTermsMax);
-  if (required.Find("nodeSelectorTerms")->is_array() && items.empty()) {
+  const Json* const listed = required.Require("nodeSelectorTerms", "a list of at least one term");
+  const std::vector<const Json*> items = ListUpTo(required, "nodeSelectorTerms", kAffinityTermsMax);
+  if (listed != nullptr && listed->is_array() && listed->empty()) {
     required.Fail("nodeSelectorTerms", "empty, expected at least one term");
   }
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -126,10 +121,12 @@ std::vector<NodeRequirement> ReadSelector(ObjectReader& term, Errors* errors) {
     return labels;
   }
   ObjectReader selector(*value, term.PathOf("labelSelector"), errors);
+  CheckCount(selector, "matchLabels", kLabelsMax);
   for (const auto& [name, text] : ReadLabels(selector, "matchLabels", errors)) {
     labels.push_back({name, NodeOperator::kIn, {text}});
   }
-  const std::vector<const Json*> items = ListUpTo(selector, "matchExpressions", kRequirementsMax);
+  const std::vector<const Json*> items =
+      ListUpTo(selector, "matchExpressions", kAffinityRequirementsMax);
   for (std::size_t i = 0; i < items.size(); ++i) {
     ObjectReader reader(*items[i], selector.PathOf("matchExpressions", i), errors);
     labels.push_back(ReadRequirement(reader, errors));
@@ -141,14 +138,21 @@ std::vector<NodeRequirement> ReadSelector(ObjectReader& term, Errors* errors) {
 
 // Of other namespaces the plan knows nothing, nor of labels that only the API server compares.
 void RefuseForeignPods(ObjectReader& term) {
-  for (const char* const key :
+  for (const std::string_view key :
        {"namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"}) {
-    const Json* const value = term.Find(key);
-    if (value != nullptr && !(value->is_array() && value->empty())) {
+    const bool is_list = key != "namespaceSelector";
+    if (is_list ? !term.List(key).empty() : term.Has(key)) {
       term.Fail(key,
                 "found, but Lockstep plans for the pods of this job only; expected labelSelector "
                 "and topologyKey alone");
     }
+  }
+}
+
+// What is preferred only is Kubernetes' own.
+void ReadPreferred(ObjectReader& reader, Errors* errors) {
+  for (const Json* const preferred : reader.List(kPreferred)) {
+    const ObjectReader is_object(*preferred, reader.PathOf(kPreferred), errors);
   }
 }
 
@@ -161,10 +165,8 @@ void ReadPodTerms(ObjectReader& affinity,
     return;
   }
   ObjectReader reader(*value, affinity.PathOf(kind), errors);
-  for (const Json* const preferred : reader.List(kPreferred)) {
-    const ObjectReader is_object(*preferred, reader.PathOf(kPreferred), errors);
-  }
-  const std::vector<const Json*> items = ListUpTo(reader, kRequired, kTermsMax);
+  ReadPreferred(reader, errors);
+  const std::vector<const Json*> items = ListUpTo(reader, kRequired, kAffinityTermsMax);
   for (std::size_t i = 0; i < items.size(); ++i) {
     PodTerm read{reader.PathOf(kRequired, i), kind == "podAntiAffinity", {}, ""};
     ObjectReader term(*items[i], read.path, errors);
@@ -184,8 +186,9 @@ void CheckSpread(ObjectReader& pod_spec, Errors* errors) {
   if (items == nullptr || !items->is_array()) {
     return;  // of another shape: said elsewhere
   }
-  if (items->size() > kSpreadsMax) {
-    pod_spec.Fail("topologySpreadConstraints", TooMany(items->size(), "elements", kSpreadsMax));
+  if (items->size() > kSpreadConstraintsMax) {
+    pod_spec.Fail("topologySpreadConstraints",
+                  TooMany(items->size(), "elements", kSpreadConstraintsMax));
     return;
   }
   for (std::size_t i = 0; i < items->size(); ++i) {
@@ -211,7 +214,7 @@ PodPlaceRules ReadAffinity(ObjectReader& pod_spec, Errors* errors) {
   ObjectReader affinity(*value, pod_spec.PathOf("affinity"), errors);
   if (const Json* const node = affinity.Find("nodeAffinity")) {
     ObjectReader reader(*node, affinity.PathOf("nodeAffinity"), errors);
-    PassThrough(reader, {kPreferred});
+    ReadPreferred(reader, errors);
     if (const Json* const required = reader.Find(kRequired)) {
       ObjectReader required_reader(*required, reader.PathOf(kRequired), errors);
       rules.nodes = ReadTerms(required_reader, errors);

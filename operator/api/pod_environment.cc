@@ -10,18 +10,13 @@
 #include "common/contract/environment.h"
 #include "common/contract/problems.h"
 #include "common/contract/topology.h"
+#include "operator/api/bounds.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/pod_template.h"
 
 namespace lockstep::control {
 namespace {
-
-// Bounds of lists and texts. Choices: above any honest pod, and small enough that the API server
-// can afford the rules about them.
-constexpr std::size_t kEnvironmentMax = 1000;
-constexpr std::size_t kEnvironmentNameMax = 256;
-constexpr std::size_t kSourcesMax = 64;
 
 // What a variable's value may come from, and all variables of an entry of envFrom.
 // Source: core/v1 EnvVarSource and EnvFromSource, Kubernetes 1.36.
@@ -190,7 +185,7 @@ void ReadEnvironment(ObjectReader& container, PodTemplate* pod, Errors* errors) 
   for (std::size_t i = 0; i < variables.size(); ++i) {
     ReadVariable(*variables[i], container.PathOf("env", i), pod, errors);
   }
-  const std::vector<const Json*> maps = ListUpTo(container, "envFrom", kSourcesMax);
+  const std::vector<const Json*> maps = ListUpTo(container, "envFrom", kEnvironmentSourcesMax);
   for (std::size_t i = 0; i < maps.size(); ++i) {
     const std::string path = container.PathOf("envFrom", i);
     ObjectReader reader(*maps[i], path, errors);

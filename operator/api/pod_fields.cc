@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
+#include "operator/api/bounds.h"
 #include "operator/api/fields.h"
 
 namespace lockstep::control {
@@ -43,7 +45,7 @@ constexpr std::array<PassedField, 1> kResourceFields = {{
     {"claims", Shape::kObjects},
 }};
 
-constexpr std::array<PassedField, 29> kPodFields = {{
+constexpr std::array<PassedField, 28> kPodFields = {{
     {"activeDeadlineSeconds", Shape::kInteger},
     {"affinity", Shape::kObject},
     {"automountServiceAccountToken", Shape::kBool},
@@ -57,7 +59,6 @@ constexpr std::array<PassedField, 29> kPodFields = {{
     {"hostUsers", Shape::kBool},
     {"imagePullSecrets", Shape::kObjects},
     {"os", Shape::kObject},
-    {"overhead", Shape::kObject},
     {"preemptionPolicy", Shape::kText},
     {"priority", Shape::kInteger},
     {"priorityClassName", Shape::kText},
@@ -102,7 +103,8 @@ bool HasShape(const Json& value, Shape shape) {
     case Shape::kText:
       return value.is_string();
     case Shape::kInteger:
-      return value.is_number_integer();
+      return value.is_number_integer() ||
+             (value.is_number() && std::trunc(value.get<double>()) == value.get<double>());
     case Shape::kBool:
       return value.is_boolean();
   }
@@ -119,10 +121,6 @@ void Pass(ObjectReader& reader, const std::array<PassedField, N>& fields) {
     }
   }
 }
-
-// Each may be a port of the node, which is kept for the pod. Choice: above any honest program. A
-// job has four roles at most, and 256 ports then.
-constexpr std::size_t kPortsMax = 64;
 
 void CheckPortCount(ObjectReader& container) {
   const Json* const ports = container.Find("ports");

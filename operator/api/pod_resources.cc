@@ -6,15 +6,15 @@
 #include <string_view>
 
 #include "common/base/quantity.h"
+#include "common/base/saturating.h"
 #include "common/contract/problems.h"
+#include "operator/api/bounds.h"
 #include "operator/api/fields.h"
 #include "operator/api/pod_fields.h"
 #include "operator/resources/resource_vector.h"
 
 namespace lockstep::control {
 namespace {
-
-constexpr std::size_t kResourceNamesMax = 32;  // choice: above any honest pod
 
 bool IsHugePages(std::string_view name) {
   return name.starts_with("hugepages-");
@@ -51,7 +51,7 @@ std::string SuggestQuantity(std::string_view text) {
 bool IsFraction(const std::string& text) {
   const Result<int64_t> ones = ParseQuantity(text, QuantityUnit::kOnes);
   const Result<int64_t> thousandths = ParseQuantity(text, QuantityUnit::kThousandths);
-  return ones.ok() && thousandths.ok() && *thousandths != *ones * 1000;
+  return ones.ok() && thousandths.ok() && *thousandths != MultiplySaturated(*ones, 1000);
 }
 
 std::string TextOf(const Json& value) {
@@ -64,7 +64,7 @@ std::optional<int64_t> ReadQuantity(const Json& value,
                                     QuantityUnit unit,
                                     Errors* errors) {
   const std::string text = TextOf(value);
-  Result<int64_t> quantity = ParseQuantity(text, unit);
+  const Result<int64_t> quantity = ReadQuantityText(text, unit);
   const bool is_whole = value.is_number() && value.get<double>() == std::trunc(value.get<double>());
   if (quantity.ok() && (value.is_string() || is_whole)) {
     return *quantity;
@@ -97,6 +97,9 @@ Amounts ReadAmountMap(ObjectReader& resources, std::string_view key, Errors* err
     return amounts;
   }
   for (const auto& [name, quantity] : value->items()) {
+    if (quantity.is_null()) {
+      continue;  // the API server drops it
+    }
     const std::string path = resources.PathOf(key) + "." + name;
     if (!IsResourceName(name)) {
       AddError(errors, path, "unknown resource" + SuggestResource(name));

@@ -8,6 +8,7 @@
 
 #include "common/base/exec_string.h"
 #include "common/contract/problems.h"
+#include "operator/api/bounds.h"
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/labels.h"
@@ -18,15 +19,6 @@
 
 namespace lockstep::control {
 namespace {
-
-constexpr int64_t kGraceSecondsMax = 24 * 3600;  // choice: a day is a mistake, not a grace period
-
-// Bounds of lists and texts. Choices: above any honest pod, and small enough that the API server
-// can afford the rules about them.
-constexpr std::size_t kTolerationsMax = 64;
-constexpr std::size_t kTolerationValueMax = 63;  // of a taint; Kubernetes' rule
-constexpr std::size_t kInitContainersMax = 16;
-constexpr std::size_t kVolumesMax = 1000;
 
 // Whether the name is clear of those that the operator gives to what it adds; recorded if not.
 bool CheckNotOurs(ObjectReader& reader, const std::string& name) {
@@ -219,6 +211,26 @@ std::vector<Toleration> ReadTolerations(ObjectReader& spec, Errors* errors) {
 
 // Volumes are Kubernetes' own, but for their names. These are labels by RFC 1123, which may begin
 // with a digit, too.
+void CheckVolumeName(ObjectReader& reader, std::set<std::string>* names) {
+  if (reader.Require("name", "the volume's name") == nullptr) {
+    return;
+  }
+  const std::string name = ReadText(reader, "name");
+  if (!reader.Find("name")->is_string()) {
+    return;
+  }
+  if (!IsHostLabel(name)) {
+    reader.Fail("name",
+                Quoted(name) +
+                    " found, expected lower-case letters, digits and '-', no '-' first or last, "
+                    "at most 63 characters");
+  } else if (!names->insert(name).second) {
+    reader.Fail("name", Quoted(name) + " is the name of two volumes");
+  } else {
+    CheckNotOurs(reader, name);
+  }
+}
+
 void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
   const Json* const volumes = spec.Find("volumes");
   if (volumes == nullptr || !volumes->is_array()) {
@@ -227,22 +239,9 @@ void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
   const std::vector<const Json*> items = ListUpTo(spec, "volumes", kVolumesMax);
   std::set<std::string> names;
   for (std::size_t i = 0; i < items.size(); ++i) {
-    if (!items[i]->is_object() || !items[i]->contains("name") || !(*items[i])["name"].is_string()) {
-      continue;
-    }
-    ObjectReader reader(*items[i], spec.PathOf("volumes", i), errors);
-    const auto name = (*items[i])["name"].get<std::string>();
-    const bool is_label =
-        IsDnsName(name) && name.find('.') == std::string::npos && name.size() <= kDnsLabelMax;
-    if (!is_label) {
-      reader.Fail("name",
-                  Quoted(name) +
-                      " found, expected lower-case letters, digits and '-', no '-' first or last, "
-                      "at most 63 characters");
-    } else if (!names.insert(name).second) {
-      reader.Fail("name", Quoted(name) + " is the name of two volumes");
-    } else {
-      CheckNotOurs(reader, name);
+    if (items[i]->is_object()) {
+      ObjectReader reader(*items[i], spec.PathOf("volumes", i), errors);
+      CheckVolumeName(reader, &names);
     }
   }
 }
@@ -266,14 +265,13 @@ void ReadPodSpec(const Json& value, const std::string& path, PodTemplate* pod, E
   if (const auto seconds = reader.Int("terminationGracePeriodSeconds", 0, kGraceSecondsMax)) {
     pod->termination_grace = std::chrono::seconds(*seconds);
   }
+  CheckCount(reader, "nodeSelector", kLabelsMax);
   pod->node_selector = ReadLabels(reader, "nodeSelector", errors);
   pod->tolerations = ReadTolerations(reader, errors);
   PodPlaceRules rules = ReadAffinity(reader, errors);
   pod->node_affinity = std::move(rules.nodes);
   pod->pod_terms = std::move(rules.pods);
-  if (reader.Has("overhead") && reader.Find("overhead")->is_object()) {
-    pod->overhead = ReadAmounts(reader, "overhead", errors);
-  }
+  pod->overhead = ReadAmounts(reader, "overhead", errors);
   if (const Json* const resources = reader.Find("resources")) {
     ReadPodLevel(*resources, reader.PathOf("resources"), pod, errors);
   }
@@ -294,7 +292,9 @@ PodTemplate DecodePodTemplate(const Json& value,
   ObjectReader reader(value, path, errors);
   if (const Json* metadata = reader.Find("metadata")) {
     ObjectReader fields(*metadata, reader.PathOf("metadata"), errors);
+    CheckCount(fields, "labels", kLabelsMax);
     ReadLabels(fields, "labels", errors);
+    CheckCount(fields, "annotations", kLabelsMax);
     ReadAnnotations(fields, "annotations", errors);
     fields.Finish();
   }

@@ -8,6 +8,7 @@
 #include "common/base/rfc3339.h"
 #include "common/contract/problems.h"
 #include "common/json/enum_names.h"
+#include "operator/api/bounds.h"
 #include "operator/api/fields.h"
 #include "operator/api/labels.h"
 #include "operator/api/queue_usage_text.h"
@@ -16,16 +17,11 @@
 namespace lockstep::control {
 namespace {
 
-constexpr int64_t kWeightMax = 1'000'000;  // choice: shares are counted in millionths
-
 constexpr EnumNames<QueueOrder, 3> kQueueOrderNames = {{
     {QueueOrder::kFifo, "FIFO"},
     {QueueOrder::kPriority, "Priority"},
     {QueueOrder::kFairShare, "FairShare"},
 }};
-
-constexpr int64_t kMinRuntimeMax = 31'536'000;   // choice: a year
-constexpr int64_t kMaxRuntimeMax = 315'360'000;  // as of runPolicy.activeDeadlineSeconds: ten years
 
 // What the two fields of spec.preemption say.
 constexpr EnumNames<bool, 2> kWithinQueueNames = {{{false, "Never"}, {true, "LowerPriority"}}};
@@ -40,10 +36,6 @@ bool MayBePart(const std::string& resource, const std::string& text) {
   return resource != kCpuResource && !IsCountedInBytes(resource) &&
          text.find_first_of(".-mun") != std::string::npos;
 }
-
-constexpr std::size_t kNamespacesMax = 256;  // choice: teams that share one share
-constexpr std::size_t kResourcesMax = 32;    // choice: as many as a container may ask for
-constexpr std::size_t kQuantityMax = 40;     // choice: characters; digits, point and suffix fit
 
 constexpr std::string_view kHugePages = "hugepages-";
 
@@ -121,7 +113,7 @@ std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* e
 void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
   const int64_t least = reader.Int("minRuntimeSeconds", 0, kMinRuntimeMax).value_or(0);
   queue->min_runtime = std::chrono::seconds(least);
-  const auto most = reader.Int("maxRuntimeSeconds", 1, kMaxRuntimeMax);
+  const auto most = reader.Int("maxRuntimeSeconds", 1, kSecondsMax);
   if (most.has_value() && *most < least) {
     reader.Fail("maxRuntimeSeconds",
                 std::to_string(*most) + " found, expected at least " + std::to_string(least) +
@@ -131,30 +123,23 @@ void ReadRunTimes(ObjectReader& reader, TrainingQueue* queue) {
   }
 }
 
-// A whole number that is written as 1e3 is 1000, as the API server stores it.
+// A whole number that is written as 1e3 is 1000, as kubectl sends it. Empty: it
+// is a number that is not whole, which the server takes in quotes only.
 std::string WrittenQuantity(const Json& value) {
-  constexpr double kExactMax = 9'007'199'254'740'992.0;  // 2^53
-  if (value.is_string()) {
-    return value.get<std::string>();
-  }
+  constexpr double kTooLarge = 0x1p63;
   if (value.is_number_float()) {
     const double number = value.get<double>();
-    if (std::abs(number) <= kExactMax && std::trunc(number) == number) {
-      return std::to_string(static_cast<int64_t>(number));
-    }
+    const bool is_whole = std::abs(number) < kTooLarge && std::trunc(number) == number;
+    return is_whole ? std::to_string(static_cast<int64_t>(number)) : "";
   }
-  return DumpJson(value);
+  return value.is_string() ? value.get<std::string>() : DumpJson(value);
 }
 
 // Errors: what was expected.
 Result<int64_t> ReadAmount(const std::string& resource, const std::string& text) {
-  if (text.size() > kQuantityMax) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "a quantity of at most " + std::to_string(kQuantityMax) + " characters");
-  }
   const QuantityUnit unit =
       resource == kCpuResource ? QuantityUnit::kThousandths : QuantityUnit::kOnes;
-  Result<int64_t> amount = ParseQuantity(text, unit);
+  Result<int64_t> amount = ReadQuantityText(text, unit);
   if (amount.ok() && MayBePart(resource, text)) {
     return Error(ErrorCode::kInvalidArgument, std::string(kWholeWords));
   }
@@ -175,11 +160,14 @@ QueueAmounts ReadQueueAmounts(ObjectReader& reader,
                     " found, expected amounts by resource, such as {nvidia.com/gpu: 16}");
     return amounts;
   }
-  if (object->size() > kResourcesMax) {
-    reader.Fail(key, TooMany(object->size(), "entries", kResourcesMax));
+  if (object->size() > kResourceNamesMax) {
+    reader.Fail(key, TooMany(object->size(), "entries", kResourceNamesMax));
     return amounts;
   }
   for (const auto& [name, value] : object->items()) {
+    if (value.is_null()) {
+      continue;  // the API server drops it
+    }
     const std::string field = reader.PathOf(key) + (name.empty() ? "" : "." + name);
     if (!CanBeAskedFor(name)) {
       AddError(
@@ -189,6 +177,12 @@ QueueAmounts ReadQueueAmounts(ObjectReader& reader,
       continue;
     }
     const std::string text = WrittenQuantity(value);
+    if (text.empty() && value.is_number()) {
+      AddError(errors,
+               field,
+               DumpJson(value) + " found, expected it in quotes: \"" + DumpJson(value) + "\"");
+      continue;
+    }
     const Result<int64_t> amount = ReadAmount(name, text);
     if (amount.ok()) {
       amounts[name] = *amount;

@@ -42,7 +42,7 @@ void LocalBackend::Accept(const StatusArrival& arrival) {
   reports_.insert_or_assign(arrival.document.pod, arrival);
 }
 
-Result<JobSight> LocalBackend::See(const JobId&) {
+Result<JobSight> LocalBackend::See(const JobId&) const {
   JobSight seen{options_.job, {}};
   Observed& observed = seen.observed;
   observed.pods = pods_->pods();

@@ -61,7 +61,7 @@ class LocalBackend final : public OneJobCluster {
   std::optional<std::string> Verdict() const;
   std::optional<std::string> TakeWarning();
 
-  Result<JobSight> See(const JobId& key) override;
+  Result<JobSight> See(const JobId& key) const override;
   void Publish(const JobId& key, const Decision& decision) override;
 
  private:

@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/digest.h"
 #include "operator/controller/effect_batch.h"
 #include "operator/controller/look.h"
@@ -171,7 +172,23 @@ void ApiCluster::EndListing(const Status& listed, std::vector<ClusterAnswer>* an
   }
 }
 
-Result<JobSight> ApiCluster::See(const JobId& key) {
+void ApiCluster::PlanFor(const JobId& key) {
+  planned_ = {key, {AwaitsRound(), std::nullopt, std::nullopt}};
+  const StoredJob* const stored = parts_.view->FindJob(key);
+  if (stored != nullptr && WantsPlace(*stored)) {
+    Standing& standing = planned_.second;
+    standing.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
+    standing.claim = rounds_.ClaimFor(key, notes_.wall_now);
+    standing.position = rounds_.PositionOf(key, notes_.wall_now);
+  }
+  std::set<std::string> names;
+  for (const kube::Item<kube::Pod>* pod : parts_.view->PodsOf(key)) {
+    names.insert(pod->key.name);
+  }
+  reports_.KeepOnly(key, names);
+}
+
+Result<JobSight> ApiCluster::See(const JobId& key) const {
   ClusterView* const view = parts_.view;
   const StoredJob* const stored = view->FindJob(key);
   if (stored == nullptr) {
@@ -191,11 +208,12 @@ Result<JobSight> ApiCluster::See(const JobId& key) {
   observed.nodes = view->Nodes();
   observed.topology_levels = view->topology_levels();
   if (WantsPlace(*stored)) {
-    observed.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
-    observed.claim = rounds_.ClaimFor(key, notes_.wall_now);
-    observed.queue_position = {QueueOf(stored->job.spec),
-                               rounds_.PositionOf(key, notes_.wall_now),
-                               EstimatedStartIn(*observed.round)};
+    LOCKSTEP_CHECK(planned_.first == key, "no round was made for " + GangNameOf(key));
+    const Standing& standing = planned_.second;
+    observed.round = standing.round;
+    observed.claim = standing.claim;
+    observed.queue_position = {
+        QueueOf(stored->job.spec), standing.position, EstimatedStartIn(*observed.round)};
     observed.queue_order = view->QueueOrderOf(observed.queue_position->name);
   } else {
     observed.round = AwaitsRound();
@@ -334,10 +352,9 @@ void ApiCluster::Publish(const JobId& key, const Decision& decision) {
   }
 }
 
-void ApiCluster::AddReports(const JobId& key, Observed* observed) {
-  std::set<std::string> names;
+void ApiCluster::AddReports(const JobId& key, Observed* observed) const {
   for (const kube::Item<kube::Pod>* pod : parts_.view->PodsOf(key)) {
-    const std::string& name = *names.insert(pod->key.name).first;
+    const std::string& name = pod->key.name;
     const PodReports::Entry* const entry = reports_.Find(key, name);
     if (entry == nullptr) {
       continue;
@@ -352,7 +369,6 @@ void ApiCluster::AddReports(const JobId& key, Observed* observed) {
       observed->closed_pods.insert(name);
     }
   }
-  reports_.KeepOnly(key, names);
 }
 
 }  // namespace lockstep::control

@@ -19,6 +19,7 @@ class ApiClusterTest : public testing::Test, protected ApiClusterWorld {
   int64_t PlacesSeenByOther() {
     cluster_.StartLook(kOther);  // nothing is in doubt of it: answered without a call
     [[maybe_unused]] const auto answers = cluster_.TakeAnswers();
+    cluster_.PlanFor(kOther);
     return CountPlaces(cluster_.See(kOther)->observed);
   }
 };
@@ -68,6 +69,24 @@ TEST_F(ApiClusterTest, PlaceWrittenUnheardIsSeenByTheJobThatIsPlannedNext) {
   api_.Expect(std::string("GET ") + kJobPath, 200, JobBody("12"));
   EXPECT_TRUE(Read(kMnist).ok());
   EXPECT_EQ(PlacesHeldBesides(kOther), 0) << "it was not";
+}
+
+TEST_F(ApiClusterTest, SightMakesNoRoundAndGrantsNothing) {
+  Watch(BodyOf(OtherJob(), "9"));
+  ASSERT_TRUE(Look(kOther).ok());
+  cluster_.PlanFor(kOther);
+  const int64_t round_count = cluster_.round_count();
+  TrainingJob third = OtherJob();
+  third.metadata.name = "third";
+  third.metadata.uid = "third-uid";
+  Watch(BodyOf(third, "12"));  // another round would look at it
+
+  EXPECT_TRUE(cluster_.See(kOther).ok());
+  EXPECT_TRUE(cluster_.See(kOther).ok());
+  EXPECT_EQ(cluster_.round_count(), round_count);
+
+  cluster_.PlanFor(kOther);
+  EXPECT_EQ(cluster_.round_count(), round_count + 1);
 }
 
 TEST_F(ApiClusterTest, PlaceThatTheLastLeaderWroteIsSeenByTheNextBeforeAnyWatchTells) {

@@ -32,12 +32,17 @@ class Cluster {
   virtual ~Cluster() = default;
 
   // Finds out what has to be known before a decision on the job. After that, and before any other
-  // news, See may be called.
+  // news, PlanFor and See may be called.
   // Errors: kNotFound (it is gone), kUnavailable.
   virtual void StartLook(const JobId& key) = 0;
 
-  // The job and the world around it, now. Errors: kNotFound, kUnavailable.
-  virtual Result<JobSight> See(const JobId& key) = 0;
+  // Decides what the job has to be told in its turn: a scheduling round, if anything has changed
+  // that one could answer in another way. Once in each turn, before See.
+  virtual void PlanFor(const JobId& key) = 0;
+
+  // The job and the world around it, as of PlanFor. Decides nothing. Errors: kNotFound,
+  // kUnavailable.
+  virtual Result<JobSight> See(const JobId& key) const = 0;
 
   // Stores the status durably if nobody wrote that job since it was read. Until it is known what
   // has become of that, what the status would hold is taken in the eyes of the other jobs.
@@ -66,6 +71,8 @@ class Cluster {
 class OneJobCluster : public Cluster {
  public:
   void StartLook(const JobId& key) final { answers_.push_back({key, {OkStatus()}}); }
+
+  void PlanFor(const JobId& /*key*/) override {}  // nobody else wants the places
 
   void StartStatusWrite(const JobId& key, const TrainingJob& job) final {
     answers_.push_back({key, {WriteStatus(job)}});

@@ -225,7 +225,9 @@ class SlowCluster final : public Cluster {
 
   void StartLook(const JobId& key) override { Start("look at ", key); }
 
-  Result<JobSight> See(const JobId& /*key*/) override {
+  void PlanFor(const JobId& /*key*/) override {}
+
+  Result<JobSight> See(const JobId& /*key*/) const override {
     return JobSight{world_.job, world_.observed};
   }
 

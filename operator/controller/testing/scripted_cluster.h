@@ -19,7 +19,7 @@ class ScriptedCluster final : public OneJobCluster {
  public:
   explicit ScriptedCluster(TrainingJob job) : world(std::move(job)) {}
 
-  Result<JobSight> See(const JobId& key) override {
+  Result<JobSight> See(const JobId& key) const override {
     log += "read " + key.name + "\n";
     if (!read_status.ok()) {
       return read_status.error();
@@ -36,7 +36,7 @@ class ScriptedCluster final : public OneJobCluster {
   Status write_status;
   Status effect_status;
   std::string failing_effect;  // as it is described; fails whatever `effect_status` is
-  std::string log;
+  mutable std::string log;     // of queries, too
 
  private:
   Status WriteStatus(const TrainingJob& job) override {

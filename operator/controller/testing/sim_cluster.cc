@@ -23,14 +23,15 @@ SimCluster::SimCluster(uint64_t seed, TrainingJob job, Addressing addressing)
   settings_.addressing = std::move(addressing);
 }
 
-Result<JobSight> SimCluster::See(const JobId& /*key*/) {
+void SimCluster::PlanFor(const JobId& /*key*/) {
   if (Dies()) {
-    return Dead();
+    sight_ = Dead();
+    return;
   }
   if (!Happens(faults.per_mille_lag)) {
     Refresh();
   }
-  return JobSight{job_, view_};
+  sight_ = JobSight{job_, view_};
 }
 
 Status SimCluster::WriteStatus(const TrainingJob& job) {

@@ -33,7 +33,10 @@ class SimCluster final : public OneJobCluster {
  public:
   SimCluster(uint64_t seed, TrainingJob job, Addressing addressing);
 
-  Result<JobSight> See(const JobId& key) override;
+  void PlanFor(const JobId& key) override;
+
+  Result<JobSight> See(const JobId& /*key*/) const override { return sight_; }
+
   void Publish(const JobId& key, const Decision& decision) override;
 
   // The operator process is gone; a new one sees the world as it is.
@@ -111,6 +114,7 @@ class SimCluster final : public OneJobCluster {
   std::vector<kube::Node> nodes_;
   PodSettings settings_;
   Observed view_;
+  Result<JobSight> sight_ = Dead();
   bool is_dead_ = false;
   int next_uid_ = 1;
 };

@@ -19,15 +19,13 @@ bool AreSameAmount(const Json& asked, const Json& found) {
   if (!asked.is_string() || !found.is_string()) {
     return false;
   }
-  const auto one = ParseQuantity(asked.get_ref<const std::string&>(), QuantityUnit::kThousandths);
-  const auto other = ParseQuantity(found.get_ref<const std::string&>(), QuantityUnit::kThousandths);
-  if (one.ok() && other.ok()) {
-    return *one == *other;
-  }
-  // More bytes than can be counted in thousandths.
-  const auto ones = ParseQuantity(asked.get_ref<const std::string&>(), QuantityUnit::kOnes);
-  const auto others = ParseQuantity(found.get_ref<const std::string&>(), QuantityUnit::kOnes);
-  return ones.ok() && others.ok() && *ones == *others;
+  const auto is_same = [&](QuantityUnit unit) {
+    const auto one = ParseQuantity(asked.get_ref<const std::string&>(), unit);
+    const auto other = ParseQuantity(found.get_ref<const std::string&>(), unit);
+    return one.ok() && other.ok() && *one == *other;
+  };
+  // More bytes than can be counted in thousandths are the largest number of them.
+  return is_same(QuantityUnit::kThousandths) && is_same(QuantityUnit::kOnes);
 }
 
 std::string Differing(const std::string& path, const Json& asked, const Json* found) {
