@@ -117,7 +117,7 @@ bool LossIsNotFinite(const RunSummary& summary);
 // Several lines for people, each ending in a newline.
 std::string FormatSummary(const RunSummary& summary);
 
-// The same for programs; docs/cli.md lists the keys. What is not known is null.
+// The same for programs; docs/reference/summary.md lists the keys. What is not known is null.
 Json EncodeSummary(const RunSummary& summary);
 
 // "killed worker-1: recovered in 0.71 s (detect 0.00, spawn 0.02, ...)": one recovery for people.

@@ -1,5 +1,5 @@
-// docs/training.md tells what spec.training takes; these tests hold it to the schema and the
-// decoder: every field with its type and default, every layer and optimizer with its own, every
+// docs/reference/training.md tells what spec.training takes; these tests hold it to the schema and
+// the decoder: every field with its type and default, every layer and optimizer with its own, every
 // word, and nothing that is not there.
 
 #include <algorithm>
@@ -81,7 +81,7 @@ class TrainingDocument : public ::testing::Test {
   using Rows = std::map<std::string, Row>;
 
   void SetUp() override {
-    const auto text = ReadFile(RepositoryFile("docs/training.md"), 1 << 20);
+    const auto text = ReadFile(RepositoryFile("docs/reference/training.md"), 1 << 20);
     ASSERT_TRUE(text.ok()) << text.error().ToString();
     text_ = *text;
     FieldPath path = ParseFieldPath("spec.training").value();

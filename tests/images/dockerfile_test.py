@@ -38,7 +38,7 @@ MISTAKES = [
     ("&& rm -rf /var/lib/apt/lists/*", "", "package lists"),
     (" --no-install-recommends", "", "recommends"),
     ("scripts/install.sh", "scripts/absent.sh", "absent.sh"),
-    ("scripts/install.sh", "docs/cli.md", ".dockerignore"),
+    ("scripts/install.sh", "docs/reference/cli.md", ".dockerignore"),
     ("--from=build", "--from=elsewhere", "no stage elsewhere"),
     ("--from=build ", "", "stage build"),
 ]

@@ -1,4 +1,4 @@
-"""Trains the network of docs/checkpoints.md and hands out that document's code, for its tests."""
+"""Trains the network of docs/reference/checkpoints.md and hands out that page's code for tests."""
 
 import gzip
 import importlib.util
@@ -12,7 +12,7 @@ import tempfile
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-DOCUMENT = REPOSITORY / "docs" / "checkpoints.md"
+DOCUMENT = REPOSITORY / "docs" / "reference" / "checkpoints.md"
 MNIST = REPOSITORY / "examples" / "data" / "mnist"
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")).resolve()
 TEST_SAMPLES = 1000

@@ -1,4 +1,4 @@
-"""A checkpoint read by Keras: the code in docs/checkpoints.md, run as it stands there."""
+"""A checkpoint read by Keras: the code in docs/reference/checkpoints.md, run as it stands there."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""A checkpoint read by PyTorch: the code in docs/checkpoints.md, run as it stands there."""
+"""A checkpoint read by PyTorch: the code in docs/reference/checkpoints.md, run as it stands."""
 
 import json
 import unittest

@@ -39,7 +39,7 @@ class Distributed(LocalTest):
     """JAX's own processes."""
 
     def test_initialize_with_the_variables_that_the_docs_name(self):
-        text = (REPOSITORY / "docs" / "own-programs.md").read_text()
+        text = (REPOSITORY / "docs" / "reference" / "python.md").read_text()
         block = re.search(r"```python\n(import jax\n.*?jax.distributed.initialize.*?)```", text,
                           re.DOTALL)[1]
         words = python_words("-c", block + "print('one of', jax.process_count(), flush=True)")

@@ -30,7 +30,7 @@ class Torch(TorchCase):
         self.assertEqual(self.ends(disturbed), undisturbed)
 
     def check_checkpoint(self, run):
-        """The newest is laid out as docs/checkpoints.md says."""
+        """The newest is laid out as docs/reference/checkpoints.md says."""
         folder = sorted((run.directory / "checkpoints").glob("step-*"))[-1]
         self.assertEqual(folder.name, f"step-{STEPS:08}")
         raw = (folder / "tensors.safetensors").read_bytes()

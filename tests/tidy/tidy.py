@@ -7,6 +7,7 @@ Usage: tidy.py [ROOT]
 import sys
 from pathlib import Path
 
+import document_rules
 import include_rules
 import text_rules
 import tree_rules
@@ -26,6 +27,7 @@ def all_findings(root):
     yield from tree_rules.check_listed_sources(files)
     yield from tree_rules.check_type_names(files)
     yield from tree_rules.check_document_paths(files)
+    yield from document_rules.check_pages(files)
     yield from tree_rules.check_copies(files)
     yield from tree_rules.check_format(files, root)
 

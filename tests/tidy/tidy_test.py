@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import document_rules
 import include_rules
 import text_rules
 import tidy
@@ -287,6 +288,66 @@ class Tree(unittest.TestCase):
             [
                 "docs/a.md:2: there is no operator/a/b.h",
                 "docs/a.md:3: link to c.md, which is not there",
+            ],
+        )
+
+    def found_in_pages(self, **pages):
+        files = [
+            SourceFile(path.replace("__", "/").replace("_md", ".md"), text.encode("utf-8"))
+            for path, text in pages.items()
+        ]
+        return [str(one) for one in document_rules.check_pages(files)]
+
+    def test_links_go_to_headings_that_are_there(self):
+        found = self.found_in_pages(
+            docs__a_md="# One\n\n## A job's `end`\n\n## Twice\n\n## Twice\n\n[x](#a-jobs-end)"
+            " [y](b.md#two) [z](b.md#three) [w](#twice-1) [v](#twice-2)\n```\n[c](#no)\n```\n",
+            docs__b_md="# Two\n[a.md](b.md) [b.md](b.md) [a](a.md)\n",
+        )
+        self.assertEqual(
+            found,
+            [
+                "docs/a.md:9: link to #three, which docs/b.md has not",
+                "docs/a.md:9: link to #twice-2, which docs/a.md has not",
+                "docs/b.md:2: link to docs/b.md is written as a.md",
+            ],
+        )
+
+    def test_pages_are_short(self):
+        long = "# Title\n" + "line\n" * document_rules.PAGE_LINES_MAX
+        found = self.found_in_pages(
+            docs__a_md=long, docs__b_md="# Title\n", CHANGES_md=long, docs__contract_md="# Title\n"
+        )
+        self.assertEqual(
+            found,
+            [
+                "docs/a.md:301: 301 lines, the limit is 300 a page",
+                "docs/contract.md:1: 1 lines now: remove it from LONG_PAGES",
+            ],
+        )
+
+    def test_comments_name_pages_that_are_there(self):
+        files = [
+            SourceFile("docs/a.md", b"# Title\n"),
+            cpp("// docs/a.md tells, docs/b/c.md not", "common/a.h"),
+        ]
+        found = [str(one) for one in document_rules.check_pages(files)]
+        self.assertEqual(found, ["common/a.h:1: there is no docs/b/c.md"])
+
+    def test_menu_has_every_page_once(self):
+        menu = b"nav:\n- Home: a.md\n- Part:\n  - sub/b.md\n  - Again: a.md\n  - c.md\n"
+        files = [
+            SourceFile("mkdocs.yml", menu),
+            *(SourceFile(f"docs/{name}.md", b"# Title\n") for name in
+              ("a", "sub/b", "sub/d", "decisions/0001-x")),
+        ]
+        found = [str(one) for one in document_rules.check_pages(files)]
+        self.assertEqual(
+            found,
+            [
+                "mkdocs.yml:1: the menu has docs/a.md twice",
+                "mkdocs.yml:1: the menu has docs/c.md, which is not there",
+                "docs/sub/d.md:1: the menu in mkdocs.yml lacks this page",
             ],
         )
 

@@ -12,7 +12,7 @@
 //          one of lockstep_meet itself: close, and end with code 75
 //   lockstep_finish, lockstep_close
 //
-// docs/own-programs.md has the whole story; examples/own_program.c is a program to begin with.
+// docs/reference/own-programs.md has the whole story; examples/own_program.c is a first program.
 //
 // Terms of every function:
 // - C99, and the same in C++. Symbols are versioned; what is here keeps its meaning, and structures

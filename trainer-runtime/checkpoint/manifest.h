@@ -33,8 +33,8 @@ struct Manifest {
 };
 
 // Written is 3 where there is a loss scale, so that a release that knows none refuses to go on
-// without it, and 2 otherwise; version 1, of which docs/checkpoints.md says what it lacks, is read
-// too.
+// without it, and 2 otherwise; version 1 is read too: docs/reference/checkpoints.md says what it
+// lacks.
 inline constexpr int kManifestVersion = 3;
 inline constexpr int kManifestVersionOldest = 1;
 

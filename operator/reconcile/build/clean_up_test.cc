@@ -23,10 +23,10 @@ namespace {
 
 constexpr std::size_t kDocumentBytesMax = 1 << 20;
 
-// The commands of docs/install.md that remove what a job has left: a kind, as kubectl takes it, and
-// the key of a label that has the job's name.
+// The commands of docs/reference/install.md that remove what a job has left: a kind, as kubectl
+// takes it, and the key of a label that has the job's name.
 std::set<std::pair<std::string, std::string>> CleanUps() {
-  const auto text = ReadFile(RepositoryFile("docs/install.md"), kDocumentBytesMax);
+  const auto text = ReadFile(RepositoryFile("docs/reference/install.md"), kDocumentBytesMax);
   EXPECT_TRUE(text.ok());
   const std::regex command("kubectl delete ([a-z0-9.,-]+) -l ([a-z./-]+)=NAME");
   std::set<std::pair<std::string, std::string>> found;

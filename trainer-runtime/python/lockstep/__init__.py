@@ -3,7 +3,7 @@ After one of them was lost they meet again, and the others keep their process an
 
 `lockstep.numpy` and `lockstep.jax` work on arrays, `lockstep.torch` trains models, `lockstep.keras`
 reports, `lockstep.tensorflow` asks for TF_CONFIG of now, `lockstep.horovod` runs programs for
-Horovod. docs/own-programs.md tells more.
+Horovod. docs/reference/python.md tells more.
 """
 
 from lockstep.errors import (

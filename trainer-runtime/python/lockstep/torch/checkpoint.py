@@ -1,4 +1,4 @@
-"""A directory of checkpoints as in docs/checkpoints.md, with a writer beside training."""
+"""A directory of checkpoints as in docs/reference/checkpoints.md, with a writer beside training."""
 
 from __future__ import annotations
 

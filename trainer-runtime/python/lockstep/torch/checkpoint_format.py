@@ -1,4 +1,4 @@
-"""The files of a checkpoint as docs/checkpoints.md has them: hashed documents, and tensors."""
+"""The files of a checkpoint: hashed documents and tensors (docs/reference/checkpoints.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 program for Horovod 0.28 says `import horovod.keras as hvd`, it says
 `import lockstep.horovod.keras as hvd`.
 
-What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
+What Horovod has and this has not is refused by name. docs/reference/horovod.md tells more.
 """
 
 from typing import Any as _Any

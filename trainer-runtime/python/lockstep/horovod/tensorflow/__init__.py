@@ -3,7 +3,8 @@ Horovod 0.28 that says `import lockstep.horovod.tensorflow as hvd` runs without 
 within `tf.function`, with Keras 3 and with tf-keras.
 
 All ranks make the same calls in the same order; a call that is another one elsewhere is an error on
-all ranks. What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
+all ranks. What Horovod has and this has not is refused by name. See
+docs/reference/horovod.md.
 """
 
 from typing import Any

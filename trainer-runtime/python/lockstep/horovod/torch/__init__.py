@@ -2,7 +2,8 @@
 that says `import lockstep.horovod.torch as hvd` runs without Horovod.
 
 All ranks make the same calls in the same order; a call that is another one elsewhere is an error on
-all ranks. What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
+all ranks. What Horovod has and this has not is refused by name. See
+docs/reference/horovod.md.
 """
 
 from typing import Any

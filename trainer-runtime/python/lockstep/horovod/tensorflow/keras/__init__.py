@@ -2,7 +2,7 @@
 says `import horovod.tensorflow.keras as hvd`, it says
 `import lockstep.horovod.tensorflow.keras as hvd`.
 
-What Horovod has and this has not is refused by name. docs/own-programs.md tells more.
+What Horovod has and this has not is refused by name. docs/reference/horovod.md tells more.
 """
 
 from typing import Any as _Any
