@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "operator/api/decode.h"
 #include "operator/api/manifest.h"
 #include "operator/yaml/yaml.h"
 
