@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +22,29 @@ inline constexpr EnumNames<ProcessLauncher, 2> kProcessLauncherNames = {{
     {ProcessLauncher::kTorchrun, "Torchrun"},
 }};
 
-// Whether the words of a command, or a script among them, name torchrun: as a program, or as one of
-// its modules torch.distributed.run and torch.distributed.launch.
-bool NamesTorchrun(const std::vector<std::string>& command);
+// What torchrun is given on its command line.
+struct TorchrunCall {
+  // Its own options, up to the script that it starts: "--nproc_per_node" and the value, with "_" in
+  // names, or nothing for those without a value. The last of several counts, as for torchrun.
+  std::map<std::string, std::string, std::less<>> options;
+
+  // Empty where the option is not there.
+  std::string Option(std::string_view name) const;
+};
+
+// What torchrun is given if a process with these words is torchrun itself: the program, or a Python
+// interpreter with that script, or with -m torch.distributed.run or torch.distributed.launch.
+std::optional<TorchrunCall> TorchrunCallOf(const std::vector<std::string>& words);
+
+// The torchruns that a command is seen to start, by itself or in a text of `sh -c`, in order. What
+// stands in a script of the image is not seen.
+std::vector<TorchrunCall> TorchrunCalls(const std::vector<std::string>& command);
+
+// Whether there is one.
+bool StartsTorchrun(const std::vector<std::string>& command);
+
+// Whether torchrun's name stands anywhere in the words of a command: it may be started by something
+// that reads them.
+bool MentionsTorchrun(const std::vector<std::string>& command);
 
 }  // namespace lockstep

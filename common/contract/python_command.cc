@@ -13,8 +13,18 @@ bool IsLetter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-// "python", "python3", "python3.11".
-bool IsInterpreter(std::string_view name) {
+bool IsScript(std::string_view word) {
+  return word.ends_with(".py") && word.front() != '-' && word.find(' ') == std::string_view::npos;
+}
+
+Error Refusal(const std::string& found) {
+  return Error(ErrorCode::kInvalidArgument,
+               found + " found, expected " + std::string(kPythonCommandWords));
+}
+
+}  // namespace
+
+bool IsPythonInterpreter(std::string_view name) {
   constexpr std::string_view kName = "python";
   if (!name.starts_with(kName)) {
     return false;
@@ -26,17 +36,6 @@ bool IsInterpreter(std::string_view name) {
   return name.starts_with("3.") && name.size() > 2 &&
          std::all_of(name.begin() + 2, name.end(), IsDigit);
 }
-
-bool IsScript(std::string_view word) {
-  return word.ends_with(".py") && word.front() != '-' && word.find(' ') == std::string_view::npos;
-}
-
-Error Refusal(const std::string& found) {
-  return Error(ErrorCode::kInvalidArgument,
-               found + " found, expected " + std::string(kPythonCommandWords));
-}
-
-}  // namespace
 
 bool IsModuleName(std::string_view text) {
   bool begins = true;
@@ -60,7 +59,7 @@ Result<PythonCommand> ParsePythonCommand(const std::vector<std::string>& command
     return Refusal("no command");
   }
   const std::string& interpreter = command.front();
-  if (!IsInterpreter(interpreter.substr(interpreter.rfind('/') + 1)) ||
+  if (!IsPythonInterpreter(interpreter.substr(interpreter.rfind('/') + 1)) ||
       interpreter.find(' ') != std::string::npos) {
     return Refusal("\"" + interpreter + "\"");
   }

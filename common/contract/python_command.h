@@ -23,6 +23,9 @@ inline constexpr std::string_view kPythonCommandWords =
 // Errors: kInvalidArgument (another command; says which word, and what was expected).
 Result<PythonCommand> ParsePythonCommand(const std::vector<std::string>& command);
 
+// Whether it is the name of a Python interpreter, without its folder: "python", "python3.11".
+bool IsPythonInterpreter(std::string_view name);
+
 // Whether it names a module as `import` does: "torch", "torch.distributed".
 bool IsModuleName(std::string_view text);
 

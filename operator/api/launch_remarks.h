@@ -1,7 +1,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "operator/api/training_job.h"
@@ -17,9 +16,5 @@ struct LaunchRemark {
 // Commands that start torchrun and keep it in a world of its own, where the job has several pods:
 // each would train alone, and the job succeed. Only what the manifest shows is seen.
 std::vector<LaunchRemark> RemarksOn(const TrainingJob& job);
-
-// The value of torchrun's option `name` ("--nnodes") in a command or in a script among its words,
-// its parts joined by "_" in `name`; empty: it is not there.
-std::string TorchrunOption(const std::vector<std::string>& command, std::string_view name);
 
 }  // namespace lockstep::control

@@ -58,6 +58,10 @@ TEST(LaunchRemarks, OthersAreNot) {
   EXPECT_EQ(ToldOf({"torchrun", "train.py"}), "");
   EXPECT_EQ(ToldOf({"python3", "train.py", "--standalone"}), "");
   EXPECT_EQ(ToldOf({"torchrun", "--standalone", "train.py"}, 1), "");
+  EXPECT_EQ(ToldOf({"torchrun", "train.py", "--standalone", "--nnodes=1"}), "");
+  EXPECT_EQ(ToldOf({"torchrun", "--nnodes=1", "--nnodes=3", "train.py"}), "");
+  EXPECT_EQ(ToldOf({"sh", "-c", "# --standalone\ntorchrun train.py"}), "");
+  EXPECT_EQ(ToldOf({"python3", "train.py", "--launcher", "torchrun", "--standalone"}), "");
 }
 
 }  // namespace

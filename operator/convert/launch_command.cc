@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/base/plural.h"
+#include "common/contract/executed_commands.h"
 #include "common/contract/launcher.h"
 #include "operator/convert/variable_references.h"
 
@@ -107,11 +108,10 @@ Launcher FindLauncher(const std::vector<std::string>& words) {
 
 // mpirun or horovodrun in a script: its ranks would take the HOROVOD_RANK of the pod for theirs.
 // Empty: there is none.
-std::string ProblemOfScript(const std::vector<std::string>& words) {
-  std::istringstream in(JoinedWords(words));
-  for (std::string word; in >> word;) {
-    if (FindLauncher({word}) != Launcher::kNone) {
-      return word +
+std::string ProblemOfScript(const std::vector<std::string>& command) {
+  for (const std::vector<std::string>& words : ExecutedCommands(command)) {
+    if (FindLauncher(words) != Launcher::kNone) {
+      return words[0] +
              " found inside the command, expected it first, with the program behind it: "
              "its ranks would read the pod's HOROVOD_RANK as their own";
     }
@@ -158,8 +158,8 @@ std::string ProblemOf(const std::vector<std::string>& program, Launcher launcher
       "torchrun", "accelerate", "deepspeed", "ds", "composer"};
   const std::string name(NameOf(launcher));
   const std::string_view first = BaseName(program[0]);
-  if (NamesTorchrun(program) || IsOneOf(first, kOthers)) {
-    return (NamesTorchrun(program) ? "torchrun" : std::string(first)) + " found behind " + name +
+  if (StartsTorchrun(program) || IsOneOf(first, kOthers)) {
+    return (StartsTorchrun(program) ? "torchrun" : std::string(first)) + " found behind " + name +
            ", expected the program itself: Lockstep starts every rank";
   }
   if (const std::string variable = VariableOfMpirun(JoinedWords(program)); !variable.empty()) {

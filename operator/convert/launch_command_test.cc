@@ -63,6 +63,7 @@ TEST(ReadLaunchCommand, LauncherInAScriptIsRefused) {
   EXPECT_NE(Told("env A=1 /opt/bin/mpirun python t.py").find("/opt/bin/mpirun found inside"),
             std::string::npos);
   EXPECT_EQ(Told("python mpirun.py"), "none: python mpirun.py");
+  EXPECT_EQ(Told("python t.py --launcher mpirun"), "none: python t.py --launcher mpirun");
 }
 
 TEST(ReadLaunchCommand, MpirunTakesOneHyphenOrTwo) {
@@ -114,6 +115,11 @@ TEST(ReadLaunchCommand, LauncherBehindMpirunIsRefused) {
       Told("horovodrun -np 2 accelerate launch t.py"),
       "accelerate found behind horovodrun, expected the program itself: Lockstep starts every "
       "rank");
+}
+
+TEST(ReadLaunchCommand, ArgumentOfAProgramBehindMpirunIsNoLauncher) {
+  EXPECT_EQ(Told("mpirun -np 2 python3 t.py --launcher torchrun"),
+            "mpirun count=2: python3 t.py --launcher torchrun");
 }
 
 TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {

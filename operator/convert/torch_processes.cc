@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "common/contract/executed_commands.h"
 #include "common/contract/launcher.h"
 #include "operator/api/fields.h"
-#include "operator/api/launch_remarks.h"
 #include "operator/convert/launch_variables.h"
 #include "operator/convert/variable_references.h"
 
@@ -27,8 +28,7 @@ bool IsCountOfTorchrun(const std::string& text) {
   return ProcessCountOf(text) > 0 || std::find(kWords.begin(), kWords.end(), text) != kWords.end();
 }
 
-// Whether the command hands on RANK or WORLD_SIZE, which counted pods: "--node_rank=$RANK".
-bool CountsPodsByRank(const std::string& text) {
+bool HandsOnRank(const std::string& text) {
   for (const std::string_view name : {"RANK", "WORLD_SIZE"}) {
     for (const std::string_view before : {"$", "${", "$("}) {
       if (Contains(text, std::string(before) + std::string(name))) {
@@ -37,6 +37,15 @@ bool CountsPodsByRank(const std::string& text) {
     }
   }
   return false;
+}
+
+// Whether the command hands on RANK or WORLD_SIZE, which counted pods: "--node_rank=$RANK". What it
+// only prints is handed to nobody.
+bool CountsPodsByRank(const std::vector<std::string>& program) {
+  const std::vector<std::vector<std::string>> commands = ExecutedCommands(program);
+  return std::any_of(commands.begin(), commands.end(), [](const std::vector<std::string>& words) {
+    return words[0] != "echo" && words[0] != "printf" && HandsOnRank(JoinedWords(words));
+  });
 }
 
 bool HasVariable(const std::string& name, const Json& variables) {
@@ -89,7 +98,7 @@ void RefuseReferences(const LaunchCommand& command,
 
 // What the command itself says of how many processes torchrun starts in a pod; empty: nothing.
 std::string CountInCommand(const LaunchCommand& command, const ConvertedPod& pod) {
-  const std::string text = TorchrunOption(command.program, "--nproc_per_node");
+  const std::string text = CountOnCommandLine(command.program);
   const InlinedValue inlined = InlineReferences(text, WrittenVariables(pod));
   return inlined.unknown.empty() && inlined.has_changed ? inlined.text : text;
 }
@@ -130,11 +139,24 @@ std::string NameOf(const TorchCount& per_pod) {
 
 }  // namespace
 
+std::string CountOnCommandLine(const std::vector<std::string>& program) {
+  for (std::vector<std::string> words : ExecutedCommands(program)) {
+    if (words.size() > 1 && words[0] == "tune" && words[1] == "run") {
+      words.erase(words.begin());
+      words[0] = "torchrun";  // whose options it takes
+    }
+    if (const std::optional<TorchrunCall> call = TorchrunCallOf(words); call.has_value()) {
+      return call->Option("--nproc_per_node");
+    }
+  }
+  return "";
+}
+
 bool MayStartTorchrun(const std::vector<std::string>& program) {
   const std::string text = JoinedWords(program);
   const bool is_python = Contains(text, "python") || Contains(text, ".py");
   return !program.empty() &&
-         (NamesTorchrun(program) || IsComposer(program) || !is_python ||
+         (StartsTorchrun(program) || IsComposer(program) || !is_python ||
           Contains(text, "accelerate") || Contains(text, "tune run") || Contains(text, ".sh"));
 }
 
@@ -166,7 +188,7 @@ void SetTorchProcesses(const LaunchCommand& command,
     SetOneProcess(*pod, role);
     return;
   }
-  const std::string in_command = NamesTorchrun(program) ? CountInCommand(command, *pod) : "";
+  const std::string in_command = StartsTorchrun(program) ? CountInCommand(command, *pod) : "";
   const std::string& text = in_command.empty() ? per_pod.text : in_command;
   if (!in_command.empty() && in_command != per_pod.text) {
     Say(per_pod,
@@ -174,7 +196,7 @@ void SetTorchProcesses(const LaunchCommand& command,
         conversion);
   }
   const bool counts_ranks =
-      (NamesTorchrun(program) || IsComposer(program)) && !CountsPodsByRank(JoinedWords(program));
+      (StartsTorchrun(program) || IsComposer(program)) && !CountsPodsByRank(program);
   if (IsComposer(program) && counts_ranks) {
     (*role)["launcher"] = "Torchrun";
     conversion->notes.push_back(
@@ -213,7 +235,7 @@ void KeepTorchrunAlone(const LaunchCommand& command,
     return;
   }
   SetOneProcess(*pod, role);
-  if (NamesTorchrun(command.program)) {
+  if (StartsTorchrun(command.program)) {
     (*role)["launcher"] = "Lockstep";
     conversion->notes.push_back(
         {command.path,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "operator/convert/launch_command.h"
 #include "operator/convert/pod_conversion.h"
@@ -19,6 +20,10 @@ struct TorchCount {
 // Whether the command starts torchrun, or may: launchers that call it, and programs whose text the
 // manifest does not have.
 bool MayStartTorchrun(const std::vector<std::string>& program);
+
+// How many processes a torchrun that the command is seen to start, or `tune run`, is told to start;
+// empty: its options do not say it.
+std::string CountOnCommandLine(const std::vector<std::string>& program);
 
 // A pod of PyTorch runs its command once, as under Kubeflow's operator, and torchrun in it finds
 // the job's pods by PET_*, which the runtime sets. Writes into `role` how many ranks that makes

@@ -141,6 +141,24 @@ TEST(ConvertPyTorchJob, CommandWinsOverNprocPerNode) {
             "spec.nprocPerNode: nprocPerNode has no effect here: the command says 8\n");
 }
 
+TEST(ConvertPyTorchJob, OptionsThatTorchrunDoesNotGetCountNothing) {
+  for (const char* const command :
+       {"torchrun, t.py, --nproc_per_node=3",
+        "sh, -c, 'echo torchrun --nproc_per_node=3; torchrun t.py'",
+        "sh, -c, \"# was: torchrun --nproc_per_node=3 old.py\\ntorchrun t.py\"",
+        "torchrun, --nproc_per_node=3, --nproc_per_node=4, t.py"}) {
+    const Conversion conversion = ConvertWorkers(command, {0, "4"});
+    EXPECT_EQ(ProcessesOf(conversion), 4) << command;
+    EXPECT_EQ(NotesOf(conversion), "") << command;
+  }
+}
+
+TEST(ConvertPyTorchJob, RankThatACommandOnlyPrintsIsNotHandedOn) {
+  const Conversion conversion =
+      ConvertWorkers("sh, -c, 'echo $RANK of $WORLD_SIZE; torchrun --nproc_per_node=8 t.py'", {8});
+  EXPECT_EQ(ProcessesOf(conversion), 8);
+}
+
 TEST(ConvertPyTorchJob, CountThatTorchrunRefusesIsRefused) {
   for (const char* const count : {"x", "0"}) {
     EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, t.py", {4, count})),

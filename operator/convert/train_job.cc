@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "common/base/quantity.h"
-#include "operator/api/launch_remarks.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
@@ -194,7 +193,7 @@ void SetTrainerProcesses(const LaunchCommand& command,
   if (!IsMpiLaunch(command)) {
     const bool is_unsaid = per_pod.empty() || per_pod == "auto";
     const bool is_counted = is_unsaid && MayStartTorchrun(command.program) &&
-                            TorchrunOption(command.program, "--nproc_per_node").empty();
+                            CountOnCommandLine(command.program).empty();
     if (is_unsaid) {
       per_pod = is_counted ? PerPodUnsaid(*pod, runtime.is_known, trainer) : "auto";
     }

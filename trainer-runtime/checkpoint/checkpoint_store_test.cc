@@ -172,7 +172,7 @@ TEST_F(CheckpointStoreTest, OlderWriterIsRefused) {
   EXPECT_THAT(refused.error().ToString(), HasSubstr("epoch 2"));
   EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000010", "step-00000020"));
 
-  EXPECT_EQ(old_chief->Claim(Epoch(1), Incarnation(9)).error().code(), ErrorCode::kStale);
+  EXPECT_EQ(old_chief->Claim(Epoch(1), Incarnation(0)).error().code(), ErrorCode::kStale);
   EXPECT_TRUE(old_chief->Claim(Epoch(3), Incarnation(0)).ok()) << "it may lead a later epoch";
 }
 
@@ -183,6 +183,21 @@ TEST_F(CheckpointStoreTest, LaterAttemptBeatsHigherEpoch) {
   ASSERT_TRUE(Open(options)->Claim(Epoch(1), Incarnation(0)).ok());
   first->SaveAsync(SnapshotAt(10));
   EXPECT_EQ(first->Flush(Soon()).error().code(), ErrorCode::kStale);
+}
+
+// Where the processes of all ranks are lost at once, nobody knows the epoch that they had reached,
+// and their successors meet at the one that their pods were born with.
+TEST_F(CheckpointStoreTest, SuccessorOfTheChiefBeatsHigherEpoch) {
+  const auto lost = OpenWriter(3);
+  SaveAndWait(lost.get(), 10);
+  const auto successor = Open(Options());
+  const Status claimed = successor->Claim(Epoch(0), Incarnation(1));
+  ASSERT_TRUE(claimed.ok()) << claimed.error().ToString();
+  SaveAndWait(successor.get(), 20);
+  lost->SaveAsync(SnapshotAt(30));
+  EXPECT_EQ(lost->Flush(Soon()).error().code(), ErrorCode::kStale);
+  EXPECT_EQ(lost->Claim(Epoch(4), Incarnation(0)).error().code(), ErrorCode::kStale);
+  EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000010", "step-00000020"));
 }
 
 TEST_F(CheckpointStoreTest, OwnLaterClaimDoesNotSpoilASaveUnderWay) {
@@ -200,7 +215,8 @@ TEST_F(CheckpointStoreTest, SavedIsWhatOnesOwnNameOrALaterOneWrote) {
   SaveAndWait(OpenWriter(4).get(), 10);
   const auto store = Open(Options());
   EXPECT_TRUE(store->HasSaved(Step(10), Epoch(4), Incarnation(0)));
-  EXPECT_TRUE(store->HasSaved(Step(10), Epoch(3), Incarnation(2)));
+  EXPECT_TRUE(store->HasSaved(Step(10), Epoch(3), Incarnation(0)));
+  EXPECT_FALSE(store->HasSaved(Step(10), Epoch(3), Incarnation(2)));
   EXPECT_FALSE(store->HasSaved(Step(10), Epoch(4), Incarnation(1)));
   EXPECT_FALSE(store->HasSaved(Step(10), Epoch(5), Incarnation(0)));
   EXPECT_FALSE(store->HasSaved(Step(11), Epoch(4), Incarnation(0)));

@@ -10,9 +10,11 @@ namespace {
 // Choice: runs that went on with one folder since a job that still trains lost it.
 constexpr std::ptrdiff_t kShutOutMax = 256;
 
-// The order in which writers of one job follow each other.
+// The order in which writers of one job follow each other. The incarnation is that of rank 0 and
+// only grows within an attempt. Epochs do not: when the processes of all ranks are lost at once,
+// nobody remembers the epoch, and their successors meet at the one that their pods were born with.
 auto Order(const WriterIdentity& writer) {
-  return std::tuple(writer.attempt, writer.epoch, writer.incarnation);
+  return std::tuple(writer.attempt, writer.incarnation, writer.epoch);
 }
 
 std::string Describe(const WriterIdentity& writer) {

@@ -82,7 +82,8 @@ struct Snapshot {
   friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };
 
-// Who writes into a checkpoint directory. A later (attempt, epoch) takes over from an earlier one.
+// Who writes into a checkpoint directory. A later one takes over from an earlier one: see
+// Outranks in fence.h.
 struct WriterIdentity {
   std::string job_uid;
   Attempt attempt;

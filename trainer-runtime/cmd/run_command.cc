@@ -274,7 +274,7 @@ Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& envir
 }
 
 ProcessLauncher LauncherOf(const WorkerEnvironment& environment, const RunCommandOptions& options) {
-  const bool has_torchrun = NamesTorchrun(options.command);
+  const bool has_torchrun = StartsTorchrun(options.command);
   return environment.launcher.value_or(has_torchrun ? ProcessLauncher::kTorchrun
                                                     : ProcessLauncher::kLockstep);
 }
@@ -304,7 +304,7 @@ class TorchrunTrouble {
                   const RunCommandOptions& options)
       : environment_(environment), logger_(options.logger) {
     const bool may_start_it =
-        NamesTorchrun(options.command) || !ParsePythonCommand(options.command).ok();
+        MentionsTorchrun(options.command) || !ParsePythonCommand(options.command).ok();
     if (environment.rank.has_value() && may_start_it &&
         environment.launcher != ProcessLauncher::kLockstep) {
       watch_.emplace(TorchrunExpectation{process_count, environment.world_size},

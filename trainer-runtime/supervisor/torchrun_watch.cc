@@ -1,7 +1,6 @@
 #include "trainer-runtime/supervisor/torchrun_watch.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
@@ -14,6 +13,7 @@
 
 #include "common/base/file.h"
 #include "common/base/time.h"
+#include "common/contract/launcher.h"
 #include "trainer-runtime/supervisor/process_table.h"
 
 namespace lockstep::runtime {
@@ -43,21 +43,6 @@ std::vector<std::string> ZeroEndedParts(const std::string& path) {
   return parts;
 }
 
-// Whether the words are those of torchrun itself, by its script or module, and not of a shell that
-// is to start it.
-bool IsTorchrun(const std::vector<std::string>& words) {
-  for (std::size_t i = 0; i < std::min<std::size_t>(words.size(), 2); ++i) {
-    if (words[i] == "torchrun" || words[i].ends_with("/torchrun")) {
-      return true;
-    }
-  }
-  constexpr std::array<std::string_view, 2> kModules = {"torch.distributed.run",
-                                                        "torch.distributed.launch"};
-  const auto option = std::find(words.begin(), words.end(), "-m");
-  return option != words.end() && option + 1 != words.end() &&
-         std::find(kModules.begin(), kModules.end(), *(option + 1)) != kModules.end();
-}
-
 // The world that a process's environment describes, if torchrun started it; null otherwise.
 std::optional<int> WorldIn(const std::vector<std::string>& variables) {
   constexpr std::string_view kOfTorchrun = "TORCHELASTIC_USE_AGENT_STORE=";  // nobody else sets it
@@ -83,12 +68,11 @@ TorchrunSight LookForTorchrun(pid_t ancestor, const std::string& folder) {
   const std::vector<ProcessStat> family = FamilyOf(ReadProcessTable(folder), ancestor);
   std::set<pid_t> torchruns;
   for (const ProcessStat& stat : family) {
-    const std::vector<std::string> words =
-        ZeroEndedParts(folder + "/" + std::to_string(stat.pid) + "/cmdline");
-    if (IsTorchrun(words)) {
+    const std::optional<TorchrunCall> call =
+        TorchrunCallOf(ZeroEndedParts(folder + "/" + std::to_string(stat.pid) + "/cmdline"));
+    if (call.has_value()) {
       torchruns.insert(stat.pid);
-      sight.is_alone =
-          sight.is_alone || std::find(words.begin(), words.end(), "--standalone") != words.end();
+      sight.is_alone = sight.is_alone || call->options.contains("--standalone");
     }
   }
   sight.count = static_cast<int>(torchruns.size());

@@ -48,6 +48,19 @@ std::vector<std::string> OfWorker(int world) {
   return {"RANK=0", "WORLD_SIZE=" + std::to_string(world), "TORCHELASTIC_USE_AGENT_STORE=True"};
 }
 
+TEST_F(TorchrunWatchTest, ProcessThatHasTheNameAmongItsArgumentsIsNone) {
+  Add(10, 1, {"lockstep-runtime", "run", "--", "./train"});
+  Add(11, 10, {"./train", "torchrun"});
+  Add(12, 10, {"python3", "t.py", "-m", "torch.distributed.run", "--standalone"});
+  Add(13, 10, {"sh", "-c", "torchrun t.py"});
+  EXPECT_EQ(Look(), (TorchrunSight{0, false, std::nullopt}));
+
+  Add(14, 10, {"/usr/bin/python3", "-mtorch.distributed.run", "t.py", "--standalone"});
+  EXPECT_EQ(Look(), (TorchrunSight{1, false, std::nullopt}));
+  Add(15, 10, {"python3", "-u", "/opt/torchrun", "--standalone", "t.py"});
+  EXPECT_EQ(Look(), (TorchrunSight{2, true, std::nullopt}));
+}
+
 TEST_F(TorchrunWatchTest, ProcessesOfATorchrunInAScriptTellTheirWorld) {
   Add(10, 1, {"lockstep-runtime", "run", "--", "./train.sh", "torchrun"});
   Add(11, 10, {"/bin/sh", "./train.sh"}, {"WORLD_SIZE=6"});

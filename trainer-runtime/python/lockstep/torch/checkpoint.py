@@ -77,8 +77,8 @@ class Writer:
                 f"job {self.job_uid}")
 
     def order(self) -> tuple[int, int, int]:
-        """By which writers of one job follow each other."""
-        return self.attempt, self.epoch, self.incarnation
+        """By which writers of one job follow each other: trainer-runtime/checkpoint/fence.cc."""
+        return self.attempt, self.incarnation, self.epoch
 
     def fields(self) -> dict[str, Any]:
         """As files have it."""

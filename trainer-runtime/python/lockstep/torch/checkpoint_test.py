@@ -73,10 +73,10 @@ class Store(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
 
-    def store(self, epoch=0, job="job", keep=3):
+    def store(self, epoch=0, job="job", keep=3, incarnation=0):
         store = CheckpointStore(str(self.directory), keep)
         store.make()
-        store.claim(Writer(job, 0, epoch, 0))
+        store.claim(Writer(job, 0, epoch, incarnation))
         return store
 
     def save(self, store, step, **state):
@@ -290,6 +290,15 @@ class Store(unittest.TestCase):
             self.save(old, 3)
         with self.assertRaisesRegex(Superseded, "is now written by"):
             self.store(epoch=1)
+        self.assertEqual(self.steps(), [1, 2])
+
+    def test_a_successor_of_the_chief_follows_whatever_epoch_that_had_reached(self):
+        lost = self.store(epoch=3)
+        self.save(lost, 1)
+        successor = self.store(incarnation=1)
+        self.assertIsNone(self.save(successor, 2))
+        with self.assertRaisesRegex(Superseded, "is now written by attempt 0, epoch 0, incarn"):
+            self.save(lost, 3)
         self.assertEqual(self.steps(), [1, 2])
 
     def test_a_job_that_was_followed_by_another_is_shut_out(self):

@@ -1,0 +1,330 @@
+#include "common/contract/executed_commands.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "common/contract/shell_text.h"
+
+namespace lockstep {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr int kNestingMax = 8;  // choice: of shells in each other
+
+// A program that executes another, whose words follow its own.
+struct Wrapper {
+  std::string_view name;
+  std::string_view options_with_value;  // a word behind each; with blanks between them
+  int operands = 0;                     // words before the other's
+  std::string_view subcommand = "";
+};
+
+constexpr std::string_view kEveryOption = "*";
+
+// Sources: the manuals of coreutils 9.1, util-linux 2.38, bash 5.2, conda 24, uv 0.4, nsys 2024.
+constexpr std::array<Wrapper, 33> kWrappers = {{
+    {"env", "-u --unset -C --chdir"},
+    {"exec", "-a"},
+    {"builtin", ""},
+    {"busybox", ""},
+    {"catchsegv", ""},
+    {"chrt", "-T -P -D", 1},
+    {"command", ""},
+    {"dumb-init", "-r --rewrite"},
+    {"gosu", "", 1},
+    {"ionice", "-c -n --class --classdata"},
+    {"nice", "-n --adjustment"},
+    {"nohup", ""},
+    {"numactl", "-i -N -m -C -p --interleave --cpunodebind --membind --physcpubind --preferred"},
+    {"prlimit", ""},
+    {"setsid", ""},
+    {"stdbuf", "-i -o -e --input --output --error"},
+    {"strace", "-e -o -s -E -u -P -I -O -S -a -b -X"},
+    {"su-exec", "", 1},
+    {"sudo", "-u -g -h -p -C -D -R -T --user --group --host --prompt --chdir"},
+    {"taskset", "", 1},
+    {"time", "-f -o --format --output"},
+    {"timeout", "-k -s --kill-after --signal", 1},
+    {"tini", "-p -e"},
+    {"unbuffer", ""},
+    {"_entrypoint.sh", ""},  // of micromamba's images
+    {"nvidia_entrypoint.sh", ""},
+    {"conda", "-n --name -p --prefix --cwd", 0, "run"},
+    {"mamba", "-n --name -p --prefix --cwd", 0, "run"},
+    {"micromamba", "-n --name -p --prefix --cwd -r --root-prefix", 0, "run"},
+    {"poetry", "-C --directory -P --project", 0, "run"},
+    {"pipenv", "", 0, "run"},
+    {"uv",
+     "-p --python --with --with-editable --with-requirements --extra --group --only-group "
+     "--env-file --directory --project --package --index --default-index",
+     0,
+     "run"},
+    {"nsys", kEveryOption, 0, "profile"},
+}};
+
+std::string_view BaseName(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+bool IsListed(std::string_view name, std::string_view list) {
+  return list == kEveryOption ||
+         (" " + std::string(list) + " ").find(" " + std::string(name) + " ") != std::string::npos;
+}
+
+bool IsName(std::string_view text) {
+  return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) == 0 &&
+         std::ranges::all_of(text,
+                             [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+}
+
+bool IsAssignment(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  return equals != std::string_view::npos && IsName(word.substr(0, equals));
+}
+
+Words SplitAtBlanks(const std::string& text) {
+  std::istringstream in(text);
+  Words words;
+  for (std::string word; in >> word;) {
+    words.push_back(std::move(word));
+  }
+  return words;
+}
+
+Words From(const Words& words, std::size_t at) {
+  return {words.begin() + static_cast<std::ptrdiff_t>(std::min(at, words.size())), words.end()};
+}
+
+// "torchrun" of "$(which torchrun)" and its kin.
+std::optional<std::string> FoundProgram(std::string_view text) {
+  if (text.starts_with("$(") && text.ends_with(')')) {
+    text = text.substr(2, text.size() - 3);
+  } else if (text.size() > 2 && text.starts_with('`') && text.ends_with('`')) {
+    text = text.substr(1, text.size() - 2);
+  } else {
+    return std::nullopt;
+  }
+  const Words words = SplitAtBlanks(std::string(text));
+  const bool is_which = words.size() == 2 && words[0] == "which";
+  const bool is_looked_up = words.size() == 3 && ((words[0] == "command" && words[1] == "-v") ||
+                                                  (words[0] == "type" && words[1] == "-P"));
+  return is_which || is_looked_up ? std::optional(words.back()) : std::nullopt;
+}
+
+// "NAME" of "$NAME" and "${NAME}"; empty: it is something else.
+std::string VariableOf(std::string_view text) {
+  if (!text.starts_with('$')) {
+    return "";
+  }
+  text.remove_prefix(1);
+  if (text.starts_with('{') && text.ends_with('}')) {
+    text = text.substr(1, text.size() - 2);
+  }
+  const bool is_parameter =
+      text == "@" || text == "*" ||
+      (text.size() == 1 && std::isdigit(static_cast<unsigned char>(text.front())) != 0);
+  return is_parameter || IsName(text) ? std::string(text) : "";
+}
+
+// The words that `words`, of a wrapper, executes; absent: it executes nothing that is seen.
+std::optional<Words> WrappedWords(const Words& words) {
+  const std::string_view name = BaseName(words[0]);
+  const auto* const wrapper = std::ranges::find(kWrappers, name, &Wrapper::name);
+  if (wrapper == kWrappers.end()) {
+    return std::nullopt;
+  }
+  std::size_t at = 1;
+  if (!wrapper->subcommand.empty()) {
+    if (words.size() < 2 || words[1] != wrapper->subcommand) {
+      return std::nullopt;
+    }
+    ++at;
+  }
+  for (; at < words.size() && words[at].starts_with('-'); ++at) {
+    const std::string& option = words[at];
+    if (option == "--") {
+      ++at;
+      break;
+    }
+    if (name == "command" && option.find_first_of("vV") != std::string::npos) {
+      return std::nullopt;  // it only looks
+    }
+    if (name == "env" && (option.starts_with("-S") || option.starts_with("--split-string"))) {
+      const std::size_t begin = option.starts_with("-S") ? 2 : option.find('=') + 1;
+      const bool is_glued = begin > 0 && begin < option.size();
+      Words inner = SplitAtBlanks(is_glued                ? option.substr(begin)
+                                  : at + 1 < words.size() ? words[at + 1]
+                                                          : "");
+      const Words rest = From(words, at + (is_glued ? 1 : 2));
+      inner.insert(inner.end(), rest.begin(), rest.end());
+      inner.insert(inner.begin(), "env");
+      return inner;
+    }
+    if (option.find('=') == std::string::npos && IsListed(option, wrapper->options_with_value)) {
+      ++at;
+    }
+  }
+  if (name == "env" || name == "sudo") {
+    while (at < words.size() && words[at].find('=') != std::string::npos) {
+      ++at;
+    }
+  }
+  at += static_cast<std::size_t>(wrapper->operands);
+  return at < words.size() ? std::optional(From(words, at)) : std::nullopt;
+}
+
+// How a shell is called.
+struct ShellCall {
+  bool has_text = false;
+  Words operands;  // with a text: the text, "$0", "$1" and so on; else a script and its arguments
+};
+
+std::optional<ShellCall> ShellCallOf(const Words& words) {
+  constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "ash", "zsh", "ksh"};
+  if (std::ranges::find(kShells, BaseName(words[0])) == kShells.end()) {
+    return std::nullopt;
+  }
+  ShellCall call;
+  std::size_t at = 1;
+  for (; at < words.size(); ++at) {
+    const std::string& option = words[at];
+    if (option.size() < 2 || (option[0] != '-' && option[0] != '+') || option == "--") {
+      at += option == "--" || option == "-" ? 1 : 0;
+      break;
+    }
+    if (option.starts_with("--")) {
+      at += option == "--rcfile" || option == "--init-file" ? 1 : 0;
+      continue;
+    }
+    call.has_text = call.has_text || (option[0] == '-' && option.find('c') != std::string::npos);
+    at += option.find_first_of("oO") != std::string::npos ? 1 : 0;
+  }
+  call.operands = From(words, at);
+  return call;
+}
+
+class Execution {
+ public:
+  std::vector<Words> Take() { return std::move(executed_); }
+
+  // `input`: what the program reads.
+  void Execute(Words words, const std::string& input, int nesting) {
+    while (!words.empty()) {
+      if (const std::optional<ShellCall> call = ShellCallOf(words); call.has_value()) {
+        const bool is_read =
+            call->has_text ? !call->operands.empty() : call->operands.empty() && !input.empty();
+        if (is_read && nesting < kNestingMax) {
+          ReadText(
+              call->has_text ? call->operands[0] : input, From(call->operands, 1), nesting + 1);
+          return;
+        }
+        break;
+      }
+      std::optional<Words> wrapped = WrappedWords(words);
+      if (!wrapped.has_value()) {
+        break;
+      }
+      words = std::move(*wrapped);
+    }
+    if (!words.empty()) {
+      executed_.push_back(std::move(words));
+    }
+  }
+
+ private:
+  // Variables that texts have set, and the arguments of this one: "0", "1" and so on.
+  void ReadText(const std::string& text, Words arguments, int nesting) {
+    for (const ShellCommand& command : ReadShellText(text)) {
+      Words words;
+      for (const ShellWord& word : command.words) {
+        Put(word, arguments, &words);
+      }
+      std::size_t at = 0;
+      while (at < words.size() && IsAssignment(words[at])) {
+        ++at;
+      }
+      if (at > 0) {
+        executed_.emplace_back(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(at));
+        words = From(words, at);
+        if (words.empty()) {
+          Remember(executed_.back());
+        }
+      }
+      if (words.empty()) {
+        continue;
+      }
+      if (words[0] == "eval" && nesting < kNestingMax) {
+        std::string joined;
+        for (std::size_t i = 1; i < words.size(); ++i) {
+          joined += words[i] + " ";
+        }
+        ReadText(joined, arguments, nesting + 1);
+        continue;
+      }
+      if (words[0] == "set" && words.size() > 1 && words[1] == "--") {
+        const std::string name = arguments.empty() ? "" : arguments[0];
+        arguments = From(words, 2);
+        arguments.insert(arguments.begin(), name);
+        continue;
+      }
+      if (words[0] == "export" || words[0] == "readonly" || words[0] == "local" ||
+          words[0] == "declare") {
+        Remember(words);
+      }
+      Execute(std::move(words), command.input, nesting);
+    }
+  }
+
+  void Remember(const Words& assignments) {
+    for (const std::string& word : assignments) {
+      if (IsAssignment(word)) {
+        const std::size_t equals = word.find('=');
+        variables_[word.substr(0, equals)] = word.substr(equals + 1);
+      }
+    }
+  }
+
+  // What the shell makes of `word`, as far as that can be told.
+  void Put(const ShellWord& word, const Words& arguments, Words* words) const {
+    const std::string name = VariableOf(word.text);
+    if (name == "@" || name == "*") {
+      const Words rest = From(arguments, 1);
+      words->insert(words->end(), rest.begin(), rest.end());
+      return;
+    }
+    std::optional<std::string> value = FoundProgram(word.text);
+    if (name.size() == 1 && std::isdigit(static_cast<unsigned char>(name[0])) != 0) {
+      const auto index = static_cast<std::size_t>(name[0] - '0');
+      value = index < arguments.size() ? std::optional(arguments[index]) : std::nullopt;
+    } else if (const auto found = variables_.find(name); found != variables_.end()) {
+      value = found->second;
+    }
+    if (!value.has_value() || word.is_quoted) {
+      words->push_back(value.value_or(word.text));
+      return;
+    }
+    const Words split = SplitAtBlanks(*value);
+    words->insert(words->end(), split.begin(), split.end());
+  }
+
+  std::vector<Words> executed_;
+  std::map<std::string, std::string> variables_;
+};
+
+}  // namespace
+
+std::vector<Words> ExecutedCommands(const Words& command) {
+  Execution execution;
+  execution.Execute(command, "", 0);
+  return execution.Take();
+}
+
+}  // namespace lockstep
