@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import sys
+from typing import Optional
 
-from lockstep.errors import Diverged, InvalidArgument
+from lockstep.errors import Diverged, InvalidArgument, MeetAgain
 from lockstep.torch.agreement import check_equal
 from lockstep.torch.gradients import StepSum
 from lockstep.torch.holdings import Holdings
@@ -14,6 +16,10 @@ from lockstep.torch.session import Session
 # Choice: weights that are changed by more than `step`, as a program may that clips them, are
 # compared now and then, as that reads all of them.
 _COMPARED_EVERY = 50
+
+# Choice, as in trainer-runtime/session/recovery_loop.cc: meetings in a row that led to no step
+# before this process gives up.
+_FRUITLESS_MEETINGS_MAX = 20
 
 _DIVERGED = (": the model has diverged; a smaller learning rate may help "
              "(JobOptions(terminate_on_nan=False) trains on)")
@@ -28,10 +34,29 @@ class Watch:
         self._options = options
         self._compared_at = 0
         self._has_looked_for_scalers = False
+        self._fruitless_meetings = 0  # since the newest step
+        self._is_finite = True  # the last loss
 
     def note_meeting(self) -> None:
         """Newcomers know of no earlier comparison."""
         self._compared_at = -_COMPARED_EVERY
+
+    def count_fruitless(self, lost: MeetAgain) -> None:
+        """Before a meeting that `lost` leads to. Errors: MeetAgain (too many led to no step)."""
+        self._fruitless_meetings += 1
+        if self._fruitless_meetings >= _FRUITLESS_MEETINGS_MAX:
+            raise MeetAgain(
+                f"{self._fruitless_meetings} meetings in a row led to no step: {lost}",
+                lost.status) from lost
+
+    def note_loss(self, step: int, loss: Optional[float]) -> None:
+        """Of `step`, which is applied."""
+        self._fruitless_meetings = 0
+        is_finite = loss is None or math.isfinite(loss)
+        if self._is_finite and not is_finite and self._session.rank == 0:
+            print(f"lockstep: the loss of step {step} is {loss}: the weights may be lost; "
+                  "the newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
+        self._is_finite = is_finite
 
     def check_scalers(self) -> None:
         """Before the first step. Errors: InvalidArgument (a GradScaler is in use, and the job was
