@@ -6,13 +6,15 @@ import gc
 import hashlib
 import inspect
 import json
+import math
+import sys
 from typing import Any, Mapping, Optional, Protocol
 
 import torch
 
 from lockstep.errors import InvalidArgument, Mismatch, Status
 from lockstep.torch.sampler import Sampler
-from lockstep.torch.state import flatten
+from lockstep.torch.state import FlatState, flatten
 from lockstep.torch.tensor_hash import hash64
 
 
@@ -73,6 +75,8 @@ class Holdings:
         self.optimizer = optimizer
         self.extra = dict(extra or {})
         self.scaler = scaler
+        self._left_out: set[str] = set()  # keys of `extra` that were named
+        self._masks = {name for name, one in self.buffers()[0].items() if not is_finite(one)}
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Of the model, frozen or not, and those that the optimizer alone has."""
@@ -147,9 +151,35 @@ class Holdings:
         return {name: f"{hash64(one):016x}" for name, one in self.parameters().items()}
 
     def first_not_finite(self) -> Optional[str]:
-        """The name of a parameter with numbers that are not finite."""
-        return next((name for name, one in self.parameters().items()
-                     if not bool(torch.isfinite(one.detach()).all())), None)
+        """The name of a tensor of the state with numbers that are not finite. A buffer that had
+        infinities from the beginning, as a mask has, may keep them; so may `extra`, whose NaN
+        alone counts."""
+        for name, one in self.parameters().items():
+            if not is_finite(one):
+                return name
+        for name, one in self.buffers()[0].items():
+            if not (_has_no_nan(one) if name in self._masks else is_finite(one)):
+                return name
+        names = {id(one): name for name, one in self.parameters().items()}
+        for parameter, values in self.optimizer.state.items():
+            for key, one in values.items() if isinstance(values, dict) else ():
+                if isinstance(one, torch.Tensor) and not is_finite(one):
+                    return f"optimizer: {key} of {names.get(id(parameter), 'a parameter')}"
+        return next((name for flat in self._extra_flats().values()
+                     for name, one in flat.tensors.items() if not _has_no_nan(one)), None)
+
+    def _extra_flats(self) -> dict[str, FlatState]:
+        """By key. What cannot be taken apart is left out, and named once."""
+        flats = {}
+        for key, one in self.extra.items():
+            try:
+                flats[key] = flatten({"extra": {key: one.state_dict()}})
+            except InvalidArgument as problem:
+                if key not in self._left_out:
+                    self._left_out.add(key)
+                    print(f"lockstep: extra {key} is not compared between ranks: {problem}",
+                          file=sys.stderr, flush=True)
+        return flats
 
     def state(self) -> dict[str, Any]:
         """All of it, for another rank or a file."""
@@ -194,6 +224,19 @@ class Holdings:
 
     def _scaler_state(self) -> dict[str, Any]:
         return {} if self.scaler is None else dict(self.scaler.state_dict())
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """A sum that is finite has no other numbers in it, and is quicker to come by."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    values = tensor.detach()
+    return math.isfinite(float(values.real.sum())) and not values.is_complex() or bool(
+        torch.isfinite(values).all())
+
+
+def _has_no_nan(tensor: torch.Tensor) -> bool:
+    return is_finite(tensor) or not bool(torch.isnan(tensor.detach()).any())
 
 
 def _shape_of(tensor: torch.Tensor) -> str:

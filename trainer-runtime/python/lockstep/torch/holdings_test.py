@@ -1,5 +1,6 @@
 """What travels with a job, and how ranks find that they hold different things."""
 
+import math
 import unittest
 
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 from lockstep.errors import Mismatch
 from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.torch.agreement import check_equal, ranks_text
-from lockstep.torch.holdings import Holdings
+from lockstep.torch.holdings import Holdings, is_finite
 from lockstep.torch.state import flatten, unflatten
 from lockstep.torch.tensor_hash import _CHUNK_WORDS, hash64
 
@@ -51,6 +52,37 @@ class Travel(unittest.TestCase):
             [name for name in before if before[name] != after[name]],
             ["model/1.running_mean", "loose/optimizer: group 0, parameter 4",
              "the settings of optimizer and scaler"])
+
+
+class Finite(unittest.TestCase):
+    def test_each_part_of_the_state_that_is_not_finite_is_named(self):
+        one = holdings()
+        self.assertIsNone(one.first_not_finite())
+        one.model[1].running_var[1] = math.nan
+        self.assertEqual(one.first_not_finite(), "model: 1.running_var")
+        one.model[1].running_var[1] = 1.0
+        one.model[0].weight.sum().backward()
+        one.optimizer.step()
+        self.assertIsNone(one.first_not_finite())
+        one.optimizer.state[one.model[0].weight]["exp_avg"][0] = math.inf
+        self.assertEqual(one.first_not_finite(), "optimizer: exp_avg of model: 0.weight")
+
+    def test_infinities_of_the_beginning_and_of_extra_are_no_damage(self):
+        model = nn.Linear(1, 1)
+        model.register_buffer("mask", torch.tensor([0.0, -math.inf]))
+        best = nn.Linear(1, 1)
+        best.weight.data.fill_(math.inf)
+        one = Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1), {"best": best})
+        self.assertIsNone(one.first_not_finite())
+        best.weight.data.fill_(math.nan)
+        self.assertEqual(one.first_not_finite(), "extra/best/weight")
+        model.mask[0] = math.nan
+        self.assertEqual(one.first_not_finite(), "model: .mask")
+
+    def test_sums_that_overflow_are_finite_numbers(self):
+        self.assertTrue(is_finite(torch.full((3,), 3e38)))
+        self.assertTrue(is_finite(torch.full((3,), 6e4, dtype=torch.float16)))
+        self.assertFalse(is_finite(torch.complex(torch.zeros(2), torch.tensor([0.0, math.nan]))))
 
 
 class Hashes(unittest.TestCase):

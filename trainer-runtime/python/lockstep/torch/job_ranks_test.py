@@ -304,6 +304,19 @@ class Ranks(unittest.TestCase):
 
         self.assert_refused(Schedules, "differs between rank 0 and rank 1: after step 6")
 
+    def test_buffers_that_are_not_finite_are_never_saved(self):
+        class Spoils(Program):
+            def __init__(self):
+                super().__init__()
+                self.model.append(nn.BatchNorm1d(1))
+
+            def end(self, job):
+                self.model[3].running_var.fill_(float("nan"))
+
+        for one in self.run_on(2, Spoils):
+            self.assertIsInstance(one, Diverged)
+            self.assertRegex(str(one), "^after step 6 model: 3.running_var is not finite: ")
+
     def test_a_rank_that_leaves_the_loop_alone_is_named_on_all(self):
         class Leaves(Program):
             def end(self, job):

@@ -85,8 +85,8 @@ class Watch:
             raise Diverged(f"the gradients of step {step} are not finite{_DIVERGED}")
 
     def check_state(self, step: int) -> None:
-        """An update of finite gradients may still overflow; that is never saved. Errors:
-        Diverged."""
+        """An update of finite gradients may still overflow, and buffers and the optimizer's state
+        are not of gradients alone; neither is ever saved. Errors: Diverged."""
         name = self._holdings.first_not_finite() if self._options.terminate_on_nan else None
         if name is not None:
             raise Diverged(f"after step {step} {name} is not finite{_DIVERGED}")
