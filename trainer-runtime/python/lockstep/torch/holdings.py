@@ -14,8 +14,8 @@ import torch
 
 from lockstep.errors import InvalidArgument, Mismatch, Status
 from lockstep.torch.sampler import Sampler
-from lockstep.torch.state import FlatState, flatten
-from lockstep.torch.tensor_hash import hash64
+from lockstep.torch.state import FlatState, Json, flatten
+from lockstep.torch.tensor_hash import hash64, hash_all
 
 
 class Stateful(Protocol):
@@ -136,15 +136,37 @@ class Holdings:
         return {name: _shape_of(one) for name, one in self.model.state_dict().items()}
 
     def hashes(self) -> dict[str, str]:
-        """Of parameters, persistent buffers and the optimizer's and scaler's state, by name."""
+        """Of parameters, persistent buffers, the optimizer's and scaler's state, and `extra`, by
+        name."""
+        tensors, values = self._compared()
+        return {**{name: f"{hash64(one):016x}" for name, one in tensors.items()}, **values}
+
+    def digest(self) -> str:
+        """One of all that `hashes` has, which is quicker to come by."""
+        tensors, values = self._compared()
+        named = dict(sorted(tensors.items()))
+        marks = [[name, _shape_of(one)] for name, one in named.items()]
+        parts = [marks, sorted(values.items()), hash_all(named.values())]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _compared(self) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+        """Tensors, and hashes of plain values, by name."""
         flat = flatten({
             "model": dict(self.model.state_dict()), "loose": self.loose(),
             "optimizer": self.optimizer.state_dict(), "scaler": self._scaler_state()})
-        settings = hashlib.sha256(json.dumps(flat.tree).encode()).hexdigest()[:16]
-        return {
-            **{name: f"{hash64(one):016x}" for name, one in flat.tensors.items()},
-            "the settings of optimizer and scaler": settings,
-        }
+        tensors = dict(flat.tensors)
+        values = {"the settings of optimizer and scaler": _hash_of_values(flat.tree)}
+        for key, one in self._extra_flats().items():
+            values[f"extra/{key}"] = _hash_of_values(one.tree)
+            tensors.update(one.tensors)
+        return tensors, values
+
+    def trained_hashes(self) -> dict[str, str]:
+        """Those of parameters, persistent buffers and the optimizer's tensors for each of them."""
+        flat = flatten({
+            "model": dict(self.model.state_dict()), "loose": self.loose(),
+            "optimizer": {"state": self.optimizer.state_dict()["state"]}})
+        return {name: f"{hash64(one):016x}" for name, one in flat.tensors.items()}
 
     def parameter_hashes(self) -> dict[str, str]:
         """Of these alone, with the names that `parameters` has."""
@@ -173,7 +195,12 @@ class Holdings:
         flats = {}
         for key, one in self.extra.items():
             try:
-                flats[key] = flatten({"extra": {key: one.state_dict()}})
+                flat = flatten({"extra": {key: one.state_dict()}})
+                for name, tensor in flat.tensors.items():
+                    if tensor.layout != torch.strided:
+                        raise InvalidArgument(f"{name}: {tensor.layout} found, expected a dense "
+                                              "tensor")
+                flats[key] = flat
             except InvalidArgument as problem:
                 if key not in self._left_out:
                     self._left_out.add(key)
@@ -224,6 +251,23 @@ class Holdings:
 
     def _scaler_state(self) -> dict[str, Any]:
         return {} if self.scaler is None else dict(self.scaler.state_dict())
+
+
+def _hash_of_values(tree: Json) -> str:
+    """That of a state without its tensors. The order in which a dict was filled does not count."""
+    return hashlib.sha256(json.dumps(_sorted(tree)).encode()).hexdigest()[:16]
+
+
+def _sorted(tree: Json) -> Json:
+    if isinstance(tree, list):
+        return [_sorted(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    [(kind, content)] = tree.items()
+    if kind in ("@dict", "@counter"):
+        return {kind: sorted(([key, _sorted(item)] for key, item in content),
+                             key=lambda pair: repr(pair[0]))}
+    return {kind: _sorted(content)}
 
 
 def is_finite(tensor: torch.Tensor) -> bool:

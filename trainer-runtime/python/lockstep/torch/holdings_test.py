@@ -1,5 +1,7 @@
 """What travels with a job, and how ranks find that they hold different things."""
 
+import contextlib
+import io
 import math
 import unittest
 
@@ -11,7 +13,7 @@ from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.torch.agreement import check_equal, ranks_text
 from lockstep.torch.holdings import Holdings, is_finite
 from lockstep.torch.state import flatten, unflatten
-from lockstep.torch.tensor_hash import _CHUNK_WORDS, hash64
+from lockstep.torch.tensor_hash import _CHUNK_WORDS, _TOGETHER_BYTES, hash64, hash_all
 
 
 def holdings(seed=1):
@@ -104,6 +106,55 @@ class Hashes(unittest.TestCase):
         self.assertEqual(hash64(values), hash64(values.t().contiguous().t()))
         self.assertEqual(hash64(values[1]), hash64(values[1].clone()))
         self.assertNotEqual(hash64(values), hash64(values.flip(0)))
+
+    def test_those_of_many_together_show_each_bit(self):
+        long = torch.zeros(_TOGETHER_BYTES // 4 + 1)
+        tensors = [torch.zeros(3), long, torch.zeros(2), torch.ones(2)]
+        before = hash_all(tensors)
+        self.assertEqual(before, hash_all([one.clone() for one in tensors]))
+        for one in tensors:
+            one[-1] += 1e-6
+            after = hash_all(tensors)
+            self.assertNotEqual(after, before)
+            before = after
+
+    def test_extra_state_shows_by_key_in_whatever_order_it_was_filled(self):
+        class Counts:
+            def __init__(self, **values):
+                self.values = values
+
+            def state_dict(self):
+                return self.values
+
+        def of(**values):
+            return Holdings(model, optimizer, {"counts": Counts(**values)})
+
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = of(a=1, b={2: torch.ones(1), 3: 4})
+        for other, changed in ((of(b={3: 4, 2: torch.ones(1)}, a=1), []),
+                               (of(a=2, b={2: torch.ones(1), 3: 4}), ["extra/counts"]),
+                               (of(a=1, b={2: torch.zeros(1), 3: 4}), ["extra/counts/b/2"])):
+            first, second = before.hashes(), other.hashes()
+            self.assertEqual([name for name in first if first[name] != second[name]], changed)
+            self.assertEqual(before.digest() != other.digest(), bool(changed))
+
+    def test_extra_state_that_cannot_be_hashed_is_named_once_and_left_out(self):
+        odd = nn.Module()
+        odd.state_dict = lambda: {"set": {1, 2}}
+        sparse = nn.Module()
+        sparse.state_dict = lambda: {"sparse": torch.ones(2, 2).to_sparse()}
+        model = nn.Linear(1, 1)
+        one = Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1),
+                       {"odd": odd, "sparse": sparse})
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            for _ in range(2):
+                self.assertFalse(any(name.startswith("extra") for name in one.hashes()))
+                one.digest()
+        self.assertRegex(said.getvalue(), (
+            "^lockstep: extra odd is not compared between ranks: .*extra/odd/set is of set.*\n"
+            "lockstep: extra sparse is not compared between ranks: .*expected a dense tensor\n$"))
 
     def test_the_first_that_differs_is_named_with_all_ranks(self):
         class FakeSession:

@@ -24,7 +24,7 @@ from lockstep.errors import (
     Stopped,
     note_end,
 )
-from lockstep.library import Phase
+from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
@@ -294,6 +294,7 @@ class Job:
             return
         try:
             if self._owes_turn:
+                self._check_if_save_is_due()
                 self.session.should_stop(self._options.call_seconds)
             self._reducer.say_leaving(self.session, self._options.call_seconds)
             self.session.finish(self._options.call_seconds)
@@ -365,23 +366,39 @@ class Job:
             self._recover(self._lost)
             return
         self._report()
-        every = self._options.checkpoint_every
-        if every > 0 and self._step % every == 0 and not self.sampler.is_done:
-            self._watch.check_state(self._step)
-            self._keeper.save()
         try:
+            if self._check_if_save_is_due():
+                self._keeper.save()
             leave = self.session.should_stop(self._options.call_seconds)
         except MeetAgain as lost:
             self._recover(lost)
             return
         if leave and not self.sampler.is_done:
-            self._keeper.stop(leave, self._long_seconds())
+            self._stop(leave)
+
+    def _check_if_save_is_due(self) -> bool:
+        """Whether it is, which all ranks know; then they compare what is to be saved."""
+        every = self._options.checkpoint_every
+        is_due = every > 0 and self._step % every == 0 and not self.sampler.is_done
+        if is_due:
+            self._watch.check_before_save(self._step)
+        return is_due
+
+    def _stop(self, leave: Leave) -> None:
+        """A rank that leaves alone has nobody to compare with: the others go on."""
+        try:
+            if leave == Leave.TOGETHER:
+                self._watch.check_before_save(self._step)
+            elif self.is_chief:
+                self._watch.check_state(self._step)
+        except MeetAgain as lost:
+            self._keeper.stop_without(Stopped(str(lost), Status.STOPPED))
+        self._keeper.stop(leave, self._long_seconds())
 
     def _finish(self) -> None:
         global _has_finished
         try:
-            self._watch.check_state(self._step)
-            self._watch.compare(self._step)
+            self._watch.check_before_save(self._step)
             self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
             self.session.finish(self._long_seconds())
         except MeetAgain as lost:
@@ -421,6 +438,7 @@ class Job:
             try:
                 self.session.meet(self._has_state, self._step, self._options.meeting_seconds)
                 check_agreement(self.session, self._terms(), self._options.call_seconds)
+                self._watch.compare_survivors()
                 self._keeper.claim()
                 self._take_over()
                 self._has_state = True

@@ -127,6 +127,7 @@ class Program:
         self.model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
         self.optimizer = torch.optim.Adam(self.trained(), lr=0.05)
         self.scaler = None
+        self.extra = {}
 
     def trained(self):
         return list(self.model.parameters())
@@ -153,7 +154,7 @@ class Program:
         loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
         sessions.own = session
         with Job(model=self.model, optimizer=self.optimizer, sampler=sampler, scaler=self.scaler,
-                 options=JobOptions(**self.options)) as made:
+                 extra=self.extra, options=JobOptions(**self.options)) as made:
             for inputs, labels in made.batches(loader):
                 self.begin(made)
                 loss = (self.forward(inputs) - labels).square().mean()
@@ -303,6 +304,18 @@ class Ranks(unittest.TestCase):
                     self.optimizer.param_groups[0]["lr"] = 0.04
 
         self.assert_refused(Schedules, "differs between rank 0 and rank 1: after step 6")
+
+    def test_extra_state_that_differs_is_refused_by_key(self):
+        class Counts(Program):
+            def __init__(self):
+                super().__init__()
+                self.extra = {"own": unittest.mock.Mock(state_dict=lambda: {"v": self.value})}
+                self.value = 0
+
+            def end(self, job):
+                self.value = job.rank
+
+        self.assert_refused(Counts, "^extra/own differs between rank 0 and rank 1: after step 6 ")
 
     def test_buffers_that_are_not_finite_are_never_saved(self):
         class Spoils(Program):
