@@ -13,6 +13,7 @@ from typing import Any, Mapping, Optional, Protocol
 import torch
 
 from lockstep.errors import InvalidArgument, Mismatch, Status
+from lockstep.torch.optimizer_state import kept_settings, names_by_group, put_by_name
 from lockstep.torch.sampler import Sampler
 from lockstep.torch.state import FlatState, Json, flatten
 from lockstep.torch.tensor_hash import hash64, hash_all
@@ -122,11 +123,14 @@ class Holdings:
     def terms(self) -> dict[str, str]:
         """What ranks have to agree on before one takes over another's state."""
         groups = self.optimizer.param_groups
+        names = names_by_group(self.optimizer, self.parameters())
         return {
             **{f"model: {name}": shape for name, shape in self.shapes().items()},
             "optimizer:": type(self.optimizer).__name__,
             "optimizer: parameters by group": str([len(group["params"]) for group in groups]),
             **{name: _shape_of(one) for name, one in self.loose().items()},
+            **{f"optimizer: group {group}, parameter {index}:": name
+               for group, each in enumerate(names) for index, name in enumerate(each)},
             "extra: keys": str(sorted(self.extra)),
             "scaler:": "none" if self.scaler is None else "some",
         }
@@ -213,6 +217,7 @@ class Holdings:
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
+            "optimized": names_by_group(self.optimizer, self.parameters()),
             "extra": {name: one.state_dict() for name, one in self.extra.items()},
             "loose": {name: one.detach() for name, one in self.loose().items()},
             "scaler": self._scaler_state(),
@@ -221,14 +226,23 @@ class Holdings:
 
     def load(self, state: dict[str, Any], is_of_file: bool) -> None:
         """Takes it over. Which parameters are frozen is the program's own choice where a file is
-        gone on from. Errors: Mismatch (it has other keys of `extra`)."""
+        gone on from. Errors: Mismatch (it has other keys of `extra`, or other parameters in the
+        optimizer's groups)."""
         missing = sorted(set(self.extra) - set(state["extra"]))
         if missing:
             raise Mismatch(
                 f"extra: keys {sorted(self.extra)} found, expected some of "
                 f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
+        optimized = state["optimizer"]
+        if "optimized" in state:  # files of before have the order alone
+            names = names_by_group(self.optimizer, self.parameters())
+            optimized = put_by_name(optimized, state["optimized"], names)
+        kept = kept_settings(optimized["param_groups"], self.optimizer.param_groups)
+        if is_of_file and kept is not None:
+            print(f"lockstep: {kept}; to train on with other values, set them on all ranks after "
+                  "the Job is made", file=sys.stderr, flush=True)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(optimized)
         for name, one in self.extra.items():
             one.load_state_dict(state["extra"][name])
         if self.scaler is not None and state.get("scaler"):
