@@ -87,8 +87,9 @@ class OptimizerState(unittest.TestCase):
         source.optimizer.param_groups[0]["lr"] = 0.002
         state = saved(source)
         self.assertEqual(self.load(target, state), "")
-        self.assertRegex(self.load(other, state),
-                         "group 0: initial_lr 0.01 of the checkpoint is kept, the program says 0.5;")
+        self.assertRegex(
+            self.load(other, state),
+            "group 0: initial_lr 0.01 of the checkpoint is kept, the program says 0.5;")
 
 
 if __name__ == "__main__":
