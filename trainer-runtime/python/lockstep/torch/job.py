@@ -386,11 +386,10 @@ class Job:
 
     def _stop(self, leave: Leave) -> None:
         """A rank that leaves alone has nobody to compare with: the others go on."""
+        self._watch.check_state(self._step)
         try:
             if leave == Leave.TOGETHER:
-                self._watch.check_before_save(self._step)
-            elif self.is_chief:
-                self._watch.check_state(self._step)
+                self._watch.compare(self._step)
         except MeetAgain as lost:
             self._keeper.stop_without(Stopped(str(lost), Status.STOPPED))
         self._keeper.stop(leave, self._long_seconds())
@@ -430,6 +429,7 @@ class Job:
         try:
             self._meet()
         except Stopped as stop:
+            self._watch.check_state(self._step)
             self._keeper.stop_without(stop)
 
     def _meet(self) -> None:

@@ -305,6 +305,23 @@ class Ranks(unittest.TestCase):
 
         self.assert_refused(Schedules, "differs between rank 0 and rank 1: after step 6")
 
+    def test_what_a_stop_would_save_is_compared_and_finite(self):
+        def stops(change):
+            class Stops(Program):
+                def end(self, job):
+                    if job.step_count == 3:
+                        change(self.model[2].bias.data, job.rank)
+                        job.session.should_stop = lambda timeout: Leave.TOGETHER
+
+            return Stops
+
+        for one in self.run_on(2, stops(lambda bias, rank: None)):
+            self.assertRegex(str(one), "^asked to stop after 3 steps")
+        self.assert_refused(stops(lambda bias, rank: bias.add_(rank)),
+                            "^model/2.bias differs between rank 0 and rank 1: after step 3 ")
+        for one in self.run_on(2, stops(lambda bias, rank: bias.fill_(float("nan")))):
+            self.assertIsInstance(one, Diverged)
+
     def test_extra_state_that_differs_is_refused_by_key(self):
         class Counts(Program):
             def __init__(self):
