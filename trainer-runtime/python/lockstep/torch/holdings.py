@@ -77,7 +77,9 @@ class Holdings:
         self.extra = dict(extra or {})
         self.scaler = scaler
         self._left_out: set[str] = set()  # keys of `extra` that were named
-        self._masks = {name for name, one in self.buffers()[0].items() if not is_finite(one)}
+        buffers = self.buffers()[0]
+        self._masks = {name for name, one in buffers.items() if not is_finite(one)}
+        self._unset = {name for name in self._masks if not _has_no_nan(buffers[name])}
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Of the model, frozen or not, and those that the optimizer alone has."""
@@ -178,13 +180,14 @@ class Holdings:
 
     def first_not_finite(self) -> Optional[str]:
         """The name of a tensor of the state with numbers that are not finite. A buffer that had
-        infinities from the beginning, as a mask has, may keep them; so may `extra`, whose NaN
-        alone counts."""
+        infinities or NaN from the beginning, as a mask has, may keep them; so may `extra` keep
+        infinities."""
         for name, one in self.parameters().items():
             if not is_finite(one):
                 return name
         for name, one in self.buffers()[0].items():
-            if not (_has_no_nan(one) if name in self._masks else is_finite(one)):
+            is_sound = _has_no_nan if name in self._masks else is_finite
+            if name not in self._unset and not is_sound(one):
                 return name
         names = {id(one): name for name, one in self.parameters().items()}
         for parameter, values in self.optimizer.state.items():

@@ -69,9 +69,10 @@ class Finite(unittest.TestCase):
         one.optimizer.state[one.model[0].weight]["exp_avg"][0] = math.inf
         self.assertEqual(one.first_not_finite(), "optimizer: exp_avg of model: 0.weight")
 
-    def test_infinities_of_the_beginning_and_of_extra_are_no_damage(self):
+    def test_what_buffers_began_with_and_infinities_of_extra_are_no_damage(self):
         model = nn.Linear(1, 1)
         model.register_buffer("mask", torch.tensor([0.0, -math.inf]))
+        model.register_buffer("unset", torch.tensor([math.nan]))
         best = nn.Linear(1, 1)
         best.weight.data.fill_(math.inf)
         one = Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1), {"best": best})
