@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import sys
-from typing import Callable, NoReturn
+from typing import Callable, NoReturn, Optional
 
 
 class Status(enum.IntEnum):
@@ -132,12 +132,38 @@ def error_of(status: int, sentence: str) -> LockstepError:
     return _CLASSES.get(known, LockstepError)(sentence, known)
 
 
+# What has ended this process's work, whatever the program makes of it.
+_end: Optional[LockstepError] = None
+
+
+def note_end(error: LockstepError) -> None:
+    """`error` ends this process's work, though the program may catch it: `run` ends the process
+    with its code. The first that asks for a code other than 0 stays."""
+    global _end
+    if _end is None and _code_of(error) != 0:
+        _end = error
+
+
+def _code_of(error: LockstepError) -> int:
+    """That of an exception that nobody catches, where it asks for none."""
+    return int(getattr(error, "exit_code", 1))
+
+
 def run(work: Callable[[], object]) -> NoReturn:
     """Runs `work` and ends the process: with 0, or with what an `Ended` or `MeetAgain` asks for.
-    Other exceptions pass."""
+    Where `work` ends with 0 though a training loop has raised an error, the process ends with the
+    code of that error. Other exceptions pass."""
     try:
         work()
     except (Ended, MeetAgain) as end:
         print(f"lockstep: {end}", file=sys.stderr, flush=True)
         sys.exit(end.exit_code)
-    sys.exit(0)
+    except SystemExit as end:
+        if end.code:
+            raise
+    if _end is None:
+        sys.exit(0)
+    code = _code_of(_end)
+    print(f"lockstep: the program caught {type(_end).__name__} and ended as if all were well, so "
+          f"this process ends with {code}: {_end}", file=sys.stderr, flush=True)
+    sys.exit(code)

@@ -31,12 +31,16 @@ def _tensor_of(text: bytes) -> torch.Tensor:
     return torch.tensor(list(text), dtype=torch.uint8)
 
 
-def _gather_terms(session: Session, terms: Terms, timeout: float) -> Optional[list[Terms]]:
-    """Those of all ranks; None where they are equal, which their hash tells. Collective."""
+def _gather_terms(
+    session: Session, terms: Terms, timeout: float, ranks: Optional[Sequence[int]] = None
+) -> Optional[list[Terms]]:
+    """Those of all ranks; None where they are equal on `ranks`, by default all, which their hash
+    tells. Collective."""
     text = json.dumps(terms).encode()
     digest = _tensor_of(hashlib.sha256(text).digest())
     digests = session.all_gather(digest, timeout)
-    if bool((digests == digests[0]).all()):
+    compared = digests if ranks is None else digests[list(ranks)]
+    if bool((compared == compared[0]).all()):
         return None
     length = torch.tensor([len(text)], dtype=torch.int64)
     lengths = session.all_gather(length, timeout).flatten().tolist()
@@ -59,22 +63,34 @@ def check_agreement(
         raise Mismatch(beginning + found, Status.MISMATCH)
 
 
-def check_equal(session: Session, hashes: Terms, timeout: float, rule: str) -> None:
-    """Compares hashes of what all ranks should hold alike. `rule`: what makes it so. Collective.
+def check_equal(
+    session: Session, hashes: Terms, timeout: float, rule: str,
+    ranks: Optional[Sequence[int]] = None,
+) -> None:
+    """Compares hashes of what `ranks` should hold alike, by default all. `rule`: what makes it so.
+    Collective: the other ranks come with whatever they have.
 
     Errors: Mismatch (equal on all ranks; names the first that differs, and the ranks), those of
     `all_gather`.
     """
     # In one order: an optimizer's own is that in which parameters were used first.
-    each = _gather_terms(session, dict(sorted(hashes.items())), timeout)
+    each = _gather_terms(session, dict(sorted(hashes.items())), timeout, ranks)
     if each is None:
         return
-    for name in sorted({name for one in each for name in one}):
-        others = [rank for rank, one in enumerate(each) if one.get(name) != each[0].get(name)]
+    ranks = range(len(each)) if ranks is None else ranks
+    first = each[ranks[0]]
+    for name in sorted({name for rank in ranks for name in each[rank]}):
+        others = [rank for rank in ranks if each[rank].get(name) != first.get(name)]
         if others:
             raise Mismatch(
-                f"{name} differs between rank 0 and {ranks_text(others)}: {rule}",
+                f"{name} differs between rank {ranks[0]} and {ranks_text(others)}: {rule}",
                 Status.MISMATCH)
+
+
+def are_equal(session: Session, digest: str, timeout: float) -> bool:
+    """Whether all ranks have come with one. Collective. Errors: those of `all_gather`."""
+    digests = session.all_gather(_tensor_of(bytes.fromhex(digest)), timeout)
+    return bool((digests == digests[0]).all())
 
 
 def ranks_text(ranks: Sequence[int]) -> str:

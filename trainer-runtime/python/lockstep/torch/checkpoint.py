@@ -38,6 +38,7 @@ from lockstep.torch.checkpoint_format import (
     dump_hashed,
     encode,
     read_hashed,
+    read_regular,
 )
 from lockstep.torch.not_written import NotWritten
 from lockstep.torch.state import FlatState, unflatten
@@ -287,7 +288,7 @@ class CheckpointStore:
         if not self._is_own(manifest) and own_steps and step > own_steps[0]:
             raise _CameLater(f"written by job {manifest['jobUid']}")
         path = folder / manifest["tensors"]["file"]
-        raw = path.read_bytes()
+        raw = read_regular(path, manifest["tensors"]["bytes"])
         if len(raw) != manifest["tensors"]["bytes"]:
             raise ValueError(
                 f"{path} has {len(raw)} bytes, expected {manifest['tensors']['bytes']}")
@@ -438,7 +439,8 @@ def _look(folder: pathlib.Path) -> _Soundness:
     try:
         manifest = _read_manifest(folder)
         file = manifest["tensors"]
-        if (folder / file["file"]).stat().st_size != file["bytes"]:
+        path = folder / file["file"]
+        if not path.is_file() or path.stat().st_size != file["bytes"]:
             return _Soundness._DAMAGED
         return _Soundness.FINITE if manifest["isFinite"] else _Soundness.NOT_FINITE
     except _LaterFormat:

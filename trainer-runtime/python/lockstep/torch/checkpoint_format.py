@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import pathlib
+import stat
 from typing import Any
 
 import torch
@@ -14,6 +17,9 @@ from lockstep.torch.state import FlatState, dtype_name, dtype_of, raw_bytes
 _TREE = "lockstep.torch"  # the description of the state, in the file's metadata
 LEDGER = "lockstep/ledger"
 OWN_LEDGER = "sampler/ledger"  # its path in the state
+
+
+_DOCUMENT_BYTES_MAX = 1 << 20  # that of the built-in trainer: a thousand times a real one
 
 
 def _compact(document: dict[str, Any]) -> bytes:
@@ -27,11 +33,34 @@ def dump_hashed(document: dict[str, Any]) -> bytes:
     return json.dumps(hashed, sort_keys=True, indent=2, ensure_ascii=False).encode()
 
 
-def read_hashed(path: pathlib.Path) -> dict[str, Any]:
-    """Errors: FileNotFoundError, ValueError (it is damaged)."""
+def read_regular(path: pathlib.Path, bytes_max: int) -> bytes:
+    """The content of a file. Nothing else is waited for, and no more than `bytes_max` is read.
+    Errors: FileNotFoundError, ValueError (it is longer, or no file), OSError."""
     try:
-        document = json.loads(path.read_bytes())
-    except ValueError as error:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise ValueError(f"{path} is a socket, expected a file") from None
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            what = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+            raise ValueError(f"{path} is {what}, expected a file")
+        if found.st_size > bytes_max:
+            raise ValueError(f"{path} has {found.st_size} bytes, expected at most {bytes_max}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(found.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def read_hashed(path: pathlib.Path) -> dict[str, Any]:
+    """Errors: FileNotFoundError, ValueError (it is damaged), OSError."""
+    content = read_regular(path, _DOCUMENT_BYTES_MAX)
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
     if not isinstance(document, dict):
         raise ValueError(f"{path} is no object")

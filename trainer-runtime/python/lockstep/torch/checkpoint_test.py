@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import tempfile
 import unittest
 import unittest.mock
@@ -129,6 +130,55 @@ class Store(unittest.TestCase):
         manifest = self.directory / "step-00000002" / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"seed": 1', '"seed": 2'))
         self.assertEqual(store.load_newest("print")["step"], 1)
+
+    def test_what_is_no_file_or_too_long_is_damage_and_nothing_is_waited_for(self):
+        def link(path):
+            path.symlink_to("/dev/zero")
+
+        def lengthen(path):  # has no blocks on the disk
+            path.touch()
+            os.truncate(path, 30 << 30)
+
+        def listen(path):
+            with contextlib.closing(socket.socket(socket.AF_UNIX)) as one:
+                descriptor = os.open(path.parent, os.O_RDONLY)
+                one.bind(f"/proc/self/fd/{descriptor}/{path.name}")
+                os.close(descriptor)
+
+        store = self.store(keep=20)
+        self.save(store, 1)
+        step = 1
+        for make, words in ((os.mkfifo, "is a pipe or a device, expected a file"),
+                            (link, "is a pipe or a device, expected a file"),
+                            (pathlib.Path.mkdir, "is a folder, expected a file"),
+                            (listen, "is a socket, expected a file"),
+                            (lengthen, "has 32212254720 bytes, expected at most "),
+                            (lambda path: path.write_text("[" * 500_000), "recursion")):
+            for name in ("manifest.json", "tensors.safetensors"):
+                step += 1
+                self.save(store, step)
+                if name == "tensors.safetensors" and words == "recursion":
+                    continue
+                (self.folder(step) / name).unlink()
+                make(self.folder(step) / name)
+                said = io.StringIO()
+                with contextlib.redirect_stderr(said):
+                    self.assertEqual(store.load_newest("print")["step"], step - 1)
+                self.assertRegex(said.getvalue(), f"skipped: {self.folder(step)}: .*{name}.*"
+                                 f"{words}")
+                self.assertFalse(store._is_whole(step))
+                shutil.rmtree(self.folder(step))
+                self.save(store, step)
+
+    def test_a_fence_that_is_no_file_is_replaced(self):
+        self.save(self.store(), 1)
+        (self.directory / "fence.json").unlink()
+        os.mkfifo(self.directory / "fence.json")
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.save(self.store(), 2)
+        self.assertIn("fence.json is a pipe or a device, expected a file", said.getvalue())
+        self.assertEqual(self.steps(), [1, 2])
 
     def damage_tensors(self, step):
         tensors = self.folder(step) / "tensors.safetensors"

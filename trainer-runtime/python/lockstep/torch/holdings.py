@@ -6,14 +6,17 @@ import gc
 import hashlib
 import inspect
 import json
+import math
+import sys
 from typing import Any, Mapping, Optional, Protocol
 
 import torch
 
 from lockstep.errors import InvalidArgument, Mismatch, Status
+from lockstep.torch.optimizer_state import kept_settings, names_by_group, put_by_name
 from lockstep.torch.sampler import Sampler
-from lockstep.torch.state import flatten
-from lockstep.torch.tensor_hash import hash64
+from lockstep.torch.state import FlatState, Json, flatten
+from lockstep.torch.tensor_hash import hash64, hash_all
 
 
 class Stateful(Protocol):
@@ -73,6 +76,10 @@ class Holdings:
         self.optimizer = optimizer
         self.extra = dict(extra or {})
         self.scaler = scaler
+        self._left_out: set[str] = set()  # keys of `extra` that were named
+        buffers = self.buffers()[0]
+        self._masks = {name for name, one in buffers.items() if not is_finite(one)}
+        self._unset = {name for name in self._masks if not _has_no_nan(buffers[name])}
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Of the model, frozen or not, and those that the optimizer alone has."""
@@ -118,11 +125,14 @@ class Holdings:
     def terms(self) -> dict[str, str]:
         """What ranks have to agree on before one takes over another's state."""
         groups = self.optimizer.param_groups
+        names = names_by_group(self.optimizer, self.parameters())
         return {
             **{f"model: {name}": shape for name, shape in self.shapes().items()},
             "optimizer:": type(self.optimizer).__name__,
             "optimizer: parameters by group": str([len(group["params"]) for group in groups]),
             **{name: _shape_of(one) for name, one in self.loose().items()},
+            **{f"optimizer: group {group}, parameter {index}:": name
+               for group, each in enumerate(names) for index, name in enumerate(each)},
             "extra: keys": str(sorted(self.extra)),
             "scaler:": "none" if self.scaler is None else "some",
         }
@@ -132,30 +142,85 @@ class Holdings:
         return {name: _shape_of(one) for name, one in self.model.state_dict().items()}
 
     def hashes(self) -> dict[str, str]:
-        """Of parameters, persistent buffers and the optimizer's and scaler's state, by name."""
+        """Of parameters, persistent buffers, the optimizer's and scaler's state, and `extra`, by
+        name."""
+        tensors, values = self._compared()
+        return {**{name: f"{hash64(one):016x}" for name, one in tensors.items()}, **values}
+
+    def digest(self) -> str:
+        """One of all that `hashes` has, which is quicker to come by."""
+        tensors, values = self._compared()
+        named = dict(sorted(tensors.items()))
+        marks = [[name, _shape_of(one)] for name, one in named.items()]
+        parts = [marks, sorted(values.items()), hash_all(named.values())]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    def _compared(self) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+        """Tensors, and hashes of plain values, by name."""
         flat = flatten({
             "model": dict(self.model.state_dict()), "loose": self.loose(),
             "optimizer": self.optimizer.state_dict(), "scaler": self._scaler_state()})
-        settings = hashlib.sha256(json.dumps(flat.tree).encode()).hexdigest()[:16]
-        return {
-            **{name: f"{hash64(one):016x}" for name, one in flat.tensors.items()},
-            "the settings of optimizer and scaler": settings,
-        }
+        tensors = dict(flat.tensors)
+        values = {"the settings of optimizer and scaler": _hash_of_values(flat.tree)}
+        for key, one in self._extra_flats().items():
+            values[f"extra/{key}"] = _hash_of_values(one.tree)
+            tensors.update(one.tensors)
+        return tensors, values
+
+    def trained_hashes(self) -> dict[str, str]:
+        """Those of parameters, persistent buffers and the optimizer's tensors for each of them."""
+        flat = flatten({
+            "model": dict(self.model.state_dict()), "loose": self.loose(),
+            "optimizer": {"state": self.optimizer.state_dict()["state"]}})
+        return {name: f"{hash64(one):016x}" for name, one in flat.tensors.items()}
 
     def parameter_hashes(self) -> dict[str, str]:
         """Of these alone, with the names that `parameters` has."""
         return {name: f"{hash64(one):016x}" for name, one in self.parameters().items()}
 
     def first_not_finite(self) -> Optional[str]:
-        """The name of a parameter with numbers that are not finite."""
-        return next((name for name, one in self.parameters().items()
-                     if not bool(torch.isfinite(one.detach()).all())), None)
+        """The name of a tensor of the state with numbers that are not finite. A buffer that had
+        infinities or NaN from the beginning, as a mask has, may keep them; so may `extra` keep
+        infinities."""
+        for name, one in self.parameters().items():
+            if not is_finite(one):
+                return name
+        for name, one in self.buffers()[0].items():
+            is_sound = _has_no_nan if name in self._masks else is_finite
+            if name not in self._unset and not is_sound(one):
+                return name
+        names = {id(one): name for name, one in self.parameters().items()}
+        for parameter, values in self.optimizer.state.items():
+            for key, one in values.items() if isinstance(values, dict) else ():
+                if isinstance(one, torch.Tensor) and not is_finite(one):
+                    return f"optimizer: {key} of {names.get(id(parameter), 'a parameter')}"
+        return next((name for flat in self._extra_flats().values()
+                     for name, one in flat.tensors.items() if not _has_no_nan(one)), None)
+
+    def _extra_flats(self) -> dict[str, FlatState]:
+        """By key. What cannot be taken apart is left out, and named once."""
+        flats = {}
+        for key, one in self.extra.items():
+            try:
+                flat = flatten({"extra": {key: one.state_dict()}})
+                for name, tensor in flat.tensors.items():
+                    if tensor.layout != torch.strided:
+                        raise InvalidArgument(f"{name}: {tensor.layout} found, expected a dense "
+                                              "tensor")
+                flats[key] = flat
+            except InvalidArgument as problem:
+                if key not in self._left_out:
+                    self._left_out.add(key)
+                    print(f"lockstep: extra {key} is not compared between ranks: {problem}",
+                          file=sys.stderr, flush=True)
+        return flats
 
     def state(self) -> dict[str, Any]:
         """All of it, for another rank or a file."""
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
+            "optimized": names_by_group(self.optimizer, self.parameters()),
             "extra": {name: one.state_dict() for name, one in self.extra.items()},
             "loose": {name: one.detach() for name, one in self.loose().items()},
             "scaler": self._scaler_state(),
@@ -164,14 +229,23 @@ class Holdings:
 
     def load(self, state: dict[str, Any], is_of_file: bool) -> None:
         """Takes it over. Which parameters are frozen is the program's own choice where a file is
-        gone on from. Errors: Mismatch (it has other keys of `extra`)."""
+        gone on from. Errors: Mismatch (it has other keys of `extra`, or other parameters in the
+        optimizer's groups)."""
         missing = sorted(set(self.extra) - set(state["extra"]))
         if missing:
             raise Mismatch(
                 f"extra: keys {sorted(self.extra)} found, expected some of "
                 f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
+        optimized = state["optimizer"]
+        if "optimized" in state:  # files of before have the order alone
+            names = names_by_group(self.optimizer, self.parameters())
+            optimized = put_by_name(optimized, state["optimized"], names)
+        kept = kept_settings(optimized["param_groups"], self.optimizer.param_groups)
+        if is_of_file and kept is not None:
+            print(f"lockstep: {kept}; to train on with other values, set them on all ranks after "
+                  "the Job is made", file=sys.stderr, flush=True)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state_dict(optimized)
         for name, one in self.extra.items():
             one.load_state_dict(state["extra"][name])
         if self.scaler is not None and state.get("scaler"):
@@ -194,6 +268,36 @@ class Holdings:
 
     def _scaler_state(self) -> dict[str, Any]:
         return {} if self.scaler is None else dict(self.scaler.state_dict())
+
+
+def _hash_of_values(tree: Json) -> str:
+    """That of a state without its tensors. The order in which a dict was filled does not count."""
+    return hashlib.sha256(json.dumps(_sorted(tree)).encode()).hexdigest()[:16]
+
+
+def _sorted(tree: Json) -> Json:
+    if isinstance(tree, list):
+        return [_sorted(item) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    [(kind, content)] = tree.items()
+    if kind in ("@dict", "@counter"):
+        return {kind: sorted(([key, _sorted(item)] for key, item in content),
+                             key=lambda pair: repr(pair[0]))}
+    return {kind: _sorted(content)}
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """A sum that is finite has no other numbers in it, and is quicker to come by."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return True
+    values = tensor.detach()
+    return math.isfinite(float(values.real.sum())) and not values.is_complex() or bool(
+        torch.isfinite(values).all())
+
+
+def _has_no_nan(tensor: torch.Tensor) -> bool:
+    return is_finite(tensor) or not bool(torch.isnan(tensor.detach()).any())
 
 
 def _shape_of(tensor: torch.Tensor) -> str:

@@ -1,5 +1,8 @@
 """What travels with a job, and how ranks find that they hold different things."""
 
+import contextlib
+import io
+import math
 import unittest
 
 import torch
@@ -8,9 +11,9 @@ from torch import nn
 from lockstep.errors import Mismatch
 from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.torch.agreement import check_equal, ranks_text
-from lockstep.torch.holdings import Holdings
+from lockstep.torch.holdings import Holdings, is_finite
 from lockstep.torch.state import flatten, unflatten
-from lockstep.torch.tensor_hash import _CHUNK_WORDS, hash64
+from lockstep.torch.tensor_hash import _CHUNK_WORDS, _TOGETHER_BYTES, hash64, hash_all
 
 
 def holdings(seed=1):
@@ -53,6 +56,38 @@ class Travel(unittest.TestCase):
              "the settings of optimizer and scaler"])
 
 
+class Finite(unittest.TestCase):
+    def test_each_part_of_the_state_that_is_not_finite_is_named(self):
+        one = holdings()
+        self.assertIsNone(one.first_not_finite())
+        one.model[1].running_var[1] = math.nan
+        self.assertEqual(one.first_not_finite(), "model: 1.running_var")
+        one.model[1].running_var[1] = 1.0
+        one.model[0].weight.sum().backward()
+        one.optimizer.step()
+        self.assertIsNone(one.first_not_finite())
+        one.optimizer.state[one.model[0].weight]["exp_avg"][0] = math.inf
+        self.assertEqual(one.first_not_finite(), "optimizer: exp_avg of model: 0.weight")
+
+    def test_what_buffers_began_with_and_infinities_of_extra_are_no_damage(self):
+        model = nn.Linear(1, 1)
+        model.register_buffer("mask", torch.tensor([0.0, -math.inf]))
+        model.register_buffer("unset", torch.tensor([math.nan]))
+        best = nn.Linear(1, 1)
+        best.weight.data.fill_(math.inf)
+        one = Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1), {"best": best})
+        self.assertIsNone(one.first_not_finite())
+        best.weight.data.fill_(math.nan)
+        self.assertEqual(one.first_not_finite(), "extra/best/weight")
+        model.mask[0] = math.nan
+        self.assertEqual(one.first_not_finite(), "model: .mask")
+
+    def test_sums_that_overflow_are_finite_numbers(self):
+        self.assertTrue(is_finite(torch.full((3,), 3e38)))
+        self.assertTrue(is_finite(torch.full((3,), 6e4, dtype=torch.float16)))
+        self.assertFalse(is_finite(torch.complex(torch.zeros(2), torch.tensor([0.0, math.nan]))))
+
+
 class Hashes(unittest.TestCase):
     def test_each_bit_and_place_counts_in_each_length(self):
         for count in (1, 3, 8, 13, 8 * _CHUNK_WORDS + 5):
@@ -72,6 +107,55 @@ class Hashes(unittest.TestCase):
         self.assertEqual(hash64(values), hash64(values.t().contiguous().t()))
         self.assertEqual(hash64(values[1]), hash64(values[1].clone()))
         self.assertNotEqual(hash64(values), hash64(values.flip(0)))
+
+    def test_those_of_many_together_show_each_bit(self):
+        long = torch.zeros(_TOGETHER_BYTES // 4 + 1)
+        tensors = [torch.zeros(3), long, torch.zeros(2), torch.ones(2)]
+        before = hash_all(tensors)
+        self.assertEqual(before, hash_all([one.clone() for one in tensors]))
+        for one in tensors:
+            one[-1] += 1e-6
+            after = hash_all(tensors)
+            self.assertNotEqual(after, before)
+            before = after
+
+    def test_extra_state_shows_by_key_in_whatever_order_it_was_filled(self):
+        class Counts:
+            def __init__(self, **values):
+                self.values = values
+
+            def state_dict(self):
+                return self.values
+
+        def of(**values):
+            return Holdings(model, optimizer, {"counts": Counts(**values)})
+
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        before = of(a=1, b={2: torch.ones(1), 3: 4})
+        for other, changed in ((of(b={3: 4, 2: torch.ones(1)}, a=1), []),
+                               (of(a=2, b={2: torch.ones(1), 3: 4}), ["extra/counts"]),
+                               (of(a=1, b={2: torch.zeros(1), 3: 4}), ["extra/counts/b/2"])):
+            first, second = before.hashes(), other.hashes()
+            self.assertEqual([name for name in first if first[name] != second[name]], changed)
+            self.assertEqual(before.digest() != other.digest(), bool(changed))
+
+    def test_extra_state_that_cannot_be_hashed_is_named_once_and_left_out(self):
+        odd = nn.Module()
+        odd.state_dict = lambda: {"set": {1, 2}}
+        sparse = nn.Module()
+        sparse.state_dict = lambda: {"sparse": torch.ones(2, 2).to_sparse()}
+        model = nn.Linear(1, 1)
+        one = Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1),
+                       {"odd": odd, "sparse": sparse})
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            for _ in range(2):
+                self.assertFalse(any(name.startswith("extra") for name in one.hashes()))
+                one.digest()
+        self.assertRegex(said.getvalue(), (
+            "^lockstep: extra odd is not compared between ranks: .*extra/odd/set is of set.*\n"
+            "lockstep: extra sparse is not compared between ranks: .*expected a dense tensor\n$"))
 
     def test_the_first_that_differs_is_named_with_all_ranks(self):
         class FakeSession:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import math
 import os
 import signal
 import sys
@@ -23,8 +22,9 @@ from lockstep.errors import (
     MeetAgain,
     Status,
     Stopped,
+    note_end,
 )
-from lockstep.library import Phase
+from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
@@ -39,10 +39,6 @@ from lockstep.torch.watch import Watch
 
 Batch = TypeVar("Batch")
 
-
-# Choice, as in trainer-runtime/session/recovery_loop.cc: meetings in a row that led to no step
-# before this process gives up.
-_FRUITLESS_MEETINGS_MAX = 20
 
 _MEET_AGAIN_HINT = (
     "lockstep: a call of job.session has lost a rank, and the loop was left: the gang starts anew "
@@ -111,7 +107,6 @@ class Job:
         self._has_state = False
         self._is_finished = False
         self._is_over = False  # nothing is expected of this rank any more
-        self._fruitless_meetings = 0  # since the newest step
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
         self._is_whole = True  # no update is half done
@@ -119,7 +114,6 @@ class Job:
         self._used_count = 0  # samples that all ranks used in the newest step
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
-        self._is_finite = True  # the last loss
         self._owes_turn = False  # a step was taken, and what comes after it was not done
         # A handler of the program's own is left alone.
         catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -129,7 +123,8 @@ class Job:
         self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
         try:
-            self._meet()
+            with self._ending_with_errors():
+                self._meet()
         except BaseException:
             self.session.close()  # else its threads may outlive what they stand on
             raise
@@ -226,10 +221,10 @@ class Job:
         self.optimizer.zero_grad(set_to_none=True)
         self.sampler.advance(total.ids)
         self._step += 1
-        self._fruitless_meetings = 0
         self._is_whole = True
         self._used_count = len(total.ids)
-        self._note_loss(total.loss)
+        self._loss = total.loss
+        self._watch.note_loss(self._step, total.loss)
         self._reducer.note_weights()
         return True
 
@@ -246,23 +241,16 @@ class Job:
             scaler.step(self.optimizer)
             scaler.update()
 
-    def _note_loss(self, loss: Optional[float]) -> None:
-        self._loss = loss
-        is_finite = loss is None or math.isfinite(loss)
-        if self._is_finite and not is_finite and self.is_chief:
-            print(f"lockstep: the loss of step {self._step} is {loss}: the weights may be lost; "
-                  "the newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
-        self._is_finite = is_finite
-
     def close(self) -> None:
         """Saves the steps since the newest checkpoint, as of a loop that was left early, waits for
         it, and leaves the job. Collective where the loop was left early: all ranks leave it after
         the same step. Errors: NotSaved, Superseded, TakenOver, Stopped, Diverged, Mismatch,
         LockstepError (other ranks go on)."""
-        try:
-            self._end_early()
-        finally:
-            self._leave()
+        with self._ending_with_errors():
+            try:
+                self._end_early()
+            finally:
+                self._leave()
 
     def __enter__(self) -> Job:
         return self
@@ -278,7 +266,8 @@ class Job:
         if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:
-            self._leave()
+            with self._ending_with_errors():
+                self._leave()
 
     def _leave(self) -> None:
         self._is_over = True
@@ -294,8 +283,9 @@ class Job:
         """An error of ours is the end of this rank, whatever the program makes of it."""
         try:
             yield
-        except LockstepError:
+        except LockstepError as error:
             self._is_over = True
+            note_end(error)
             raise
 
     def _at_exit(self) -> None:
@@ -304,6 +294,7 @@ class Job:
             return
         try:
             if self._owes_turn:
+                self._check_if_save_is_due()
                 self.session.should_stop(self._options.call_seconds)
             self._reducer.say_leaving(self.session, self._options.call_seconds)
             self.session.finish(self._options.call_seconds)
@@ -375,23 +366,38 @@ class Job:
             self._recover(self._lost)
             return
         self._report()
-        every = self._options.checkpoint_every
-        if every > 0 and self._step % every == 0 and not self.sampler.is_done:
-            self._watch.check_state(self._step)
-            self._keeper.save()
         try:
+            if self._check_if_save_is_due():
+                self._keeper.save()
             leave = self.session.should_stop(self._options.call_seconds)
         except MeetAgain as lost:
             self._recover(lost)
             return
         if leave and not self.sampler.is_done:
-            self._keeper.stop(leave, self._long_seconds())
+            self._stop(leave)
+
+    def _check_if_save_is_due(self) -> bool:
+        """Whether it is, which all ranks know; then they compare what is to be saved."""
+        every = self._options.checkpoint_every
+        is_due = every > 0 and self._step % every == 0 and not self.sampler.is_done
+        if is_due:
+            self._watch.check_before_save(self._step)
+        return is_due
+
+    def _stop(self, leave: Leave) -> None:
+        """A rank that leaves alone has nobody to compare with: the others go on."""
+        self._watch.check_state(self._step)
+        try:
+            if leave == Leave.TOGETHER:
+                self._watch.compare(self._step)
+        except MeetAgain as lost:
+            self._keeper.stop_without(Stopped(str(lost), Status.STOPPED))
+        self._keeper.stop(leave, self._long_seconds())
 
     def _finish(self) -> None:
         global _has_finished
         try:
-            self._watch.check_state(self._step)
-            self._watch.compare(self._step)
+            self._watch.check_before_save(self._step)
             self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
             self.session.finish(self._long_seconds())
         except MeetAgain as lost:
@@ -419,10 +425,11 @@ class Job:
     def _recover(self, lost: MeetAgain) -> None:
         print(f"lockstep: meeting again after step {self._step}: {lost}", flush=True)
         self._lost = None
-        self._count_fruitless(lost)
+        self._watch.count_fruitless(lost)
         try:
             self._meet()
         except Stopped as stop:
+            self._watch.check_state(self._step)
             self._keeper.stop_without(stop)
 
     def _meet(self) -> None:
@@ -431,6 +438,7 @@ class Job:
             try:
                 self.session.meet(self._has_state, self._step, self._options.meeting_seconds)
                 check_agreement(self.session, self._terms(), self._options.call_seconds)
+                self._watch.compare_survivors()
                 self._keeper.claim()
                 self._take_over()
                 self._has_state = True
@@ -440,14 +448,7 @@ class Job:
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:
                     raise
-                self._count_fruitless(lost)
-
-    def _count_fruitless(self, lost: MeetAgain) -> None:
-        self._fruitless_meetings += 1
-        if self._fruitless_meetings >= _FRUITLESS_MEETINGS_MAX:
-            raise MeetAgain(
-                f"{self._fruitless_meetings} meetings in a row led to no step: {lost}",
-                lost.status) from lost
+                self._watch.count_fruitless(lost)
 
     def _terms(self) -> dict[str, str]:
         """What ranks have to agree on; a checkpoint may be of other batches, epochs and groups."""

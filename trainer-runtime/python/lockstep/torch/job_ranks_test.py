@@ -127,6 +127,7 @@ class Program:
         self.model = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 1))
         self.optimizer = torch.optim.Adam(self.trained(), lr=0.05)
         self.scaler = None
+        self.extra = {}
 
     def trained(self):
         return list(self.model.parameters())
@@ -153,7 +154,7 @@ class Program:
         loader = torch.utils.data.DataLoader(data, batch_sampler=sampler)
         sessions.own = session
         with Job(model=self.model, optimizer=self.optimizer, sampler=sampler, scaler=self.scaler,
-                 options=JobOptions(**self.options)) as made:
+                 extra=self.extra, options=JobOptions(**self.options)) as made:
             for inputs, labels in made.batches(loader):
                 self.begin(made)
                 loss = (self.forward(inputs) - labels).square().mean()
@@ -303,6 +304,48 @@ class Ranks(unittest.TestCase):
                     self.optimizer.param_groups[0]["lr"] = 0.04
 
         self.assert_refused(Schedules, "differs between rank 0 and rank 1: after step 6")
+
+    def test_what_a_stop_would_save_is_compared_and_finite(self):
+        def stops(change):
+            class Stops(Program):
+                def end(self, job):
+                    if job.step_count == 3:
+                        change(self.model[2].bias.data, job.rank)
+                        job.session.should_stop = lambda timeout: Leave.TOGETHER
+
+            return Stops
+
+        for one in self.run_on(2, stops(lambda bias, rank: None)):
+            self.assertRegex(str(one), "^asked to stop after 3 steps")
+        self.assert_refused(stops(lambda bias, rank: bias.add_(rank)),
+                            "^model/2.bias differs between rank 0 and rank 1: after step 3 ")
+        for one in self.run_on(2, stops(lambda bias, rank: bias.fill_(float("nan")))):
+            self.assertIsInstance(one, Diverged)
+
+    def test_extra_state_that_differs_is_refused_by_key(self):
+        class Counts(Program):
+            def __init__(self):
+                super().__init__()
+                self.extra = {"own": unittest.mock.Mock(state_dict=lambda: {"v": self.value})}
+                self.value = 0
+
+            def end(self, job):
+                self.value = job.rank
+
+        self.assert_refused(Counts, "^extra/own differs between rank 0 and rank 1: after step 6 ")
+
+    def test_buffers_that_are_not_finite_are_never_saved(self):
+        class Spoils(Program):
+            def __init__(self):
+                super().__init__()
+                self.model.append(nn.BatchNorm1d(1))
+
+            def end(self, job):
+                self.model[3].running_var.fill_(float("nan"))
+
+        for one in self.run_on(2, Spoils):
+            self.assertIsInstance(one, Diverged)
+            self.assertRegex(str(one), "^after step 6 model: 3.running_var is not finite: ")
 
     def test_a_rank_that_leaves_the_loop_alone_is_named_on_all(self):
         class Leaves(Program):

@@ -18,9 +18,10 @@ class JobOptions:
     default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
     0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
     stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
-    that is not set; `checkpoint_keep` of them stay. Each `compare_every` steps, and at the end, all
-    ranks compare hashes of what they hold (0: at the end alone). `terminate_on_nan`: stop at the
-    first step whose loss or gradients are not finite, before the model is changed by it.
+    that is not set; `checkpoint_keep` of them stay. Each `compare_every` steps, before each
+    checkpoint and at the end, all ranks compare hashes of what they hold (0: not in between).
+    `terminate_on_nan`: stop at the first step whose loss or gradients are not finite, before the
+    model is changed by it, and before a checkpoint whose state is not.
 
     Errors: InvalidArgument (names the field).
     """

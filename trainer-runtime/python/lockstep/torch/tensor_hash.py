@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Iterable
 
 import torch
 
@@ -40,6 +41,35 @@ def hash64(tensor: torch.Tensor) -> int:
         share = int((part * weights[: part.numel()]).sum())
         result = (result * _CHUNK_FACTOR + share) % (1 << 64)
     return result
+
+
+# Choice: small tensors are copied together up to this size and hashed at once, as a call for each
+# costs more than its bytes.
+_TOGETHER_BYTES = 1 << 20
+
+
+def hash_all(tensors: Iterable[torch.Tensor]) -> list[int]:
+    """Hashes that together depend on each bit of the tensors, which are equal where tensors of
+    equal shapes come in the same order."""
+    hashes: list[int] = []
+    together: list[torch.Tensor] = []
+    size = 0
+
+    def take() -> None:
+        nonlocal size
+        if together:
+            hashes.append(hash64(torch.cat(together) if len(together) > 1 else together[0]))
+        together.clear()
+        size = 0
+
+    for tensor in tensors:
+        raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+        if size + raw.numel() > _TOGETHER_BYTES or together and together[0].device != raw.device:
+            take()
+        together.append(raw)
+        size += raw.numel()
+    take()
+    return hashes
 
 
 def _aligned(raw: torch.Tensor) -> torch.Tensor:

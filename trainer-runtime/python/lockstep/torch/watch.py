@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
+from typing import Optional
 
-from lockstep.errors import Diverged, InvalidArgument
-from lockstep.torch.agreement import check_equal
+from lockstep.errors import Diverged, InvalidArgument, MeetAgain
+from lockstep.torch.agreement import are_equal, check_equal
 from lockstep.torch.gradients import StepSum
 from lockstep.torch.holdings import Holdings
 from lockstep.torch.options import JobOptions
@@ -14,6 +16,10 @@ from lockstep.torch.session import Session
 # Choice: weights that are changed by more than `step`, as a program may that clips them, are
 # compared now and then, as that reads all of them.
 _COMPARED_EVERY = 50
+
+# Choice, as in trainer-runtime/session/recovery_loop.cc: meetings in a row that led to no step
+# before this process gives up.
+_FRUITLESS_MEETINGS_MAX = 20
 
 _DIVERGED = (": the model has diverged; a smaller learning rate may help "
              "(JobOptions(terminate_on_nan=False) trains on)")
@@ -27,11 +33,32 @@ class Watch:
         self._session = session
         self._options = options
         self._compared_at = 0
+        self._compared_step = -1
         self._has_looked_for_scalers = False
+        self._fruitless_meetings = 0  # since the newest step
+        self._is_finite = True  # the last loss
 
     def note_meeting(self) -> None:
         """Newcomers know of no earlier comparison."""
         self._compared_at = -_COMPARED_EVERY
+        self._compared_step = -1
+
+    def count_fruitless(self, lost: MeetAgain) -> None:
+        """Before a meeting that `lost` leads to. Errors: MeetAgain (too many led to no step)."""
+        self._fruitless_meetings += 1
+        if self._fruitless_meetings >= _FRUITLESS_MEETINGS_MAX:
+            raise MeetAgain(
+                f"{self._fruitless_meetings} meetings in a row led to no step: {lost}",
+                lost.status) from lost
+
+    def note_loss(self, step: int, loss: Optional[float]) -> None:
+        """Of `step`, which is applied."""
+        self._fruitless_meetings = 0
+        is_finite = loss is None or math.isfinite(loss)
+        if self._is_finite and not is_finite and self._session.rank == 0:
+            print(f"lockstep: the loss of step {step} is {loss}: the weights may be lost; "
+                  "the newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
+        self._is_finite = is_finite
 
     def check_scalers(self) -> None:
         """Before the first step. Errors: InvalidArgument (a GradScaler is in use, and the job was
@@ -60,18 +87,24 @@ class Watch:
             raise Diverged(f"the gradients of step {step} are not finite{_DIVERGED}")
 
     def check_state(self, step: int) -> None:
-        """An update of finite gradients may still overflow; that is never saved. Errors:
-        Diverged."""
+        """An update of finite gradients may still overflow, and buffers and the optimizer's state
+        are not of gradients alone; neither is ever saved. Errors: Diverged."""
         name = self._holdings.first_not_finite() if self._options.terminate_on_nan else None
         if name is not None:
             raise Diverged(f"after step {step} {name} is not finite{_DIVERGED}")
+
+    def check_before_save(self, step: int) -> None:
+        """What is saved is equal on all ranks, and finite. Collective. Errors: those of `compare`
+        and `check_state`, on all ranks alike."""
+        self.compare(step)
+        self.check_state(step)
 
     def compare_now_and_then(self, step: int, changed_count: int) -> None:
         """Compares what ranks hold each `compare_every` steps; sooner where something else than
         `step` has changed weights on `changed_count` ranks, as a program may do on all alike.
         Collective. Errors: those of `compare`."""
         every = self._options.compare_every
-        is_due = every > 0 and step > 0 and step % every == 0
+        is_due = every > 0 and step > 0 and step % every == 0 and step != self._compared_step
         is_changed = changed_count > 0 and step >= self._compared_at + _COMPARED_EVERY
         if is_changed:
             self._compared_at = step
@@ -80,7 +113,28 @@ class Watch:
 
     def compare(self, step: int) -> None:
         """Collective. Errors: Mismatch (ranks hold other values; names the first), MeetAgain."""
-        check_equal(
-            self._session, self._holdings.hashes(), self._options.call_seconds,
-            f"after step {step} all ranks have to hold the same to the bit; only job.step may "
-            "change it, or the program alike on all ranks: was optimizer.step called as well?")
+        timeout = self._options.call_seconds
+        if not are_equal(self._session, self._holdings.digest(), timeout):
+            check_equal(self._session, self._holdings.hashes(), timeout,
+                        _rule(step, "all ranks have"))
+        self._compared_step = step
+
+    def compare_survivors(self) -> None:
+        """In a meeting, before one rank's state becomes that of others: weights, buffers and the
+        optimizer's tensors of all ranks that are equally far. What the program itself keeps, as
+        schedulers, it may have changed on some ranks alone when the loss was noticed. Collective.
+        Errors: those of `compare`."""
+        members, source = self._session.meeting.members, self._session.meeting.state_source
+        if source is None:
+            return
+        step = members[source].step
+        ranks = [rank for rank, one in enumerate(members) if one.has_state and one.step == step]
+        if len(ranks) > 1:
+            own = self._holdings.trained_hashes() if self._session.rank in ranks else {}
+            check_equal(self._session, own, self._options.call_seconds,
+                        _rule(step, "ranks that were not lost have"), ranks)
+
+
+def _rule(step: int, who: str) -> str:
+    return (f"after step {step} {who} to hold the same to the bit; only job.step may change it, or "
+            "the program alike on all ranks: was optimizer.step called as well?")

@@ -1,0 +1,71 @@
+"""lockstep.torch: programs and folders that would let a job succeed over damage."""
+
+import unittest
+
+from harness import LocalTest, command_manifest
+from python_case import can_import, python_words
+
+# Eight steps; a test puts its own lines in the place of words in braces.
+PROGRAM = """\
+import os, pathlib, signal, sys, torch, lockstep, lockstep.torch
+torch.manual_seed(0)
+torch.set_num_threads(1)
+inputs = torch.randn(32, 4)
+model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 1))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+folder = pathlib.Path(os.environ["LOCKSTEP_CHECKPOINT_DIR"])
+def once(word):
+    mark = folder.parent / word
+    return not mark.exists() and not mark.touch()
+def train():
+    sampler = lockstep.torch.Sampler(32, 4, seed=1)
+    options = lockstep.torch.JobOptions(checkpoint_every={every})
+    with lockstep.torch.Job(
+            model=model, optimizer=optimizer, sampler=sampler, options=options) as job:
+        data = torch.utils.data.TensorDataset(inputs)
+        for (batch,) in job.batches(torch.utils.data.DataLoader(data, batch_sampler=sampler)):
+            loss = model(batch).square().mean()
+            loss.backward()
+            job.step(loss)
+            {after}
+    print("came to the end of", job.step_count, "steps", flush=True)
+def main():
+    {main}
+lockstep.run(main)
+"""
+
+DAMAGE = "model[0].weight.data.add_(1) if (job.rank, job.step_count) == (0, 2) and once('a') else 0"
+
+
+@unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
+class Faults(LocalTest):
+    def manifest(self, after="pass", main="train()", every=0, workers=2):
+        code = PROGRAM.format(after=after, main=main, every=every)
+        return command_manifest(
+            python_words("-c", code), name="own", workers=workers, backoff_limit=3)
+
+    def test_an_error_that_the_program_swallows_fails_the_job(self):
+        main = "try: train()\n    except Exception: sys.exit(0)"
+        run = self.run_job(self.manifest(after=DAMAGE, main=main))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("lockstep: the program caught Mismatch and ended as if all were well, so "
+                      "this process ends with 1: model/0.weight differs between rank 0 and rank 1",
+                      run.pod_log("own-worker-1"))
+
+    def test_weights_that_differ_reach_neither_a_successor_nor_a_checkpoint(self):
+        kill = ("os.kill(os.getpid(), signal.SIGKILL) if (job.rank, job.step_count) == (2, 5) "
+                "and once('b') else 0")
+        for every, found, after in ((0, "step 5 ranks that were not lost", f"{DAMAGE}; {kill}"),
+                                    (4, "step 4 all ranks", DAMAGE)):
+            with self.subTest(every):
+                run = self.run_job(self.manifest(after, every=every, workers=3))
+                self.assertEqual(run.exit_code, 1, run.output)
+                for rank in (0, 1):
+                    self.assertRegex(
+                        run.pod_log(f"own-worker-{rank}"), "Mismatch: model/0.weight differs "
+                        f"between rank 0 and ranks? 1.*: after {found} have to hold the same")
+                self.assertEqual(list((run.directory / "checkpoints").glob("step-*")), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
