@@ -24,6 +24,8 @@ STATUS = {
     "ready": "2/3",
     "restartCount": 4,
     "reason": "worker-1 was killed",
+    "columns": {"step": "120/900", "loss": "1.923", "eta": "2h10m", "queue": "vision #3",
+                "reason": "worker-1 was…"},
     "replicas": 3,
     "selector": "lockstep.dev/job=columns,lockstep.dev/role=worker",
     "attempt": 1,
@@ -262,12 +264,14 @@ class ApiServerTest(KubernetesCase):
                                                      "priorityClassName": "urgent"}))
         self.admin.patch("TrainingJob", "columns", {"status": STATUS}, subresource="status")
         titles, row = self.plane.kubectl("get", "tj", "columns").splitlines()
-        self.assertEqual(titles.split(), ["NAME", "STATE", "READY", "RESTARTS", "STEP", "AGE"])
-        self.assertEqual(row.split()[:5], ["columns", "Restarting", "2/3", "4", "120"])
-        wide = self.plane.kubectl("get", "tj", "columns", "-o", "wide")
-        self.assertEqual(wide.split()[5:10], ["AGE", "QUEUE", "POSITION", "PRIORITY", "REASON"])
-        self.assertEqual(wide.splitlines()[1].split()[6:9], ["vision", "3", "urgent"])
-        self.assertTrue(wide.rstrip().endswith("worker-1 was killed"), wide)
+        self.assertEqual(titles.split(), ["NAME", "STATE", "READY", "STEP", "LOSS", "ETA", "QUEUE",
+                                          "AGE", "REASON"])
+        self.assertEqual(row.split()[:8], ["columns", "Restarting", "2/3", "120/900", "1.923",
+                                           "2h10m", "vision", "#3"])
+        self.assertTrue(row.endswith("worker-1 was…"), row)
+        titles, row = self.plane.kubectl("get", "tj", "columns", "-o", "wide").splitlines()
+        self.assertEqual(titles.split()[9:], ["RESTARTS", "PRIORITY", "MESSAGE"])
+        self.assertRegex(row, "worker-1 was… +4 +urgent +worker-1 was killed$")
         self.assertIn("trainingjob.lockstep.dev/columns",
                       self.plane.kubectl("get", "all", "-o", "name"))
 
