@@ -9,7 +9,7 @@ import unittest
 from harness import LocalTest, processes_below, training_manifest
 
 # Long enough for a fault in the middle, also where a test waits for a core meanwhile.
-STEPS = 1500
+STEPS = 2100
 EVERY_STEPS = 150
 
 

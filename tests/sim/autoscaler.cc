@@ -265,7 +265,7 @@ void Autoscaler::ScaleUp(const kube::ObjectKey& key, const Json& request, Intent
     return;
   }
   parts_.context->Count("nodes that are added for a whole gang");
-  const bool are_lost = parts_.context->has_faults && prng()->Below(6) == 0;
+  const bool are_lost = parts_.context->has_faults && prng()->Below(2) == 0;
   if (are_lost) {
     parts_.context->Count("nodes that were ordered and never come");
   }
