@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import sys
-from typing import Callable, NoReturn, Optional
+from typing import Callable, NoReturn, Optional, Tuple
 
 
 class Status(enum.IntEnum):
@@ -132,8 +132,10 @@ def error_of(status: int, sentence: str) -> LockstepError:
     return _CLASSES.get(known, LockstepError)(sentence, known)
 
 
-# What has ended this process's work, whatever the program makes of it.
-_end: Optional[LockstepError] = None
+# What has ended this process's work, whatever the program makes of it: exit code, name, words.
+# Not the exception, whose frames would keep what they hold until the interpreter is taken down:
+# workers of a data loader, which then leave their files behind.
+_end: Optional[Tuple[int, str, str]] = None
 
 
 def note_end(error: LockstepError) -> None:
@@ -141,7 +143,7 @@ def note_end(error: LockstepError) -> None:
     with its code. The first that asks for a code other than 0 stays."""
     global _end
     if _end is None and _code_of(error) != 0:
-        _end = error
+        _end = (_code_of(error), type(error).__name__, str(error))
 
 
 def _code_of(error: LockstepError) -> int:
@@ -163,7 +165,7 @@ def run(work: Callable[[], object]) -> NoReturn:
             raise
     if _end is None:
         sys.exit(0)
-    code = _code_of(_end)
-    print(f"lockstep: the program caught {type(_end).__name__} and ended as if all were well, so "
-          f"this process ends with {code}: {_end}", file=sys.stderr, flush=True)
+    code, name, words = _end
+    print(f"lockstep: the program caught {name} and ended as if all were well, so this process "
+          f"ends with {code}: {words}", file=sys.stderr, flush=True)
     sys.exit(code)
