@@ -4,6 +4,7 @@ import os
 import re
 
 from source_file import Finding
+from text_rules import prose_lines
 
 PAGE_LINES_MAX = 300
 # Reference pages that are still longer, with what they may have at most. They leave this list when
@@ -51,16 +52,6 @@ def anchors_of(file):
 def anchor_of(heading):
     text = _LINK_TEXT.sub(r"\1", heading).strip().lower()
     return re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
-
-
-def prose_lines(file):
-    """(number, line) outside of fenced blocks."""
-    in_code = False
-    for number, line in enumerate(file.lines, 1):
-        if line.lstrip().startswith("```"):
-            in_code = not in_code
-        elif not in_code:
-            yield number, line
 
 
 def check_links(pages, anchors):

@@ -176,7 +176,7 @@ def check_pragma_once(file):
         yield file.finding(1, "header without #pragma once")
 
 
-def _prose_lines(file):
+def prose_lines(file):
     """(number, line) of a document outside of its blocks of code."""
     in_code = False
     for number, line in enumerate(file.lines, 1):
@@ -190,7 +190,7 @@ def check_one_title(file):
     """A document starts with its title, and has one."""
     if not file.path.endswith(".md"):
         return
-    titles = [number for number, line in _prose_lines(file) if line.startswith("# ")]
+    titles = [number for number, line in prose_lines(file) if line.startswith("# ")]
     if not titles:
         yield file.finding(1, "document without a title")
     for number in titles[1:]:
@@ -202,7 +202,7 @@ def check_document_width(file):
     no place to break at."""
     if not re.match(r"(README|docs/.*)\.md$", file.path):
         return
-    for number, line in _prose_lines(file):
+    for number, line in prose_lines(file):
         can_break = " " in _CODE_SPAN.sub("", _LEAD.sub("", line))
         if len(line) > DOCUMENT_COLUMNS_MAX and can_break and not line.startswith("|"):
             yield file.finding(

@@ -184,8 +184,8 @@ DecisiveEnd DecisiveEndOf(const GangView& view, DecisionBuilder* builder) {
   const auto may_have_met = [now, &left_at](const Member& member) {
     return HasNotEnded(member) && (HasMetByLibrary(member) || IsSilentSince(member, *left_at, now));
   };
-  // The first span is for what they say to come: of those that have met, and of those of which
-  // nobody knows yet that they have.
+  // The first span lets reports arrive: from members that have met, and from members that have not
+  // reported yet.
   const WallTime heard_at = *left_at + kFarewellSeen;
   if (now < heard_at && any_member(may_have_met)) {
     builder->WakeAt(heard_at);
