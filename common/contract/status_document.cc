@@ -113,6 +113,9 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
   (*json)["loss"] = FiniteOrNull(document.loss);
   (*json)["accuracy"] = FiniteOrNull(document.accuracy);
   (*json)["samplesPerSecond"] = AmountOrZero(document.samples_per_second);
+  if (document.eta_seconds.has_value()) {
+    (*json)["etaSeconds"] = AmountOrZero(*document.eta_seconds);
+  }
   (*json)["samples"] = EncodeSampleCounts(document.samples);
   (*json)["result"] =
       document.result.has_value() ? EncodeTestResult(*document.result) : Json(nullptr);
@@ -316,6 +319,7 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
         DecodeCheckpointStatus(*checkpoints, reader->PathOf("checkpoints"), errors);
   }
   // Pods of an earlier release do not say these.
+  document->eta_seconds = reader->Number("etaSeconds", 0, kNumberMax);
   document->steps_skipped = reader->Int("stepsSkipped", 0).value_or(0);
   document->backend = reader->String("backend").value_or("");
   document->backend_detail = reader->String("backendDetail").value_or("");

@@ -155,6 +155,8 @@ struct StatusDocument {
   std::optional<double> loss;  // absent before the first step, and when not a finite number
   std::optional<double> accuracy;
   double samples_per_second = 0;
+  // Until `steps_total`, at the pace of its newest steps; absent where either is not known.
+  std::optional<double> eta_seconds;
   std::vector<PeerStatus> peers;
   std::vector<DeviceStatus> devices;  // of this pod, in PCI order
   SampleCounts samples;

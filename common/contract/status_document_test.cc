@@ -35,6 +35,7 @@ StatusDocument Sample() {
   document.loss = 0.25;
   document.accuracy = 0.9375;
   document.samples_per_second = 5120.5;
+  document.eta_seconds = 12.5;
   document.peers = {{0, Incarnation(0), PeerState::kConnected, "", 0.125},
                     {2, Incarnation(1), PeerState::kLost, "connection closed", 1.5}};
   document.devices = {{"GPU-5d2c", "00000000:3B:00.0", {0, 1}}, {"GPU-77aa", "", {2}}};
@@ -190,6 +191,7 @@ TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
                                              "stepsSkipped",
                                              "loss",
                                              "accuracy",
+                                             "etaSeconds",
                                              "result",
                                              "lastCheckpointStep",
                                              "backend",

@@ -39,6 +39,11 @@ std::string Pace(const Progress& progress) {
   return progress.samples_per_second > 0 ? text : "";
 }
 
+std::string Eta(double seconds) {
+  return "  eta " + FormatDuration(std::chrono::duration_cast<Duration>(
+                        std::chrono::duration<double>(std::min(seconds, 1e8))));
+}
+
 // From the pace of the whole run so far: steadier than that of the last second.
 std::string Eta(const Progress& progress) {
   if (progress.steps_done <= 0 || progress.steps_total <= progress.step) {
@@ -46,9 +51,7 @@ std::string Eta(const Progress& progress) {
   }
   const double left = static_cast<double>(progress.steps_total - progress.step) /
                       static_cast<double>(progress.steps_done);
-  const double seconds = ToSeconds(progress.elapsed) * left;
-  return "  eta " + FormatDuration(std::chrono::duration_cast<Duration>(
-                        std::chrono::duration<double>(std::min(seconds, 1e8))));
+  return Eta(ToSeconds(progress.elapsed) * left);
 }
 
 // Whole seconds that have passed: a command at its start has run for none.
@@ -56,9 +59,11 @@ std::string Elapsed(const Progress& progress) {
   return FormatDuration(std::chrono::floor<std::chrono::seconds>(progress.elapsed));
 }
 
-// What a program of the user's own has reported by liblockstep; empty: nothing.
+// What a program of the user's own has told of itself; empty: nothing.
 std::string OfProgram(const Progress& progress) {
-  return progress.step > 0 ? Steps(progress) + Loss(progress) + "  " : "";
+  return progress.step > 0 ? Steps(progress) + Loss(progress) +
+                                 (progress.eta_seconds > 0 ? Eta(progress.eta_seconds) : "") + "  "
+                           : "";
 }
 
 bool IsCalm(const Progress& progress) {

@@ -19,6 +19,7 @@ struct Progress {
   bool has_loss = false;
   bool has_diverged = false;  // the loss of a step is not a finite number
   double samples_per_second = 0;
+  double eta_seconds = 0;  // of a program of the user's own, as its pod says; 0: not known
   int64_t pods_running = 0;
   int64_t pods_total = 0;
   std::string state;  // one word: "Running", "Restarting", ...

@@ -88,6 +88,9 @@ TEST(FormatProgress, CommandThatReportsItsStepsShowsThem) {
   EXPECT_EQ(FormatProgress(progress), "mnist  step 120/480  loss 0.3121  4 s  3/3 running");
   EXPECT_EQ(FormatProgressBar(progress, 80), FormatProgress(progress));
   EXPECT_EQ(FormatProgressBar(progress, 20), "4 s");
+  progress.eta_seconds = 75;
+  EXPECT_EQ(FormatProgress(progress),
+            "mnist  step 120/480  loss 0.3121  eta 1 min 15 s  4 s  3/3 running");
 }
 
 TEST(FormatProgressBar, WideScreenHasAll) {

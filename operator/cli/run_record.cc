@@ -345,6 +345,7 @@ void RunRecord::FillProgress(Progress* progress) const {
   progress->has_diverged =
       options_.batch_size && !leading->loss && leading->step_phase_seconds.compute > 0;
   progress->samples_per_second = leading->samples_per_second;
+  progress->eta_seconds = leading->eta_seconds.value_or(0);
   if (pace_from_ && options_.batch_size) {
     progress->steps_done = pace_to_->step - pace_from_->step;
     progress->elapsed = pace_to_->at - pace_from_->at;

@@ -303,6 +303,18 @@ TEST(DecideProgress, LowestRankThatReportsIsBelieved) {
   EXPECT_DOUBLE_EQ(progress.eta_seconds, 10);  // 100 steps of 32 samples
 }
 
+TEST(DecideProgress, TimeLeftOfAProgramIsWhatItsPodSays) {
+  TestWorld world(MakeCommandJob(2));
+  world.Launch();
+  world.ReportAll();
+  StatusDocument& document = world.observed.reports["mnist-worker-0"].document;
+  document.step = Step(40);
+  document.steps_total = 140;
+  document.eta_seconds = 75;
+
+  EXPECT_DOUBLE_EQ(world.Step().status.progress->eta_seconds, 75);
+}
+
 TEST(DecideProgress, TimeIsThatOfTheFirstReportThatSaidSo) {
   TestWorld world(MakeTrainingJob(1));
   world.Launch();

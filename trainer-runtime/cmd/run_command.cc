@@ -26,6 +26,7 @@
 #include "trainer-runtime/supervisor/supervisor.h"
 #include "trainer-runtime/supervisor/tf_config_endpoint.h"
 #include "trainer-runtime/supervisor/torchrun_watch.h"
+#include "trainer-runtime/supervisor/trainer_status.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -228,26 +229,50 @@ bool IsAskedToEnd() {
   return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
 }
 
-// Has the programs find TF_CONFIG of now, where `pod` says which start of the gang is the newest.
-// They do without it where it cannot be served. `pod` outlives the server.
-std::unique_ptr<HttpServer> ShowTfConfig(const WorkerEnvironment& environment,
-                                         const PodOfPrograms& pod,
-                                         Logger* logger,
-                                         std::vector<SupervisedProcess>* processes) {
-  auto server = ServeTfConfig(
-      environment, [&pod] { return pod.start(); }, logger);
+// What is served to the programs of this pod alone.
+struct ProgramService {
+  std::optional<TrainerToken> token;
+  std::unique_ptr<HttpServer> server;  // null: nothing is
+};
+
+// Has the programs find TF_CONFIG of now, where `pod` says which start of the gang is the newest,
+// and where trainers that tell how far they are may do so. They do without what cannot be served.
+// `pod` outlives the service.
+ProgramService ServePrograms(const WorkerEnvironment& environment,
+                             PodOfPrograms* pod,
+                             Logger* logger,
+                             std::vector<SupervisedProcess>* processes) {
+  ProgramService service;
+  HttpRoutes routes = MakeTfConfigRoutes(environment, [pod] { return pod->start(); });
+  Result<TrainerToken> token = TrainerToken::Make();
+  if (token.ok()) {
+    service.token = std::move(token).value();
+    routes.merge(MakeTrainerStatusRoutes(
+        environment, service.token->word(), [pod](const TrainerStatus& status) {
+          pod->listener()->TakeTrainerStatus(status);
+        }));
+  } else {
+    logger->Warn("no trainer's status is taken", {{"error", token.error().ToString()}});
+  }
+  auto server = ServeToPrograms(environment, std::move(routes), logger);
   if (!server.ok()) {
-    logger->Warn("TF_CONFIG is not served", {{"error", server.error().ToString()}});
+    logger->Warn("TF_CONFIG is not served, and no trainer's status is taken",
+                 {{"error", server.error().ToString()}});
   }
   for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
     EnvironmentMap& variables = (*processes)[local_rank].environment;
     variables.erase(env::kTfConfigUrl);  // that of whoever has started this runtime
-    if (server.ok()) {
-      variables[env::kTfConfigUrl] =
-          TfConfigUrl(environment, (*server)->port(), static_cast<int>(local_rank));
+    if (!server.ok()) {
+      continue;
+    }
+    const int port = (*server)->port();
+    variables[env::kTfConfigUrl] = TfConfigUrl(environment, port, static_cast<int>(local_rank));
+    if (service.token.has_value()) {
+      OfferTrainerStatus(environment, port, service.token->path(), &variables);
     }
   }
-  return server.ok() ? std::move(server).value() : nullptr;
+  service.server = server.ok() ? std::move(server).value() : nullptr;
+  return service;
 }
 
 // Waits for the gang of a job whose ranks meet by Horovod, and returns the server that they meet
@@ -403,7 +428,11 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   PodOfPrograms pod(*environment, options);
   const auto on_control = [&pod](const ControlMessage& message) { pod.Hear(message); };
   Result<std::unique_ptr<RuntimeService>> service = RuntimeService::Start(
-      *environment, options.logger, on_control, [&pod] { return pod.listener()->MetricsPage(); });
+      *environment,
+      options.logger,
+      on_control,
+      [&pod] { return pod.listener()->MetricsPage(); },
+      [&pod] { return pod.listener()->ToldPage(); });
   if (!service.ok()) {
     options.logger->Warn("no status is served", {{"error", service.error().ToString()}});
   }
@@ -427,8 +456,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     pod.Attach(&(*service)->board(), &supervise);
     pod.Hold(*environment, &(*service)->board(), options.logger, &supervise);
   }
-  const std::unique_ptr<HttpServer> tf_config =
-      ShowTfConfig(*environment, pod, options.logger, &supervise.processes);
+  const ProgramService programs =
+      ServePrograms(*environment, &pod, options.logger, &supervise.processes);
   const TorchrunTrouble trouble(
       *environment, static_cast<int>(supervise.processes.size()), options);
   const int exit_code = Supervise(supervise);

@@ -47,7 +47,8 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
     const WorkerEnvironment& environment,
     Logger* logger,
     std::function<void(const ControlMessage&)> on_control,
-    std::function<std::string()> metrics_page) {
+    std::function<std::string()> metrics_page,
+    std::function<std::string()> told_page) {
   std::unique_ptr<RuntimeService> service(new RuntimeService(environment));
   LOCKSTEP_ASSIGN_OR_RETURN(service->job_key_, ReadJobKey(environment.job_key_file));
   RuntimeEndpointsOptions endpoints;
@@ -63,7 +64,9 @@ Result<std::unique_ptr<RuntimeService>> RuntimeService::Start(
   endpoints.on_control = std::move(on_control);
   endpoints.metrics_page = std::move(metrics_page);
   service->gpus_ = std::make_unique<GpuWatch>(GpuWatchOptions{}, logger);
-  endpoints.pod_metrics = [gpus = service->gpus_.get()] { return gpus->Page(); };
+  endpoints.pod_metrics = [gpus = service->gpus_.get(), told_page = std::move(told_page)] {
+    return gpus->Page() + (told_page ? told_page() : "");
+  };
   HttpServerOptions server;
   server.bind_address = environment.bind_address;
   server.port = environment.status_port;

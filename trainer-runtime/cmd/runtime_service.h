@@ -23,12 +23,14 @@ class RuntimeService {
  public:
   // Reads the job's key and starts serving on the pod's status port. `on_control` is called on the
   // server's thread, and so is `metrics_page`, whose page is served in place of our own unless it
-  // is empty. Errors: kNotFound (key file), kIo (port taken; names the address).
+  // is empty, and `told_page`, whose page follows it. Errors: kNotFound (key file), kIo (port
+  // taken; names the address).
   static Result<std::unique_ptr<RuntimeService>> Start(
       const WorkerEnvironment& environment,
       Logger* logger,
       std::function<void(const ControlMessage&)> on_control,
-      std::function<std::string()> metrics_page = nullptr);
+      std::function<std::string()> metrics_page = nullptr,
+      std::function<std::string()> told_page = nullptr);
 
   // The same in one of several processes of a pod, whose supervisor serves it: what is shown goes
   // there. Errors: kNotFound (key file).

@@ -12,6 +12,7 @@
 #include "common/contract/supervised_place.h"
 #include "common/process/cores.h"
 #include "trainer-runtime/supervisor/pod_metrics.h"
+#include "trainer-runtime/telemetry/metrics.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -101,6 +102,20 @@ void PodListener::ForgetLosses() {
     report.lost_at.reset();
   }
   furthest_.reset();
+  trainer_.reset();
+  trainer_progress_ = TrainerProgress();
+}
+
+void PodListener::TakeTrainerStatus(const TrainerStatus& status) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  trainer_ = status;
+  trainer_progress_.Take(status);
+  ++trainer_report_count_;
+}
+
+std::string PodListener::ToldPage() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return trainer_.has_value() ? RenderToldPage(trainer_->metrics) : "";
 }
 
 void PodListener::Tell(ControlMessage message) {
@@ -141,7 +156,7 @@ pid_t PodListener::SessionOf(int local_rank) const {
 
 int64_t PodListener::CountReports(int local_rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return processes_[static_cast<std::size_t>(local_rank)].report_count;
+  return processes_[static_cast<std::size_t>(local_rank)].report_count + trainer_report_count_;
 }
 
 Step PodListener::newest_step() const {
@@ -151,7 +166,13 @@ Step PodListener::newest_step() const {
 
 std::optional<StatusDocument> PodListener::Furthest() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return furthest_;
+  const bool has_steps = furthest_.has_value() && furthest_->step != Step();
+  if (has_steps || !trainer_.has_value()) {
+    return furthest_;
+  }
+  StatusDocument document;
+  trainer_progress_.ShowIn(&document);
+  return document;
 }
 
 std::string PodListener::MetricsPage() const {
@@ -211,6 +232,15 @@ void PodListener::HearAll() {
   }
   board_->Update([this](StatusDocument& document) {
     document = PodStatus(document, reports_, has_own_models_);
+    const bool counts_steps = LeadingProcess(reports_) >= 0 &&
+                              (document.step != Step() || document.steps_total.has_value());
+    if (trainer_.has_value() && !counts_steps) {
+      trainer_progress_.ShowIn(&document);
+    }
+    pace_.Note(document.step, SteadyNow());
+    const std::optional<Duration> left =
+        document.steps_total.has_value() ? pace_.Until(*document.steps_total) : std::nullopt;
+    document.eta_seconds = left.has_value() ? std::optional(ToSeconds(*left)) : std::nullopt;
   });
 }
 

@@ -19,8 +19,10 @@
 #include "common/process/silence.h"
 #include "common/process/thread_watch.h"
 #include "trainer-runtime/supervisor/pod_report.h"
+#include "trainer-runtime/supervisor/trainer_status.h"
 #include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/status_board.h"
+#include "trainer-runtime/telemetry/step_pace.h"
 
 namespace lockstep::runtime {
 
@@ -56,6 +58,13 @@ class PodListener {
   // All processes are about to be started anew: none of them is a successor of one that was lost.
   void ForgetLosses();
 
+  // A process says how far it is, by what others than us have agreed on: that counts where none
+  // says so over its channel.
+  void TakeTrainerStatus(const TrainerStatus& status);
+
+  // The metrics of those, as a page; empty where there were none.
+  std::string ToldPage() const;
+
   // Passes a message of the operator on to all processes.
   void Tell(ControlMessage message);
 
@@ -70,13 +79,14 @@ class PodListener {
   pid_t SessionOf(int local_rank) const;
 
   // How often the processes that stood for `local_rank` have told of another step, epoch or phase.
+  // A trainer's status, which the first rank tells for all, counts for each.
   int64_t CountReports(int local_rank) const;
 
   // The newest step that any process of the pod has completed.
   Step newest_step() const;
 
-  // The newest document of who has completed the newest step, ended or not; null while nobody has
-  // told of any.
+  // The newest document of who has completed the newest step, ended or not; else what a trainer's
+  // status has told; null while nobody has told of any.
   std::optional<StatusDocument> Furthest() const;
 
   // Those of all processes as one; empty when none was told.
@@ -114,6 +124,10 @@ class PodListener {
   std::vector<Process> processes_;      // by local rank; with the rest, guarded by mutex_
   std::vector<ProcessReport> reports_;  // by local rank
   std::optional<StatusDocument> furthest_;
+  std::optional<TrainerStatus> trainer_;
+  TrainerProgress trainer_progress_;  // by `trainer_` and those before it
+  int64_t trainer_report_count_ = 0;
+  StepPace pace_;
   StatusBoard* board_ = nullptr;
   std::jthread thread_;  // last: ends before what it uses
 };

@@ -33,14 +33,14 @@ std::string LoopbackAddress(const WorkerEnvironment& environment) {
   return environment.bind_address.starts_with("127.") ? environment.bind_address : "127.0.0.1";
 }
 
-Result<std::unique_ptr<HttpServer>> ServeTfConfig(const WorkerEnvironment& environment,
-                                                  const std::function<GangStart()>& start,
-                                                  Logger* logger) {
+Result<std::unique_ptr<HttpServer>> ServeToPrograms(const WorkerEnvironment& environment,
+                                                    HttpRoutes routes,
+                                                    Logger* logger) {
   HttpServerOptions options;
   options.bind_address = LoopbackAddress(environment);
   options.port = 0;
   options.logger = logger;
-  return HttpServer::Start(std::move(options), MakeTfConfigRoutes(environment, start));
+  return HttpServer::Start(std::move(options), std::move(routes));
 }
 
 std::string TfConfigUrl(const WorkerEnvironment& environment, int port, int local_rank) {

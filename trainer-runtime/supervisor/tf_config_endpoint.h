@@ -24,11 +24,11 @@ HttpRoutes MakeTfConfigRoutes(const WorkerEnvironment& environment,
 // this pod's own on a machine of many, else 127.0.0.1.
 std::string LoopbackAddress(const WorkerEnvironment& environment);
 
-// Serves it there, on any free port: pods with the host's network share that address. `logger`
-// outlives the server. Errors: as HttpServer::Start.
-Result<std::unique_ptr<HttpServer>> ServeTfConfig(const WorkerEnvironment& environment,
-                                                  const std::function<GangStart()>& start,
-                                                  Logger* logger);
+// Serves `routes` there, on any free port: pods with the host's network share that address.
+// `logger` outlives the server. Errors: as HttpServer::Start.
+Result<std::unique_ptr<HttpServer>> ServeToPrograms(const WorkerEnvironment& environment,
+                                                    HttpRoutes routes,
+                                                    Logger* logger);
 
 // What process `local_rank` is told as LOCKSTEP_TF_CONFIG_URL, of a server on `port`.
 std::string TfConfigUrl(const WorkerEnvironment& environment, int port, int local_rank);

@@ -68,11 +68,13 @@ TEST(TfConfigEndpoint, ItIsServedOnLoopbackOnly) {
   EXPECT_EQ(TfConfigUrl(environment, 40000, 0), "http://127.83.7.2:40000/tf_config/0");
 
   const std::unique_ptr<Logger> logger = MakeNullLogger();
-  const auto server = ServeTfConfig(environment, First, logger.get());
+  const auto server =
+      ServeToPrograms(environment, MakeTfConfigRoutes(environment, First), logger.get());
   ASSERT_TRUE(server.ok()) << server.error().ToString();
   EXPECT_GT((*server)->port(), 0);
   environment.bind_address = "203.0.113.7";  // of nobody here: it is not asked for
-  EXPECT_TRUE(ServeTfConfig(environment, First, logger.get()).ok());
+  EXPECT_TRUE(
+      ServeToPrograms(environment, MakeTfConfigRoutes(environment, First), logger.get()).ok());
 }
 
 }  // namespace

@@ -264,4 +264,16 @@ std::string RenderGpuPage(const std::vector<GpuUse>& uses) {
   return prometheus::TextSerializer().Serialize(registry.Collect());
 }
 
+std::string RenderToldPage(const std::map<std::string, double>& metrics) {
+  prometheus::Registry registry;
+  auto& told = prometheus::BuildGauge()
+                   .Name("lockstep_told_metric")
+                   .Help("The newest number that the program told under this name.")
+                   .Register(registry);
+  for (const auto& [name, value] : metrics) {
+    told.Add({{"name", name}}).Set(value);
+  }
+  return metrics.empty() ? "" : prometheus::TextSerializer().Serialize(registry.Collect());
+}
+
 }  // namespace lockstep::runtime

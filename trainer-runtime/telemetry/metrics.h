@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,5 +91,8 @@ class Metrics {
 // How a pod's GPUs are used, in the same format: a page of its own, as GPUs are the pod's and not a
 // process's. Empty of none. Pure.
 std::string RenderGpuPage(const std::vector<GpuUse>& uses);
+
+// What the pod's program tells of itself where it does so by name, likewise.
+std::string RenderToldPage(const std::map<std::string, double>& metrics);
 
 }  // namespace lockstep::runtime

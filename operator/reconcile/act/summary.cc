@@ -195,6 +195,8 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
     progress.eta_seconds =
         static_cast<double>(steps_left * builder->spec().training->global_batch_size) /
         progress.samples_per_second;
+  } else if (!builder->is_training()) {
+    progress.eta_seconds = document.eta_seconds.value_or(0);
   }
   if (known->has_value()) {
     progress.checkpoint_step = (*known)->checkpoint_step;
