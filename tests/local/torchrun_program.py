@@ -2,8 +2,8 @@
 
 Arguments: the folder of the test, and what one rank does at its third step, as RANK:DEED. It does
 so once, which the folder remembers: `kill` and `term` send it that signal, `pause` waits for one, a
-number is its exit code. RANK none: nobody. With a third argument, "idle", ranks only wait for each
-other's ends, and load no torch.
+number is its exit code. RANK none: nobody. With a third argument, "idle", ranks load no torch, and
+wait for the deed in place of each other: once it is done, and where there is none, they end.
 """
 
 import os
@@ -17,6 +17,7 @@ SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 folder = pathlib.Path(sys.argv[1])
 who, deed = sys.argv[2].split(":")
 is_idle = "idle" in sys.argv[3:]
+waits = is_idle and who != "none" and not (folder / "done").exists()
 rank, size = os.environ["RANK"], int(os.environ["WORLD_SIZE"])
 
 if not is_idle:
@@ -40,7 +41,7 @@ for step in range(STEPS):
             if deed == "pause":
                 signal.pause()
             sys.exit(int(deed))
-    if is_idle and rank != who:
+    if waits and rank != who:
         signal.pause()
     if not is_idle:
         total = torch.ones(1)

@@ -50,13 +50,13 @@ class TorchrunCase(unittest.TestCase):
         """Ranks that compute."""
         return [str(self.torchrun), *options, str(PROGRAM), str(self.scratch), deed]
 
+    def idle_words(self, deed="none:none", options=()):
+        """Ranks that load no torch, and wait for what one of them does, if any does something."""
+        return [*self.words(deed, options), "idle"]
+
 
 @unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
 class Torchrun(TorchrunCase, RuntimePodsTest):
-    def idle_words(self, deed, options=()):
-        """Ranks that wait for what one of them does."""
-        return [*self.words(deed, options), "idle"]
-
     def script(self, words):
         """A program of the image, of which the manifest says nothing but its name."""
         path = self.scratch / "train.sh"
@@ -91,17 +91,10 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
 
     def test_script_that_names_torchrun_is_started_once(self):
         self.assert_trained(self.run_command(
-            ["sh", "-c", "exec " + shlex.join(self.words())], pods=2))
+            ["sh", "-c", "exec " + shlex.join(self.idle_words())], pods=2))
 
     def test_script_in_the_image_is_started_once_on_request(self):
-        self.assert_trained(self.run_command(self.script(self.words()), "Torchrun", pods=2))
-
-    def test_killed_rank_can_be_tried_again(self):
-        pod = self.run_command(self.words("3:kill"))[1]
-        self.assertEqual(pod.exit_code, 137, pod.output)
-        self.assertEqual(pod.words["outcome"], "retryable")
-        self.assertEqual(pod.words["reason"], "killed by SIGKILL")
-        self.assertEqual(pod.words["culpritRank"], 3)
+        self.assert_trained(self.run_command(self.script(self.idle_words()), "Torchrun", pods=2))
 
     def test_exit_code_of_a_rank_in_a_script_is_the_pods(self):
         pod = self.run_command(self.script(self.words("3:3")), "Torchrun", pods=2)[1]
@@ -117,7 +110,7 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
             self.assertEqual(pod.words["outcome"], "preempted", pod.output)
 
     def test_script_that_was_started_several_times_is_ended_with_the_cure(self):
-        for pod in self.run_command(self.script(self.idle_words("none:none")), pods=2):
+        for pod in self.run_command(self.script(self.idle_words("nobody:waits")), pods=2):
             self.assertEqual(pod.exit_code, 64, pod.output)
             self.assertEqual(pod.words["outcome"], "permanent")
             self.assertIn("started 2 times; set launcher: Torchrun", pod.words["reason"])
@@ -139,22 +132,20 @@ class Job(TorchrunCase, LocalTest):
         return command_manifest(words, name="ranks", workers=workers, backoff_limit=2).replace(
             f"replicas: {workers}", f"replicas: {workers}\n    processes: {PROCESSES}")
 
-    def run_ranks(self, deed):
-        return self.run_job(self.manifest(self.words(deed)))
-
     def test_after_a_killed_rank_all_start_anew_and_succeed(self):
-        run = self.run_ranks("3:kill")
+        run = self.run_job(self.manifest(self.words("3:kill")))
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
+        self.assertIn("rank 3 killed by SIGKILL", run.output)
         self.assertEqual(run.output.count("summed over 4 ranks"), 4, run.output)
 
     def test_after_a_terminated_rank_all_start_anew_and_succeed(self):
-        run = self.run_ranks("3:term")
+        run = self.run_job(self.manifest(self.idle_words("3:term")))
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
 
     def test_stop_drains_the_ranks(self):
-        started = self.start(self.manifest([*self.words("3:pause"), "idle"]))
+        started = self.start(self.manifest(self.idle_words("3:pause")))
         process, directory, _ = started
         self.wait_for(lambda: all(
             self.pod_log(directory, f"ranks-worker-{pod}").count("began as") == PROCESSES
@@ -164,8 +155,7 @@ class Job(TorchrunCase, LocalTest):
         self.assertEqual((run.exit_code, run.summary["restarts"]), (130, []), run.output)
 
     def test_world_of_its_own_is_told_while_it_runs(self):
-        words = [*self.words("1:pause", ["--standalone"]), "idle"]
-        started = self.start(self.manifest(words))
+        started = self.start(self.manifest(self.idle_words("1:pause", ["--standalone"])))
         process, directory, _ = started
         self.wait_for(lambda: "--standalone does not join the 4 ranks of the job"
                       in self.pod_log(directory, "ranks-worker-0"))
@@ -173,7 +163,7 @@ class Job(TorchrunCase, LocalTest):
         self.finish(started)
 
     def test_exit_code_of_a_rank_fails_the_job_by_its_name(self):
-        run = self.run_ranks("3:3")
+        run = self.run_job(self.manifest(self.idle_words("3:3")))
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertEqual(run.summary["restarts"], [])
         self.assertIn("rank 3", run.summary["reason"])
