@@ -6,7 +6,7 @@ import unittest
 
 from harness import LocalTest, command_manifest
 
-# Rank 0 posts as transformers does, by urllib, with a new connection each time; a step takes 0.25 s.
+# Rank 0 posts as transformers does, by urllib with a new connection each time. A step takes 0.25 s.
 PROGRAM = """\
 import datetime, json, os, sys, time, urllib.error, urllib.request
 url = os.environ["KUBEFLOW_TRAINER_SERVER_URL"]
