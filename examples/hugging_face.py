@@ -45,9 +45,10 @@ class Report(transformers.TrainerCallback):
     def on_train_begin(self, args, state, control, **more):
         self.reporter = lockstep.Reporter()
 
-    def on_log(self, args, state, control, logs=None, **more):
-        self.reporter.report(lockstep.Progress(
-            state.global_step, steps_total=state.max_steps, loss=(logs or {}).get("loss")))
+    def on_log(self, args, state, control, logs, **more):
+        if "loss" in logs:
+            self.reporter.report(lockstep.Progress(
+                state.global_step, steps_total=state.max_steps, loss=float(logs["loss"])))
 
 
 def main():
@@ -67,7 +68,9 @@ def main():
         compute_metrics=lambda found: {
             "accuracy": (found.predictions.argmax(1) == found.label_ids).mean()},
         callbacks=[Report()])
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(checkpoints))
+    newest = get_last_checkpoint(checkpoints)
+    print(f"training begins from {pathlib.Path(newest).name if newest else 'the model'}", flush=True)
+    trainer.train(resume_from_checkpoint=newest)
     accuracy = trainer.evaluate()["eval_accuracy"]
     if trainer.is_world_process_zero():
         print(f"accuracy {accuracy:.3f} after {trainer.state.global_step} steps", flush=True)

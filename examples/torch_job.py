@@ -3,6 +3,7 @@ processes: the sampler, the `with`, and `job.step` in place of the optimizer's.
 """
 
 import os
+import time
 
 import lockstep
 import lockstep.torch
@@ -25,7 +26,7 @@ def main():
     torch.manual_seed(1)
     dataset = digits(0, SAMPLES)
     model = network()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.003)
     sampler = lockstep.torch.Sampler(len(dataset), batch_size=BATCH, epochs=EPOCHS, seed=1)
     loader = torch.utils.data.DataLoader(dataset, batch_sampler=sampler)
     options = lockstep.torch.JobOptions(checkpoint_every=50)
@@ -36,6 +37,7 @@ def main():
             loss = nn.functional.cross_entropy(model(inputs), labels)
             loss.backward()
             job.step(loss)
+            time.sleep(0.01)  # leaves you time to kill a process
     if job.is_chief:
         totals = job.totals
         print(f"{totals.consumed} samples used, {totals.lost} lost, {totals.repeated} repeated")

@@ -34,7 +34,7 @@ def newest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[Check
     store = CheckpointStore(directory, keep=1)
     for _ in range(_TRIES_MAX):
         steps = store.steps() if pathlib.Path(directory).is_dir() else []
-        damage = None
+        damage: Optional[Exception] = None
         for step, folder in reversed(steps):
             try:
                 return _read(store, step, folder)
