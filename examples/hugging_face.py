@@ -69,7 +69,7 @@ def main():
             "accuracy": (found.predictions.argmax(1) == found.label_ids).mean()},
         callbacks=[Report()])
     newest = get_last_checkpoint(checkpoints)
-    print(f"training begins from {pathlib.Path(newest).name if newest else 'the model'}", flush=True)
+    print("training begins from", os.path.basename(newest or "the model"), flush=True)
     trainer.train(resume_from_checkpoint=newest)
     accuracy = trainer.evaluate()["eval_accuracy"]
     if trainer.is_world_process_zero():
