@@ -7,10 +7,8 @@ the others keep their process, and all go on after the last commit.
 Arguments: steps, and milliseconds that each takes at least.
 """
 
-import gzip
 import hashlib
 import os
-import pathlib
 import sys
 import time
 
@@ -18,19 +16,10 @@ import torch
 from torch import nn
 
 import lockstep.horovod.torch as hvd  # instead of: import horovod.torch as hvd
+from digits import digits
 
-MNIST = pathlib.Path(__file__).resolve().parent / "data" / "mnist"
 SAMPLES = 960
 GLOBAL_BATCH = 60  # of all ranks together
-
-
-def digits():
-    images = gzip.decompress((MNIST / "t10k-images-idx3-ubyte.gz").read_bytes())[16:]
-    labels = gzip.decompress((MNIST / "t10k-labels-idx1-ubyte.gz").read_bytes())[8:]
-    inputs = torch.frombuffer(bytearray(images[: SAMPLES * 784]), dtype=torch.uint8)
-    targets = torch.frombuffer(bytearray(labels[:SAMPLES]), dtype=torch.uint8)
-    return torch.utils.data.TensorDataset(
-        inputs.float().div(255).reshape(-1, 1, 28, 28), targets.long())
 
 
 def take_step(state, inputs, labels):
@@ -71,7 +60,7 @@ def main():
         nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(4), nn.Flatten(), nn.Linear(8 * 36, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-    dataset = digits()
+    dataset = digits(0, SAMPLES)
     sampler = hvd.elastic.ElasticSampler(dataset, seed=7)
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=GLOBAL_BATCH // hvd.size(), sampler=sampler)

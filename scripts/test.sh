@@ -11,8 +11,9 @@
 #                                   that a missing include is found; and a missing fence that
 #                                   ThreadSanitizer must find
 #   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
-#                                   current torch (installs 6 GB)
-#   scripts/test.sh --peers         also programs for TensorFlow and Horovod (installs 3 GB)
+#                                   current torch, with the examples for it (installs 6 GB)
+#   scripts/test.sh --peers         also programs for TensorFlow and Horovod, with the examples for
+#                                   them (installs 3 GB)
 #   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
 #   scripts/test.sh --kubernetes VERSION
 #                                   also every test of a test cluster on that version of Kubernetes,

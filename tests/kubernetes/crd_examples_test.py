@@ -16,6 +16,7 @@ from tools import BIN, REPOSITORY
 
 EXAMPLES = REPOSITORY / "crds" / "examples"
 VALID = sorted(EXAMPLES.glob("valid/*.yaml")) + sorted((REPOSITORY / "examples").glob("*.yaml"))
+SEVERAL_OBJECTS = {"two-teams.yaml"}  # pages_test.py applies them
 INVALID = sorted(EXAMPLES.glob("invalid/*.yaml"))
 ONLY_OPERATOR_MAX = 9  # the API server should know nearly everything
 
@@ -132,7 +133,7 @@ class ApiServerTest(KubernetesCase):
     def test_accepts_every_valid_manifest_and_the_operator_what_it_stores(self):
         with tempfile.TemporaryDirectory() as folder:
             files = []
-            for path in VALID:
+            for path in (path for path in VALID if path.name not in SEVERAL_OBJECTS):
                 with self.subTest(path.name):
                     stored, refusal = self.dry_run(path)
                     self.assertIsNone(refusal)

@@ -5,13 +5,18 @@ machine in place of the Deployment's pod. What needs a registry or a real node i
 """
 
 import os
+import pathlib
 import re
 import shutil
 import subprocess
+import sys
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
 
 from hollow_nodes import HollowNodes, make_nodes
 from jobs import JobCase
 from kubernetes_case import main
+from pasted import head, unprinted
 from tools import BIN, REPOSITORY, tool
 
 DOCS = REPOSITORY / "docs"
@@ -101,6 +106,19 @@ class HowToTest(PageCase):
         moved = self.wait_running("job", 1)[0]
         self.assertNotEqual(moved["spec"]["nodeName"], node)
         self.paste(uncordon, NODE=node)
+
+    def test_example_of_two_teams(self):
+        self.addCleanup(self.admin.delete_all, "TrainingQueue", None)
+        for team in ("team-vision", "team-speech"):
+            self.addCleanup(self.admin.delete_all, "Pod", team, gracePeriodSeconds=0)
+            self.addCleanup(self.admin.delete_all, "TrainingJob", team)
+        apply, seen = head("two-teams.yaml")
+        output = self.paste(apply)
+        self.assertEqual(unprinted(seen, output), [], output)
+        self.namespace = "team-speech"
+        self.end_job("listen")
+        self.namespace = "team-vision"
+        self.wait_running("segment", 4)
 
     def test_upgrade(self):
         queues, upgrade, ready, definitions = commands("how-to/upgrade.md")

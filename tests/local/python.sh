@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The Python package as a wheel: its size, its types, and its tests where it is installed into clean
 # environments of the Pythons that are there (LOCKSTEP_PYTHONS names others), and beside a current
-# torch and a current JAX. What is installed for it goes into a cache outside the clone (6 GB with
-# torch).
+# torch and a current JAX, with the examples. What is installed for it goes into a cache outside the
+# clone (6 GB with torch).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,16 +12,16 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Makes environment $2 of Python $1 with packages $3..., unless it is there.
+# Makes environment $2 of Python $1 with packages $3..., unless it is there with these.
 environment() {
   local python=$1 target=$2
   shift 2
-  if [ ! -e "$target/complete" ]; then
+  if [ "$(cat "$target/complete" 2>/dev/null)" != "$*" ]; then
     echo "==> installing $* into $target"
     rm -rf "$target"
     "$python" -m venv "$target"
     "$target/bin/pip" install --quiet "$@"
-    touch "$target/complete"
+    echo "$*" >"$target/complete"
   fi
 }
 
@@ -49,7 +49,7 @@ done
 [ "$tried" -gt 0 ] || { echo "no Python was there to install the wheel for"; exit 1; }
 
 torch=$cache/python-torch
-environment /usr/bin/python3 "$torch" torch numpy
+environment /usr/bin/python3 "$torch" torch numpy 'transformers==5.*' accelerate
 "$torch/bin/pip" install --quiet --force-reinstall --no-deps "$wheel"
 echo "==> types"
 "$tools/bin/mypy" --strict --python-executable "$torch/bin/python3" \
@@ -61,8 +61,10 @@ environment /usr/bin/python3 "$jax" jax numpy
   "$package/lockstep/jax.py"
 echo "==> the tests of JAX"
 LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/python_jax_test.py
+LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/examples_test.py \
+  Example.test_own_program_jax
 echo "==> the tests of torch, of Debian and a current one"
 /usr/bin/python3 -B tests/local/python_torch_soak.py
-for test in torch_test horovod_test torch_soak; do
-  LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/python_$test.py"
+for test in python_torch_test python_horovod_test python_torch_soak examples_test; do
+  LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/$test.py"
 done

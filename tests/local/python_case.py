@@ -1,5 +1,6 @@
 """Programs in Python on the package `lockstep`: as it lies in the repository, or, with
-LOCKSTEP_TEST_PYTHON, as it is installed for that interpreter (tests/local/python.sh)."""
+LOCKSTEP_TEST_PYTHON, as it is installed for that interpreter (tests/local/python.sh). One that has
+no package gets that of the repository."""
 
 import json
 import os
@@ -11,19 +12,23 @@ PACKAGE = REPOSITORY / "trainer-runtime" / "python"
 _INSTALLED = os.environ.get("LOCKSTEP_TEST_PYTHON")
 # Debian's, which has its NumPy and torch.
 PYTHON = _INSTALLED or "/usr/bin/python3"
-# One thread for each rank. What is installed has its own library.
-VARIABLES = {"OMP_NUM_THREADS": "1"} if _INSTALLED else {
-    "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE),
-    "LOCKSTEP_LIBRARY": str(BIN / "liblockstep.so.1")}
-
-
-def python_words(script, *arguments):
-    """The words that run a script with the package."""
-    return ["/usr/bin/env", *(f"{name}={value}" for name, value in VARIABLES.items()),
-            PYTHON, "-B", str(script), *arguments]
 
 
 def can_import(*modules):
     """Whether the interpreter of the tests has them."""
     words = f"import importlib; [importlib.import_module(m) for m in {json.dumps(modules)}]"
     return subprocess.run([PYTHON, "-c", words], capture_output=True, check=False).returncode == 0
+
+
+# One thread for each rank. What is installed has its own library.
+VARIABLES = {"OMP_NUM_THREADS": "1"} if _INSTALLED and can_import("lockstep") else {
+    "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE),
+    "LOCKSTEP_LIBRARY": str(BIN / "liblockstep.so.1")}
+# The words that run what follows them, with the package.
+PYTHON_WORDS = ["/usr/bin/env", *(f"{name}={value}" for name, value in VARIABLES.items()), PYTHON,
+                "-B"]
+
+
+def python_words(script, *arguments):
+    """The words that run a script with the package."""
+    return [*PYTHON_WORDS, str(script), *arguments]

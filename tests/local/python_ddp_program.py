@@ -54,8 +54,19 @@ def check_calls(rank, size):
         dist.all_gather(flags, torch.tensor([True, rank == 1]))
         expected = [[True, one == 1] for one in range(size)]
         assert [flag.tolist() for flag in flags] == expected, flags
+        check_calls_on_whole_tensors(rank, size)
     dist.barrier()
     print("calls are right", flush=True)
+
+
+def check_calls_on_whole_tensors(rank, size):
+    """Those that FSDP makes. gloo can do neither: it gathers no booleans and has no AVG."""
+    flags = torch.empty(size, 2, dtype=torch.bool)
+    dist.all_gather_into_tensor(flags, torch.tensor([[True, rank == 1]]))
+    assert flags.tolist() == [[True, one == 1] for one in range(size)], flags
+    part = torch.empty(2)
+    dist.reduce_scatter_tensor(part, torch.arange(2. * size) * (rank + 1), dist.ReduceOp.AVG)
+    assert torch.allclose(part, torch.arange(2. * rank, 2. * rank + 2) * (size + 1) / 2), part
 
 
 def check_calls_between_ranks(rank, size):

@@ -11,7 +11,7 @@ from horovod_case import PROGRAM_STEPS, ElasticCase, HorovodCase
 from python_case import PYTHON, can_import, python_words
 
 RANK = pathlib.Path(__file__).with_name("python_horovod_rank.py")
-PROGRAM = REPOSITORY / "tests" / "peers" / "horovod_torch.py"
+PROGRAM = REPOSITORY / "examples" / "horovod_torch.py"
 EXAMPLE = REPOSITORY / "examples" / "horovod_elastic.py"
 
 # What Horovod is to one process: nothing. Runs the program that follows.
@@ -32,7 +32,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
 class Program(HorovodCase):
-    """tests/peers/horovod_torch.py, which knows nothing of Lockstep."""
+    """examples/horovod_torch.py, which knows nothing of Lockstep."""
 
     def setUp(self):
         super().setUp()

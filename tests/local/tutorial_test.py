@@ -1,19 +1,16 @@
 """Tutorials: their commands, run as they are pasted, and what they say that one sees."""
 
-import os
 import re
 import shutil
 import subprocess
 import unittest
 
 from harness import BIN, REPOSITORY, LocalTest
+from pasted import SESSION_SECONDS_MAX, PastedTest
 from python_case import PACKAGE, PYTHON, can_import
 
 TUTORIALS = REPOSITORY / "docs" / "tutorials"
 MARK = "=== block"
-SESSION_SECONDS_MAX = 300
-# What differs from run to run: times, rates, process ids and, by the processor, the last digits.
-_VARYING = re.compile(r"\d+(\.\d+)? (s|samples/s)\b|\b(detect|spawn|engine|loss|accuracy) \d+\.\d+")
 
 
 def blocks(page, *kinds):
@@ -22,14 +19,7 @@ def blocks(page, *kinds):
     return [(kind, text) for kind, text in found if kind in kinds]
 
 
-def settled(text):
-    """A line without what varies, with single blanks."""
-    return " ".join(_VARYING.sub("#", text).split())
-
-
-class TutorialTest(LocalTest):
-    engine = None
-
+class TutorialTest(PastedTest):
     def paste(self, page, skipped, before=""):
         """Pastes the page's commands into one shell, except the blocks that begin with one of
         `skipped`; holds what it says to what is printed. Returns the output by block."""
@@ -37,7 +27,7 @@ class TutorialTest(LocalTest):
         commands = [text for kind, text in found if kind == "sh"]
         for begin in skipped:
             self.assertTrue(any(text.startswith(begin) for text in commands), begin)
-        shell = "set -eu -o pipefail\n" + before
+        shell = before
         for text in commands:
             shell += f"\necho '{MARK}'\n"
             if not text.startswith(tuple(skipped)):
@@ -48,16 +38,6 @@ class TutorialTest(LocalTest):
         self.compare(found, parts)
         return parts
 
-    def run_shell(self, shell):
-        """In a folder that has what a clone has for the tutorials."""
-        (self.scratch / "examples").symlink_to(REPOSITORY / "examples")
-        ran = subprocess.run(
-            ["bash", "-c", shell], cwd=self.scratch, text=True, timeout=SESSION_SECONDS_MAX,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            check=False, env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"})
-        self.assertEqual(ran.returncode, 0, ran.stdout)
-        return ran.stdout
-
     def compare(self, found, parts):
         """Each line of a page's `text` block is printed by the commands above it."""
         printed = iter(parts)
@@ -65,12 +45,8 @@ class TutorialTest(LocalTest):
         for kind, text in found:
             if kind == "sh":
                 output = next(printed)
-                continue
-            lines = [settled(line) for line in output.splitlines()]
-            for wanted in map(settled, text.splitlines()):
-                begin = wanted.removesuffix("+ ...")
-                self.assertTrue(any(line.startswith(begin) for line in lines),
-                                f"not printed: {wanted}\n{output}")
+            else:
+                self.assert_printed(text, output)
 
     def test_first_training_on_a_laptop(self):
         parts = self.paste("laptop.md", skipped=("scripts/demo.sh", "export PATH="))

@@ -20,4 +20,6 @@ if ! "$cache/bin/python3" -c 'import horovod.torch as hvd; hvd.init' 2>/dev/null
       horovod==0.28.1
 fi
 export LOCKSTEP_HOROVOD_PYTHON=$cache/bin/python3
-exec /usr/bin/python3 -B tests/peers/horovod_torch_test.py
+/usr/bin/python3 -B tests/peers/horovod_torch_test.py
+LOCKSTEP_TEST_PYTHON=$LOCKSTEP_HOROVOD_PYTHON /usr/bin/python3 -B tests/local/examples_test.py \
+  Example.test_horovod_torch

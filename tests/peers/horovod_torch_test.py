@@ -1,16 +1,15 @@
 """An unmodified Horovod program trains under a TrainingJob as it does under horovodrun."""
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import unittest
 
 from horovod_ways import by_horovodrun, first_rank, job
-from harness import LocalTest
+from harness import REPOSITORY, LocalTest
 
-PROGRAM = pathlib.Path(__file__).with_name("horovod_torch.py")
+PROGRAM = REPOSITORY / "examples" / "horovod_torch.py"
 PYTHON = os.environ.get("LOCKSTEP_HOROVOD_PYTHON", "")
 STEPS = 40
 LONG_STEPS = 600

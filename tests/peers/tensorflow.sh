@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # An unmodified MultiWorkerMirroredStrategy program with two workers: the same losses under a
-# TrainingJob as started by hand; what lockstep.keras.Report shows of programs; and that a program
-# with BackupAndRestore which loses a worker goes on from its backup. TensorFlow is installed into a
-# cache outside the clone.
+# TrainingJob as started by hand; what lockstep.keras.Report shows of programs; that a program with
+# BackupAndRestore which loses a worker goes on from its backup; and the examples for TensorFlow.
+# TensorFlow is installed into a cache outside the clone.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,3 +19,5 @@ export LOCKSTEP_TENSORFLOW_PYTHON=$cache/bin/python3
 /usr/bin/python3 -B tests/peers/keras_report_test.py
 /usr/bin/python3 -B tests/peers/horovod_tensorflow_test.py
 /usr/bin/python3 -B tests/peers/tensorflow_backup_test.py
+LOCKSTEP_TEST_PYTHON=$LOCKSTEP_TENSORFLOW_PYTHON /usr/bin/python3 -B tests/local/examples_test.py \
+  Example.test_tensorflow_mwms Example.test_horovod_tensorflow_elastic

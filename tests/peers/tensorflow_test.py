@@ -11,9 +11,9 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
 
-from harness import RUN_TIMEOUT_SECONDS, LocalTest, command_manifest  # noqa: E402
+from harness import REPOSITORY, RUN_TIMEOUT_SECONDS, LocalTest, command_manifest  # noqa: E402
 
-PROGRAM = pathlib.Path(__file__).with_name("tensorflow_mwms.py")
+PROGRAM = REPOSITORY / "examples" / "tensorflow_mwms.py"
 PYTHON = os.environ.get("LOCKSTEP_TENSORFLOW_PYTHON", "")
 COMMAND = [PYTHON, "-B", str(PROGRAM)]  # autograph would leave compiled files in the scratch folder
 

@@ -10,9 +10,9 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "local"))
 
-from harness import LocalTest, command_manifest  # noqa: E402
+from harness import REPOSITORY, LocalTest, command_manifest  # noqa: E402
 
-PROGRAM = pathlib.Path(__file__).with_name("torch_ddp.py")
+PROGRAM = REPOSITORY / "examples" / "torch_ddp.py"
 PYTHON = "/usr/bin/python3"  # the interpreter that Debian's python3-torch belongs to
 
 
@@ -33,12 +33,16 @@ def free_port():
 
 @unittest.skipUnless(has_torch(), "Debian's python3-torch is not installed")
 class TorchDdp(LocalTest):
+    def folder(self, name):
+        (self.scratch / name).mkdir()
+        return str(self.scratch / name)
+
     def train_by_hand(self):
-        port = str(free_port())
+        port, folder = str(free_port()), self.folder("by-hand")
         ranks = []
         for rank in range(2):
             variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                         "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+                         "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo", "CHECKPOINTS": folder}
             ranks.append(subprocess.Popen([PYTHON, PROGRAM], env={**os.environ, **variables},
                                           stdout=subprocess.PIPE, text=True))
         outputs = [rank.communicate(timeout=100)[0] for rank in ranks]
@@ -48,7 +52,9 @@ class TorchDdp(LocalTest):
     def test_same_losses_as_by_hand(self):
         by_hand = self.train_by_hand()
         self.assertEqual(len(by_hand), 20)
-        run = self.run_job(command_manifest([PYTHON, str(PROGRAM)], name="ddp"))
+        run = self.run_job(command_manifest(
+            ["/usr/bin/env", f"CHECKPOINTS={self.folder('job')}", PYTHON, str(PROGRAM)],
+            name="ddp"))
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertEqual(losses(run.pod_log("ddp-worker-0")), by_hand)
 

@@ -25,6 +25,7 @@ from lockstep.errors import (
     run,
 )
 from lockstep.library import DataType, Leave, Op, Phase, version
+from lockstep.reporting import Reporter
 from lockstep.session import Meeting, Member, Pending, Progress, Session
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Pending",
     "Phase",
     "Progress",
+    "Reporter",
     "Session",
     "Status",
     "Stopped",

@@ -121,7 +121,8 @@ class _CameLater(Exception):
 _DAMAGE = (ValueError, KeyError, TypeError, FileNotFoundError, NotADirectoryError)
 
 
-def _tell_skipped(folder: pathlib.Path, why: str) -> None:
+def tell_skipped(folder: pathlib.Path, why: str) -> None:
+    """On standard error, in the built-in trainer's words."""
     print(f"lockstep: checkpoint skipped: {folder}: {why}", file=sys.stderr, flush=True)
 
 
@@ -233,16 +234,16 @@ class CheckpointStore:
             return None
         own_steps = self._own_steps()
         first_damage: Optional[str] = None
-        for step, folder in reversed(self._steps()):
+        for step, folder in reversed(self.steps()):
             try:
-                manifest, raw = self._read(step, folder, own_steps)
+                manifest, raw = self.read(step, folder, own_steps)
             except _LaterFormat as later:
                 raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
             except _CameLater as later_job:
-                _tell_skipped(folder, str(later_job))
+                tell_skipped(folder, str(later_job))
                 continue
             except _DAMAGE as damage:
-                _tell_skipped(folder, str(damage))
+                tell_skipped(folder, str(damage))
                 first_damage = first_damage or f"{folder}: {damage}"
                 continue
             except OSError as error:
@@ -267,7 +268,7 @@ class CheckpointStore:
     def _own_steps(self) -> list[int]:
         """Of the checkpoints that this job wrote."""
         own = []
-        for step, folder in self._steps():
+        for step, folder in self.steps():
             with contextlib.suppress(OSError, ValueError, KeyError):
                 if self._is_own(_read_manifest(folder)):
                     own.append(step)
@@ -276,10 +277,11 @@ class CheckpointStore:
     def _is_own(self, manifest: dict[str, Any]) -> bool:
         return self._writer is None or bool(manifest["jobUid"] == self._writer.job_uid)
 
-    def _read(
+    def read(
         self, step: int, folder: pathlib.Path, own_steps: list[int]
     ) -> tuple[dict[str, Any], bytes]:
-        """Manifest and tensors. Errors: those of _DAMAGE, OSError, _LaterFormat, _CameLater."""
+        """Manifest and tensors, verified; `own_steps` are those of this job's own checkpoints.
+        Errors: those of _DAMAGE, OSError, _LaterFormat, _CameLater."""
         if folder.exists() and not folder.is_dir():
             raise ValueError("it is no folder")
         manifest = _read_manifest(folder)
@@ -298,7 +300,8 @@ class CheckpointStore:
                 f"{path} hashes to {digest}, expected {manifest['tensors']['sha256']}")
         return manifest, raw
 
-    def _steps(self) -> list[tuple[int, pathlib.Path]]:
+    def steps(self) -> list[tuple[int, pathlib.Path]]:
+        """Of all that are there, in order, and their folders. Errors: OSError."""
         found = [(_STEP_NAME.fullmatch(path.name), path) for path in self._directory.iterdir()]
         return sorted((int(match[1]), path) for match, path in found if match)
 
@@ -361,7 +364,7 @@ class CheckpointStore:
         """The built-in trainer's rule: trainer-runtime/checkpoint/testdata/retention.txt."""
         kept = 0
         has_finite = False
-        for step, folder in reversed(self._steps()):
+        for step, folder in reversed(self.steps()):
             if step > newest:
                 continue  # it is damaged, or this run would have started from it
             soundness = _look(folder)

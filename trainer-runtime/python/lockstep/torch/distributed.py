@@ -151,11 +151,23 @@ class ProcessGroup(dist.ProcessGroup):
                 block.copy_(found)
         return self._done(outputs)
 
-    def _allgather_base(
+    # torch 2.15 renamed the calls on whole tensors. A call that is missing here goes to gloo, and
+    # can block for good: torch keeps Python's lock meanwhile, and a thread of gloo's waits for it.
+    def all_gather_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> _Work:
         output.copy_(self._gather(tensor).reshape(output.shape))
         return self._done([output])
+
+    def all_gather_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> _Work:
+        for output, tensor in zip(outputs, inputs):
+            self.all_gather_single(output, tensor)
+        return self._done(outputs)
+
+    _allgather_base = all_gather_single  # type: ignore[assignment]
+    allgather_into_tensor_coalesced = all_gather_single_coalesced  # type: ignore[assignment]
 
     def reduce_scatter(  # type: ignore[override]
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None
@@ -164,11 +176,21 @@ class ProcessGroup(dist.ProcessGroup):
             self._scatter(output, torch.stack(blocks), opts)
         return self._done(outputs)
 
-    def _reduce_scatter_base(
+    def reduce_scatter_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
     ) -> _Work:
         self._scatter(output, tensor.reshape(self._session.size, *output.shape), opts)
         return self._done([output])
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+    ) -> _Work:
+        for output, tensor in zip(outputs, inputs):
+            self.reduce_scatter_single(output, tensor, opts)
+        return self._done(outputs)
+
+    _reduce_scatter_base = reduce_scatter_single  # type: ignore[assignment]
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced  # type: ignore[assignment]
 
     def barrier(self, opts: Any = None) -> _Work:
         self._try("barrier", self._timeout)
@@ -189,8 +211,10 @@ class ProcessGroup(dist.ProcessGroup):
     def recv_anysource(self, *arguments: Any) -> Any:
         return self._gloo.recv_anysource(*arguments)
 
-    def alltoall_base(self, *arguments: Any) -> Any:
+    def all_to_all_single(self, *arguments: Any) -> Any:
         return self._gloo.alltoall_base(*arguments)
+
+    alltoall_base = all_to_all_single  # type: ignore[assignment]
 
     def alltoall(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
