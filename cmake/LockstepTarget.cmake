@@ -75,6 +75,16 @@ function(lockstep_library name)
   add_library(lockstep::${name} ALIAS ${target})
 endfunction()
 
+# lockstep_portable(TARGET): a program or library that loads nothing but glibc, 2.34 or newer
+# (docs/surprises/glibc-symbols.md). Everything that it links comes from archives.
+function(lockstep_portable target)
+  set_target_properties(${target} PROPERTIES LOCKSTEP_STATIC_OPENSSL ON)
+  target_sources(${target} PRIVATE "${CMAKE_SOURCE_DIR}/common/base/glibc_compat.cc")
+  if(NOT LOCKSTEP_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
 # What scripts/test.sh --quick builds, and what the gate builds with sanitizers.
 add_custom_target(lockstep_quick)
 add_custom_target(lockstep_pure)
