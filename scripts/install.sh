@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs everything this project needs on Debian 12: packages of the distribution, two static
-# libraries built from their source packages (docs/decisions/0003-static-prometheus.md), and for test
-# clusters the programs that scripts/cluster-tools.sh builds.
+# libraries built from their source packages (docs/decisions/0003-static-prometheus.md), and for
+# test clusters the programs that scripts/cluster-tools.sh builds.
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -57,9 +57,9 @@ usage() {
   cat <<TEXT
 usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [torch] [peers] [bench]
                           [all]
-       scripts/install.sh --path cuda|nccl|torch
+       scripts/install.sh --path cuda|nccl|torch|prometheus-cpp|simdjson
 
-  build    compiler, libraries, and static prometheus-cpp and simdjson in ${CACHE_DIR}  (the default)
+  build    compiler, libraries, static prometheus-cpp and simdjson in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
   cluster  build, and what the test clusters are made of (Kubernetes is built from source)
   cuda     build, and nvcc ${CUDA_VERSION} in ${CACHE_DIR}
@@ -70,7 +70,7 @@ usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [torc
   all      everything
 
   --check  only say what is missing; exit code 1 if anything is
-  --path   only print the folder of nvcc's toolkit, NCCL or LibTorch, there or not
+  --path   only print the folder of nvcc's toolkit, NCCL, LibTorch or a static library, there or not
 TEXT
 }
 
@@ -131,7 +131,8 @@ static_dir() {
   printf '%s/%s-%s-%s' "$CACHE_DIR" "$name" "$version" "$(uname -m)"
 }
 
-has_static() { [[ -f $(static_dir "$1")/${1##* } ]]; }
+# Whole: with its licence, which goes where the library goes.
+has_static() { [[ -f $(static_dir "$1")/${1##* } && -f $(static_dir "$1")/copyright ]]; }
 
 # Writes into folder $1 the system's own package sources, as sources of source packages. Only
 # Debian's kind (component "main"): others seldom carry sources.
@@ -205,24 +206,27 @@ build_static() (
   tar --extract --strip-components=1 --directory="$work/tree" \
     --file="$(ls "$work"/download/*.orig.tar.*)"
   "compile_${name//-/_}" "$work" >>"$log" 2>&1 || die "build failed, see $log"
+  cp "$work/tree/LICENSE" "$work/install/copyright"
   rm -rf "$target"
   mv "$work/install" "$target" # complete or not there
 )
 
-# The folder of a group of wheels. Its name has the version: clones of several ages share a cache.
-wheels_dir() {
+# The folder of what --path names. Its name has the version: clones of several ages share a cache.
+cache_path() {
   case $1 in
     cuda) printf '%s/cuda-%s' "$CACHE_DIR" "$CUDA_VERSION" ;;
     nccl) printf '%s/nccl-%s' "$CACHE_DIR" "$NCCL_VERSION" ;;
     torch) printf '%s/torch-%s' "$CACHE_DIR" "$TORCH_VERSION" ;;
-    *) die "--path of '$1': expected cuda, nccl or torch" ;;
+    prometheus-cpp) static_dir "$PROMETHEUS" ;;
+    simdjson) static_dir "$SIMDJSON" ;;
+    *) die "--path of '$1': expected cuda, nccl, torch, prometheus-cpp or simdjson" ;;
   esac
 }
 
 # install_wheels GROUP WHEEL...: complete or not there. In a shell of its own, for its trap.
 install_wheels() (
   local target work toolkit
-  target=$(wheels_dir "$1")
+  target=$(cache_path "$1")
   say "installing ${*:2} in $target"
   mkdir -p "$CACHE_DIR"
   work=$(mktemp -d "$target.XXXXXX")
@@ -243,7 +247,7 @@ install_wheels() (
 
 main() {
   if [[ ${1:-} == --path ]]; then
-    wheels_dir "${2:-}"
+    cache_path "${2:-}"
     echo
     return
   fi
@@ -301,8 +305,8 @@ main() {
       missing+=(programs)
     fi
     for group in "${wheels[@]}"; do
-      if [[ ! -d $(wheels_dir "$group") ]]; then
-        say "missing: wheels of $group in $(wheels_dir "$group")"
+      if [[ ! -d $(cache_path "$group") ]]; then
+        say "missing: wheels of $group in $(cache_path "$group")"
         missing+=("$group")
       fi
     done
@@ -315,7 +319,7 @@ main() {
   has_static "$PROMETHEUS" || build_static "$PROMETHEUS"
   has_static "$SIMDJSON" || build_static "$SIMDJSON"
   for group in "${wheels[@]}"; do
-    if [[ ! -d $(wheels_dir "$group") ]]; then
+    if [[ ! -d $(cache_path "$group") ]]; then
       case $group in
         cuda) install_wheels cuda "${CUDA_WHEELS[@]}" ;;
         nccl) install_wheels nccl "${NCCL_WHEELS[@]}" ;;
