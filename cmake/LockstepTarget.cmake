@@ -85,6 +85,13 @@ function(lockstep_portable target)
   endif()
 endfunction()
 
+# lockstep_python_program(TARGET): a program that pip puts on the PATH, from the wheel.
+function(lockstep_python_program target)
+  if(SKBUILD_SCRIPTS_DIR)
+    install(TARGETS ${target} COMPONENT python DESTINATION "${SKBUILD_SCRIPTS_DIR}")
+  endif()
+endfunction()
+
 # What scripts/test.sh --quick builds, and what the gate builds with sanitizers.
 add_custom_target(lockstep_quick)
 add_custom_target(lockstep_pure)
