@@ -168,7 +168,7 @@ Section: science
 Priority: optional
 Depends: libc6 (>= 2.34)
 Recommends: libtorch1.13, libopenblas0-pthread
-Installed-Size: $(du --summarize --kilobytes --apparent-size "$root/usr" | cut -f1)
+Installed-Size: $(du --summarize --block-size=1K --apparent-size "$root/usr" | cut -f1)
 Description: trains one model on many machines, and goes on when one of them fails
  The command line of Lockstep, its runtime, and the built-in trainer for CPUs.
  The trainer loads the recommended packages; programs of your own do not need them.
