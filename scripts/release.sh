@@ -176,7 +176,7 @@ TEXT
   find "$root" -type d -exec chmod 755 {} +
   find "$root" -type f ! -perm -100 -exec chmod 644 {} +
   find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --root-owner-group --build "$root" "$out/lockstep_${version}_amd64.deb" >/dev/null
+  dpkg-deb --root-owner-group --threads-max=1 --build "$root" "$out/lockstep_${version}_amd64.deb" >/dev/null
 }
 
 # One wheel has the library and the programs inside, the other runs everywhere and has neither.
