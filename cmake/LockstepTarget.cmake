@@ -79,7 +79,7 @@ endfunction()
 # (docs/surprises/glibc-symbols.md). Everything that it links comes from archives.
 function(lockstep_portable target)
   set_target_properties(${target} PROPERTIES LOCKSTEP_STATIC_OPENSSL ON)
-  target_sources(${target} PRIVATE "${CMAKE_SOURCE_DIR}/common/base/glibc_compat.cc")
+  target_link_libraries(${target} PRIVATE lockstep_glibc_compat)
   if(NOT LOCKSTEP_SANITIZE)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
   endif()

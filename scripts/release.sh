@@ -56,7 +56,8 @@ check_request() {
   [[ -n $version ]] || die "VERSION is missing; scripts/release.sh --help explains"
   [[ $version =~ $semver ]] || die "VERSION $version: expected MAJOR.MINOR.PATCH, such as 0.1.0"
   for file in CMakeLists.txt helm/lockstep/Chart.yaml trainer-runtime/python/pyproject.toml; do
-    written=$(sed -nE 's/^(project\(lockstep VERSION|version:|version =) "?([0-9.]+).*/\2/p' "$file")
+    written=$(sed -nE 's/^(project\(lockstep VERSION|version:|version =) "?([0-9.]+).*/\2/p' \
+      "$file")
     [[ $written == "$version" ]] || die "$file has version $written, and the release is $version"
   done
   [[ -f LICENSE ]] ||
@@ -72,9 +73,11 @@ check_request() {
       die "nothing to sign with: give --key FILE, or --unsigned. This makes a key:" \
         "openssl genpkey -algorithm ed25519 -out FILE"
   else
-    openssl pkey -in "$key" -noout 2>/dev/null || die "--key $key: no private key that openssl reads"
+    openssl pkey -in "$key" -noout 2>/dev/null ||
+      die "--key $key: no private key that openssl reads"
   fi
-  [[ $images == none || $images =~ ^(operator|runtime|runtime-cuda)(,(operator|runtime|runtime-cuda))*$ ]] ||
+  local name='(operator|runtime|runtime-cuda)'
+  [[ $images == none || $images =~ ^$name(,$name)*$ ]] ||
     die "--images $images: expected names of operator, runtime and runtime-cuda, or none"
 }
 
@@ -176,7 +179,8 @@ TEXT
   find "$root" -type d -exec chmod 755 {} +
   find "$root" -type f ! -perm -100 -exec chmod 644 {} +
   find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
-  dpkg-deb --root-owner-group --threads-max=1 --build "$root" "$out/lockstep_${version}_amd64.deb" >/dev/null
+  dpkg-deb --root-owner-group --threads-max=1 --build "$root" \
+    "$out/lockstep_${version}_amd64.deb" >/dev/null
 }
 
 # One wheel has the library and the programs inside, the other runs everywhere and has neither.
@@ -200,16 +204,17 @@ make_wheels() {
     pack --wheel "$wheel"
     mv "$wheel" "$out/"
   done
-  "$python" -m auditwheel show "$out"/*-"$PLATFORM".whl | grep --quiet "\"$PLATFORM\"" ||
-    die "the wheel needs more than $PLATFORM has: $("$python" -m auditwheel show "$out"/*manylinux*)"
+  local shown
+  shown=$("$python" -m auditwheel show "$out"/*-"$PLATFORM".whl)
+  [[ $shown == *"\"$PLATFORM\""* ]] || die "the wheel needs more than $PLATFORM has: $shown"
 }
 
 make_images() {
   [[ $images != none ]] || return 0
   local name
   mkdir -p "$out/images"
-  docker/build.sh --tag-prefix "$registry/lockstep" --format oci --archive build/release-images \
-    ${images//,/ }
+  docker/build.sh --tag-prefix "$registry/lockstep" --format oci \
+    --archive build/release-images ${images//,/ }
   for name in ${images//,/ }; do
     cp "build/release-images/$name.tar" "$out/images/lockstep-$name-$version.tar"
   done
@@ -275,4 +280,4 @@ write_sums
 [[ -z $key ]] || sign
 rm -rf dist
 mv "$out" dist # complete or not there
-say "done: dist/ has $(find dist -type f | wc -l) files, $(du --summarize --human-readable dist | cut -f1)"
+say "done: dist/ has $(find dist -type f | wc -l) files"

@@ -29,8 +29,8 @@
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
 #
-# On two cores --cluster adds 10 minutes, --soak 15, --planted 30, --release 30, and --kubernetes as much as these
-# tests take in the gate. scripts/times.py prints where the time of the last run went.
+# On two cores --cluster adds 10 minutes, --soak 15, --planted 30, --release 30, and --kubernetes as
+# much as these tests take in the gate. scripts/times.py prints where the time of the last run went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
