@@ -22,8 +22,8 @@ if(NOT LOCKSTEP_SANITIZE)
   target_link_libraries(lockstep_allocator INTERFACE mimalloc)
 endif()
 
-# lockstep-runtime is copied into other people's images, `lockstep` onto their machines. Both may need
-# nothing but glibc (lockstep_portable), so what they use is linked from archives.
+# lockstep-runtime is copied into other people's images, `lockstep` onto their machines. Both may
+# need nothing but glibc (lockstep_portable), so what they use is linked from archives.
 # OpenSSL only in targets with the property LOCKSTEP_STATIC_OPENSSL: all others may load libraries
 # that bring the shared one, and two copies in one process take each other's calls.
 add_library(lockstep_crypto INTERFACE)
