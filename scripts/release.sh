@@ -222,13 +222,15 @@ make_images() {
 
 make_sbom() {
   say "writing the SBOM"
-  local file=$out/lockstep-$version.spdx.json static
+  local file=$work/lockstep-$version.spdx.json static
   static=$(for name in prometheus-cpp simdjson; do
     basename "$(scripts/install.sh --path "$name")" "-$(uname -m)"
   done)
   /usr/bin/python3 -B scripts/release/sbom.py "$version" "$(git rev-parse HEAD)" "$out" \
     "${INSIDE[@]}" --static $static >"$file"
-  "$(dirname "$(python_tools)")/pyspdxtools" --infile "$file" || die "$file is no valid SPDX 2.3"
+  "$(python_tools)" -m spdx_tools.spdx.clitools.pyspdxtools --infile "$file" ||
+    die "$file is no valid SPDX 2.3"
+  mv "$file" "$out/"
 }
 
 # fill TEMPLATE: with what it asks for.
