@@ -11,9 +11,10 @@ readonly PYTHON_TOOLS=(build==1.6.1 scikit-build-core==1.1.2 auditwheel==6.8.2 w
 readonly BIN=build/release/bin
 readonly NAMESPACE=lockstep-system
 readonly PLATFORM=manylinux_2_34_x86_64
-# What our programs hold of others' code, as Debian's packages; the images name theirs themselves.
+# What our programs hold of others' code, as Debian's packages.
 readonly INSIDE=(libssl-dev zlib1g-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev
-  libboost1.74-dev libyaml-cpp-dev libsimdjson-dev libstdc++-12-dev)
+  libboost1.74-dev libyaml-cpp-dev libstdc++-12-dev)
+readonly STATIC=(prometheus-cpp simdjson) # which scripts/install.sh builds
 
 usage() {
   cat <<TEXT
@@ -142,8 +143,9 @@ lay_out_programs() {
   for package in "${INSIDE[@]}"; do
     cp --dereference "/usr/share/doc/$package/copyright" "$share/doc/lockstep/licences/$package"
   done
-  cp "$(scripts/install.sh --path prometheus-cpp)/copyright" \
-    "$share/doc/lockstep/licences/prometheus-cpp"
+  for package in "${STATIC[@]}"; do
+    cp "$(scripts/install.sh --path "$package")/copyright" "$share/doc/lockstep/licences/$package"
+  done
 }
 
 make_tar() {
@@ -223,7 +225,7 @@ make_images() {
 make_sbom() {
   say "writing the SBOM"
   local file=$work/lockstep-$version.spdx.json static
-  static=$(for name in prometheus-cpp simdjson; do
+  static=$(for name in "${STATIC[@]}"; do
     basename "$(scripts/install.sh --path "$name")" "-$(uname -m)"
   done)
   /usr/bin/python3 -B scripts/release/sbom.py "$version" "$(git rev-parse HEAD)" "$out" \

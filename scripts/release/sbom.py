@@ -3,8 +3,9 @@
 Usage: sbom.py VERSION COMMIT DIST PACKAGE... --static NAME-VERSION...
 
 PACKAGE is installed here and inside our programs; --static names what scripts/install.sh builds
-from Debian's source packages. Images are read from DIST/images: each names its packages itself, in
-/var/lib/dpkg/status.d and in the metadata of wheels.
+from Debian's source packages. Images are read from DIST/images. Each names its packages itself, in
+/var/lib/dpkg/status.d and in the metadata of wheels; a licence in /usr/share/doc that belongs to
+none of them is of code inside our programs.
 """
 
 import hashlib
@@ -91,7 +92,8 @@ def layers(archive):
 
 
 def packages_of_image(archive):
-    """(name, version, purl) of every package of an image."""
+    """(packages, licences) of an image: name, version and purl each; and names of licences."""
+    packages, licences = set(), set()
     for layer in layers(archive):
         for member in layer:
             path = member.name.lstrip("./")
@@ -99,35 +101,41 @@ def packages_of_image(archive):
                 status = layer.extractfile(member).read().decode()
                 fields = dict(re.findall(r"^(Package|Version|Architecture): (.*)$", status, re.M))
                 name, version = fields["Package"], fields["Version"]
-                yield name, version, debian_purl(name, version, fields["Architecture"])
+                packages.add((name, version, debian_purl(name, version, fields["Architecture"])))
+            licence = re.fullmatch(r"usr/share/doc/([^/]+)/copyright", path)
+            if licence:
+                licences.add(licence[1])
             wheel = re.search(r"/([^/]+)-([^/-]+)\.dist-info/", path)
             if wheel:
                 name = wheel[1].replace("_", "-").lower()
-                yield name, wheel[2], f"pkg:pypi/{name}@{wheel[2]}"
+                packages.add((name, wheel[2], f"pkg:pypi/{name}@{wheel[2]}"))
+    return sorted(packages), licences
 
 
 def main(version, commit, dist, arguments):
     cut = arguments.index("--static")
     document = Document(version, commit)
-    inside = []
+    inside = {}
     for package in arguments[:cut]:
         found = installed_version(package)
-        inside.append(document.add(package, found, debian_purl(package, found)))
+        inside[package] = document.add(package, found, debian_purl(package, found))
     for name_and_version in arguments[cut + 1:]:
         name, found = re.fullmatch(r"([a-z-]+)-(\d.*)", name_and_version).groups()
-        inside.append(document.add(name, found, debian_purl(name, found, "source")))
+        inside[name] = document.add(name, found, debian_purl(name, found, "source"))
     for file in sorted(path for path in dist.rglob("*") if path.is_file()):
         name = str(file.relative_to(dist))
         checksum = hashlib.sha256(file.read_bytes()).hexdigest()
         ours = document.add(name, version, checksum=checksum)
         document.relate("SPDXRef-DOCUMENT", "DESCRIBES", ours)
-        is_image = file.parent.name == "images"
-        if is_image:
-            for package in packages_of_image(file):
+        held = set()
+        if file.parent.name == "images":
+            packages, held = packages_of_image(file)
+            for package in packages:
                 document.relate(ours, "CONTAINS", document.add(*package))
-        if is_image or re.search(r"amd64\.(tar\.gz|deb)$|_x86_64\.whl$", name):
-            for package in inside:
-                document.relate(package, "STATIC_LINK", ours)
+        elif re.search(r"amd64\.(tar\.gz|deb)$|_x86_64\.whl$", name):
+            held = set(inside)
+        for package in sorted(held & set(inside)):
+            document.relate(ours, "STATIC_LINK", inside[package])
     print(document.text())
 
 
