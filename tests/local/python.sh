@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-readonly WHEEL_BYTES_MAX=12000000 # the programs are two thirds of it
+readonly WHEEL_BYTES_MAX=15000000 # the programs are two thirds of it
 package=trainer-runtime/python
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 scratch=$(mktemp -d)
