@@ -21,7 +21,7 @@ sys.path[:0] = [str(TESTS / "helm"), str(TESTS / "cluster"), str(TESTS / "images
 from cluster_case import ClusterCase  # noqa: E402 (found through the lines above)
 from helm import helm  # noqa: E402
 from image import require_builder  # noqa: E402
-from sources import LICENCE, VERSION, Sources  # noqa: E402
+from sources import LICENCE, REPOSITORY, VERSION, Sources  # noqa: E402
 
 NAMESPACE = "lockstep-system"
 GLIBC_MAX = (2, 34)
@@ -35,7 +35,9 @@ SAME = re.compile(r"\.(tar\.gz|tgz|whl|deb|yaml)$|^publish\.sh$")
 
 
 def scratch_folder():
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-dist-"))
+    """On the disk of the checkout: builds are large, and a root needs more than memory's mount."""
+    (REPOSITORY / "build").mkdir(exist_ok=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="release-test-", dir=REPOSITORY / "build"))
     unittest.addModuleCleanup(shutil.rmtree, folder)
     folder.chmod(0o755)
     return folder
