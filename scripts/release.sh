@@ -80,6 +80,8 @@ check_request() {
   local name='(operator|runtime|runtime-cuda)'
   [[ $images == none || $images =~ ^$name(,$name)*$ ]] ||
     die "--images $images: expected names of operator, runtime and runtime-cuda, or none"
+  [[ $images == none || $(id -u) -eq 0 ]] || $manifests_only ||
+    die "images are built by root; --images none makes the rest"
 }
 
 # The folder of the Python programs that make and check wheels and the SBOM.
@@ -126,26 +128,33 @@ make_install_yaml() {
 # stripped FROM TO: equal in every clone, as the compiler leaves no path in it.
 stripped() { strip --strip-unneeded -o "$2" "$1"; }
 
+# The licences of what our programs hold, a file each.
+lay_out_licences() {
+  local package
+  mkdir -p "$1"
+  for package in "${INSIDE[@]}"; do
+    cp --dereference "/usr/share/doc/$package/copyright" "$1/$package"
+  done
+  for package in "${STATIC[@]}"; do
+    cp "$(scripts/install.sh --path "$package")/copyright" "$1/$package"
+  done
+}
+
 # Lays out DIR/{bin,share} as the tar and the deb have them.
 lay_out_programs() {
-  local share=$1/share program shell package
-  mkdir -p "$1/bin" "$share/doc/lockstep/licences"
+  local share=$1/share program shell
+  mkdir -p "$1/bin"
   for program in lockstep lockstep-runtime; do
     stripped "$BIN/$program" "$1/bin/$program"
   done
   ln -s lockstep "$1/bin/kubectl-lockstep"
-  for shell in bash:bash-completion/completions/lockstep zsh:zsh/site-functions/_lockstep \
+  for shell in bash:bash-completion/completions/lockstep zsh:zsh/vendor-completions/_lockstep \
     fish:fish/vendor_completions.d/lockstep.fish; do
     mkdir -p "$(dirname "$share/${shell#*:}")"
     "$BIN/lockstep" completion "${shell%%:*}" >"$share/${shell#*:}"
   done
+  lay_out_licences "$share/doc/lockstep/licences"
   cp LICENSE "$share/doc/lockstep/copyright"
-  for package in "${INSIDE[@]}"; do
-    cp --dereference "/usr/share/doc/$package/copyright" "$share/doc/lockstep/licences/$package"
-  done
-  for package in "${STATIC[@]}"; do
-    cp "$(scripts/install.sh --path "$package")/copyright" "$share/doc/lockstep/licences/$package"
-  done
 }
 
 make_tar() {
@@ -164,6 +173,7 @@ make_deb() {
   mkdir -p "$root/usr/lib/lockstep" "$root/DEBIAN"
   stripped "$BIN/liblockstep-engine.so" "$root/usr/lib/lockstep/liblockstep-engine.so"
   cp -r "$BIN/lockstep-engine-placeholders" "$root/usr/lib/lockstep/"
+  strip --strip-unneeded "$root/usr/lib/lockstep/lockstep-engine-placeholders"/*
   cat >"$root/DEBIAN/control" <<TEXT
 Package: lockstep
 Version: $version
@@ -196,11 +206,13 @@ make_wheels() {
   cp LICENSE "$source/LICENSE"
   local build=("$python" -m build --wheel --no-isolation "$source"
     --config-setting=cmake.source-dir="$PWD" --config-setting=build-dir="$PWD/build/wheel")
-  PATH=$(dirname "$python"):$PATH "${build[@]}" --outdir "$built" >"$work/wheel.log" 2>&1 ||
-    { tail --lines=40 "$work/wheel.log" >&2 && die "building the wheel failed"; }
   "${build[@]}" --outdir "$built/pure" --config-setting=wheel.cmake=false \
     >"$work/wheel.log" 2>&1 ||
     { tail --lines=40 "$work/wheel.log" >&2 && die "building the pure wheel failed"; }
+  lay_out_licences "$work/licences"
+  (cd "$work/licences" && tail --lines=+1 -- *) >"$source/NOTICE" # a wheel takes it by its name
+  "${build[@]}" --outdir "$built" >"$work/wheel.log" 2>&1 ||
+    { tail --lines=40 "$work/wheel.log" >&2 && die "building the wheel failed"; }
   "$python" -m wheel tags --remove --platform-tag "$PLATFORM" "$built"/*.whl >/dev/null
   for wheel in "$built"/*.whl "$built"/pure/*.whl; do
     pack --wheel "$wheel"

@@ -186,7 +186,7 @@ class Programs(DistCase):
         said = self.check("bash", "-c", f"source {script}; COMP_WORDS=(lockstep ru); COMP_CWORD=1; "
                           "_lockstep; echo ${COMPREPLY[@]}")
         self.assertEqual(said, "run\n")
-        for shell, name in (("zsh", "zsh/site-functions/_lockstep"),
+        for shell, name in (("zsh", "zsh/vendor-completions/_lockstep"),
                             ("fish", "fish/vendor_completions.d/lockstep.fish")):
             self.assertGreater((share / name).stat().st_size, 1000)
             if shutil.which(shell):
@@ -217,6 +217,8 @@ class Programs(DistCase):
         said = self.check(programs / "python3", "-c", "import lockstep, lockstep.library as it; "
                           "print(it.load()._name)", cwd="/")
         self.assertIn("site-packages/lockstep/liblockstep.so.1", said)
+        (notice,) = programs.parent.rglob("lockstep_training-*/licenses/NOTICE")
+        self.assertIn("==> libssl-dev <==", notice.read_text())
 
     def test_the_pure_wheel_imports_and_says_what_it_lacks(self):
         programs = self.install_wheel("*-none-any.whl")
