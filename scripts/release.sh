@@ -147,7 +147,6 @@ lay_out_programs() {
   for program in lockstep lockstep-runtime; do
     stripped "$BIN/$program" "$1/bin/$program"
   done
-  ln -s lockstep "$1/bin/kubectl-lockstep"
   for shell in bash:bash-completion/completions/lockstep zsh:zsh/vendor-completions/_lockstep \
     fish:fish/vendor_completions.d/lockstep.fish; do
     mkdir -p "$(dirname "$share/${shell#*:}")"
@@ -170,6 +169,7 @@ make_deb() {
   say "packing the deb"
   local root=$work/deb
   lay_out_programs "$root/usr"
+  ln -s lockstep "$root/usr/bin/kubectl-lockstep" # krew makes its own, and takes no link in a tar
   mkdir -p "$root/usr/lib/lockstep" "$root/DEBIAN"
   stripped "$BIN/liblockstep-engine.so" "$root/usr/lib/lockstep/liblockstep-engine.so"
   cp -r "$BIN/lockstep-engine-placeholders" "$root/usr/lib/lockstep/"

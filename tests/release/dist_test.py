@@ -150,6 +150,8 @@ class Content(DistCase):
         self.assertIn(f"{digest}  {archive.name}", (self.dist / "SHA256SUMS").read_text())
         self.assertIn(f"uri: {URL}/{archive.name}\n", manifest)
         held = self.check("tar", "--list", "--file", archive).splitlines()
+        listed = self.check("tar", "--list", "--verbose", "--file", archive)
+        self.assertEqual(set(re.findall("^.", listed, re.MULTILINE)), {"d", "-"})  # krew's types
         for name in re.findall(r"from: ([^*\n]+)", manifest):
             self.assertIn(name, held)
 
@@ -167,7 +169,7 @@ class Programs(DistCase):
     def test_the_tar_runs_on_a_bare_debian(self):
         target = bare_root() / "opt" / "lockstep"
         shutil.copytree(self.unpack(), target, symlinks=True)
-        for program in ("lockstep", "lockstep-runtime", "kubectl-lockstep"):
+        for program in ("lockstep", "lockstep-runtime"):
             said = self.check("chroot", bare_root(), f"/opt/lockstep/bin/{program}", "--version")
             self.assertRegex(said, rf"^lockstep(-runtime)? {VERSION}\n$")
         self.assertTrue((target / "LICENSE").is_file())
