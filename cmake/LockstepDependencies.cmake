@@ -12,7 +12,6 @@ find_package(OpenSSL 3.0 REQUIRED)
 set(Boost_USE_DEBUG_RUNTIME OFF) # Debian builds Boost's libraries, which cpprestsdk wants, once
 find_package(cpprestsdk 2.10 REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(simdjson 3.0 REQUIRED)
 
 # For programs that live on many small objects (docs/decisions/0012-mimalloc.md). Nothing names it:
 # it takes the place of malloc by being linked. Sanitizers bring an allocator of their own.
@@ -23,8 +22,8 @@ if(NOT LOCKSTEP_SANITIZE)
   target_link_libraries(lockstep_allocator INTERFACE mimalloc)
 endif()
 
-# lockstep-runtime is copied into other people's images and may need nothing but glibc, so what it
-# uses is linked from archives.
+# lockstep-runtime is copied into other people's images, `lockstep` onto their machines. Both may
+# need nothing but glibc (lockstep_portable), so what they use is linked from archives.
 # OpenSSL only in targets with the property LOCKSTEP_STATIC_OPENSSL: all others may load libraries
 # that bring the shared one, and two copies in one process take each other's calls.
 add_library(lockstep_crypto INTERFACE)
@@ -36,13 +35,20 @@ target_link_libraries(
     Threads::Threads)
 add_library(lockstep_static_zlib INTERFACE)
 target_link_libraries(lockstep_static_zlib INTERFACE libz.a)
+add_library(lockstep_tls INTERFACE)
+target_link_libraries(
+  lockstep_tls
+  INTERFACE $<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_STATIC_OPENSSL>>,libssl.a,OpenSSL::SSL>
+            lockstep_crypto)
+add_library(lockstep_static_yaml INTERFACE)
+target_link_libraries(lockstep_static_yaml INTERFACE libyaml-cpp.a)
 
 # Header-only logging: Debian's spdlog target would link the shared libfmt.
 add_library(lockstep_spdlog INTERFACE)
 target_compile_definitions(lockstep_spdlog INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(lockstep_spdlog INTERFACE fmt::fmt-header-only Threads::Threads)
 
-# Metrics: Debian's package has only the shared library, so scripts/install.sh builds a static one
+# Debian's packages of these have only the shared library, so scripts/install.sh builds static ones
 # (docs/decisions/0003-static-prometheus.md).
 if(DEFINED ENV{LOCKSTEP_CACHE_DIR})
   set(lockstep_cache_default "$ENV{LOCKSTEP_CACHE_DIR}")
@@ -53,12 +59,16 @@ else()
 endif()
 set(LOCKSTEP_CACHE_DIR "${lockstep_cache_default}"
     CACHE PATH "Where scripts/install.sh keeps what it builds")
+set(lockstep_simdjson_archive
+    "${LOCKSTEP_CACHE_DIR}/simdjson-3.0.1-1-${CMAKE_HOST_SYSTEM_PROCESSOR}/lib/libsimdjson.a")
 set(lockstep_prometheus_dir
     "${LOCKSTEP_CACHE_DIR}/prometheus-cpp-1.0.1-1-${CMAKE_HOST_SYSTEM_PROCESSOR}")
 set(lockstep_prometheus_archive "${lockstep_prometheus_dir}/lib/libprometheus-cpp-core.a")
-if(NOT EXISTS "${lockstep_prometheus_archive}")
-  message(FATAL_ERROR "No static prometheus-cpp in ${LOCKSTEP_CACHE_DIR}: run scripts/install.sh")
-endif()
+foreach(archive IN ITEMS "${lockstep_prometheus_archive}" "${lockstep_simdjson_archive}")
+  if(NOT EXISTS "${archive}")
+    message(FATAL_ERROR "No ${archive}: run scripts/install.sh")
+  endif()
+endforeach()
 # By way of the build folder, so that what is compiled with it can be reused where the cache lies
 # elsewhere, as in an image.
 file(CREATE_LINK "${lockstep_prometheus_dir}" "${CMAKE_BINARY_DIR}/prometheus-cpp" SYMBOLIC)
@@ -68,3 +78,6 @@ set_target_properties(
   PROPERTIES IMPORTED_LOCATION "${lockstep_prometheus_archive}"
              INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_BINARY_DIR}/prometheus-cpp/include"
              INTERFACE_LINK_LIBRARIES Threads::Threads)
+add_library(lockstep_static_simdjson STATIC IMPORTED GLOBAL)
+set_target_properties(
+  lockstep_static_simdjson PROPERTIES IMPORTED_LOCATION "${lockstep_simdjson_archive}")

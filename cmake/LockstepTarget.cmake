@@ -75,6 +75,23 @@ function(lockstep_library name)
   add_library(lockstep::${name} ALIAS ${target})
 endfunction()
 
+# lockstep_portable(TARGET): a program or library that loads nothing but glibc, 2.34 or newer
+# (docs/surprises/glibc-symbols.md). Everything that it links comes from archives.
+function(lockstep_portable target)
+  set_target_properties(${target} PROPERTIES LOCKSTEP_STATIC_OPENSSL ON)
+  target_link_libraries(${target} PRIVATE lockstep_glibc_compat)
+  if(NOT LOCKSTEP_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+endfunction()
+
+# lockstep_python_program(TARGET): a program that pip puts on the PATH, from the wheel.
+function(lockstep_python_program target)
+  if(SKBUILD_SCRIPTS_DIR)
+    install(TARGETS ${target} COMPONENT python DESTINATION "${SKBUILD_SCRIPTS_DIR}")
+  endif()
+endfunction()
+
 # What scripts/test.sh --quick builds, and what the gate builds with sanitizers.
 add_custom_target(lockstep_quick)
 add_custom_target(lockstep_pure)

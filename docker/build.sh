@@ -8,19 +8,22 @@ cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
 readonly IMAGES=(operator runtime) # what "all" builds
+readonly CUDA_IMAGE=runtime-cuda    # 10 GB of downloads and layers
 readonly STORE=${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}/images
 
 usage() {
   cat <<TEXT
 usage: docker/build.sh [OPTION]... [IMAGE|all]...
 
-  IMAGE                one of: ${IMAGES[*]}; default all of them
+  IMAGE                one of: ${IMAGES[*]} $CUDA_IMAGE; all, the default, is ${IMAGES[*]}
 
   --base IMAGE         base image; default: a minimal Debian 12 made here by mmdebstrap
   --preset PRESET      CMake preset; default release
   --tag-prefix PREFIX  images are PREFIX-IMAGE:VERSION; default localhost/lockstep
   --archive DIR        also writes DIR/IMAGE.tar, a docker archive for \`docker load\` or
                        \`ctr -n k8s.io images import\`
+  --format FORMAT      of archives: docker (the default) or oci, which \`podman load\`,
+                       \`skopeo copy\` and \`ctr\` read too
   --clean              removes what earlier builds kept in $STORE
 TEXT
 }
@@ -85,31 +88,32 @@ write_archive() {
   local name=$1 tag=$prefix-$1:$version id
   id=$(storage buildah inspect --type image --format '{{.FromImageID}}' "$tag")
   local made_from=$archive/$name.id
-  if [[ -f $archive/$name.tar && -f $made_from && $(<"$made_from") == "$tag $id" ]]; then
+  if [[ -f $archive/$name.tar && -f $made_from && $(<"$made_from") == "$format $tag $id" ]]; then
     return
   fi
   say "writing $archive/$name.tar"
   rm -f "$archive/$name.tar" "$made_from" "$archive/$name.tar.part"
-  logged "$name" storage buildah push "$tag" "docker-archive:$archive/$name.tar.part:$tag"
+  logged "$name" storage buildah push "$tag" "$format-archive:$archive/$name.tar.part:$tag"
   mv "$archive/$name.tar.part" "$archive/$name.tar"
-  printf '%s %s\n' "$tag" "$id" >"$made_from"
+  printf '%s %s %s\n' "$format" "$tag" "$id" >"$made_from"
 }
 
-base="" preset=release prefix=localhost/lockstep archive="" names=() clean=false
+base="" preset=release prefix=localhost/lockstep archive="" format=docker names=() clean=false
 while [[ $# -gt 0 ]]; do
   case $1 in
-    --base | --preset | --tag-prefix | --archive)
+    --base | --preset | --tag-prefix | --archive | --format)
       [[ $# -ge 2 ]] || die "$1 needs a value"
       ;;&
     --base) base=$2 && shift ;;
     --preset) preset=$2 && shift ;;
     --tag-prefix) prefix=$2 && shift ;;
     --archive) archive=$2 && shift ;;
+    --format) format=$2 && shift ;;
     --clean) clean=true ;;
     all) names+=("${IMAGES[@]}") ;;
     -h | --help) usage && exit 0 ;;
     *)
-      [[ " ${IMAGES[*]} " == *" $1 "* ]] || { usage >&2 && exit 2; }
+      [[ " ${IMAGES[*]} $CUDA_IMAGE " == *" $1 "* ]] || { usage >&2 && exit 2; }
       names+=("$1")
       ;;
   esac
@@ -117,6 +121,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ ${#names[@]} -gt 0 ]] || $clean || names=("${IMAGES[@]}")
 
+[[ $format == docker || $format == oci ]] || die "--format $format: expected docker or oci"
 [[ $(id -u) -eq 0 ]] || die "docker/build.sh must be run as root"
 for tool in buildah ccache mmdebstrap; do
   command -v "$tool" >/dev/null || die "no $tool: run scripts/install.sh cluster"

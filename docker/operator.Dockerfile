@@ -20,6 +20,9 @@ RUN --mount=type=cache,target=/var/cache/ccache \
  && docker/rootfs.sh /rootfs \
       --notice nlohmann-json3-dev --notice libcli11-dev \
       --notice libspdlog-dev --notice libfmt-dev --notice libboost1.74-dev \
+      --notice libyaml-cpp-dev \
+      --notice "simdjson=$(scripts/install.sh --path simdjson)/copyright" \
+      --notice "prometheus-cpp=$(scripts/install.sh --path prometheus-cpp)/copyright" \
       "build/${PRESET}/bin/lockstep-operator=/usr/bin/lockstep-operator" \
       "build/${PRESET}/bin/liblockstep-transport-cpprest.so=/usr/lib/lockstep/liblockstep-transport-cpprest.so" \
       /etc/ssl/certs/ca-certificates.crt=/etc/ssl/certs/ca-certificates.crt \

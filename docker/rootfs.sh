@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Lays out the root folder of an image that holds our programs, what they load, and nothing else.
 #
-#   docker/rootfs.sh ROOT [--notice PACKAGE]... [--beside DIR=PATH]... FILE=PATH...
+#   docker/rootfs.sh ROOT [--notice PACKAGE[=FILE]]... [--beside DIR=PATH]... FILE=PATH...
 #
 # FILE (or folder) is copied to PATH below ROOT. Programs and libraries lose their symbols, and all
 # shared libraries they load come along, from the packages installed here. What was taken is written
 # down as a Debian system would: /var/lib/dpkg/status.d for scanners of vulnerabilities, the
 # licences in /usr/share/doc. --notice names a package that is inside our programs as a header or an
-# archive: its licence comes along too. --beside names a folder of other people's libraries that
-# will be at PATH by a layer of its own, with its licences: it is not laid out here, but what it
-# loads of Debian's is, and our programs are looked at as they will be with it. What it loads that
-# nobody has (the driver's, network cards') is left to the node.
+# archive: its licence comes along too, FILE where the package is not installed. --beside names a
+# folder of other people's libraries that will be at PATH by a layer of its own, with its licences:
+# it is not laid out here, but what it loads of Debian's is, and our programs are looked at as they
+# will be with it. What it loads that nobody has (the driver's, network cards') is left to the node.
 # Runs in a build stage: as root, on Debian.
 set -euo pipefail
 
@@ -105,9 +105,12 @@ packages_of() {
   sed 's/: .*//; s/:.*//' <<<"$owners" | sort -u
 }
 
+# write_licence PACKAGE[=FILE]
 write_licence() {
-  mkdir -p "$root/usr/share/doc/$1"
-  cp --dereference "/usr/share/doc/$1/copyright" "$root/usr/share/doc/$1/copyright"
+  local package=${1%%=*} file=${1#*=}
+  [[ $1 == *=* ]] || file=/usr/share/doc/$package/copyright
+  mkdir -p "$root/usr/share/doc/$package"
+  cp --dereference "$file" "$root/usr/share/doc/$package/copyright"
 }
 
 copy_libraries() {
@@ -139,7 +142,8 @@ check() {
 }
 
 [[ $# -ge 2 ]] ||
-  die "usage: docker/rootfs.sh ROOT [--notice PACKAGE]... [--beside DIR=PATH]... FILE=PATH..."
+  die "usage: docker/rootfs.sh ROOT [--notice PACKAGE[=FILE]]... [--beside DIR=PATH]..." \
+    "FILE=PATH..."
 root=$(realpath --canonicalize-missing "$1")
 shift
 [[ ! -e $root ]] || die "$root exists"

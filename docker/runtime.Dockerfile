@@ -22,6 +22,7 @@ RUN --mount=type=cache,target=/var/cache/ccache \
  && docker/rootfs.sh /rootfs \
       --notice libssl-dev --notice zlib1g-dev --notice nlohmann-json3-dev --notice libcli11-dev \
       --notice libspdlog-dev --notice libfmt-dev --notice libboost1.74-dev \
+      --notice "prometheus-cpp=$(scripts/install.sh --path prometheus-cpp)/copyright" \
       "build/${PRESET}/bin/lockstep-runtime=/usr/bin/lockstep-runtime" \
       "build/${PRESET}/bin/liblockstep-engine.so=/usr/lib/lockstep/liblockstep-engine.so" \
       "build/${PRESET}/bin/lockstep-engine-placeholders=/usr/lib/lockstep/lockstep-engine-placeholders" \

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Installs everything this project needs on Debian 12: packages of the distribution, one static
-# library built from its source package (docs/decisions/0003-static-prometheus.md), and for test
-# clusters the programs that scripts/cluster-tools.sh builds.
+# Installs everything this project needs on Debian 12: packages of the distribution, two static
+# libraries built from their source packages (docs/decisions/0003-static-prometheus.md), and for
+# test clusters the programs that scripts/cluster-tools.sh builds.
 # Does nothing, quickly, when all of it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly PROMETHEUS_SOURCE=prometheus-cpp
-readonly PROMETHEUS_VERSION=1.0.1-1
+# Source packages, their versions, and the archive that is made of each.
+readonly PROMETHEUS="prometheus-cpp 1.0.1-1 lib/libprometheus-cpp-core.a"
+readonly SIMDJSON="simdjson 3.0.1-1 lib/libsimdjson.a"
 readonly CACHE_DIR="${LOCKSTEP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}"
 
 # What the two programs and their unit tests are compiled with.
@@ -56,9 +57,9 @@ usage() {
   cat <<TEXT
 usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [torch] [peers] [bench]
                           [all]
-       scripts/install.sh --path cuda|nccl|torch
+       scripts/install.sh --path cuda|nccl|torch|prometheus-cpp|simdjson
 
-  build    compiler, libraries, and a static ${PROMETHEUS_SOURCE} in ${CACHE_DIR}  (the default)
+  build    compiler, libraries, static prometheus-cpp and simdjson in ${CACHE_DIR}  (the default)
   test     build, and what the tests run
   cluster  build, and what the test clusters are made of (Kubernetes is built from source)
   cuda     build, and nvcc ${CUDA_VERSION} in ${CACHE_DIR}
@@ -69,7 +70,7 @@ usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [torc
   all      everything
 
   --check  only say what is missing; exit code 1 if anything is
-  --path   only print the folder of nvcc's toolkit, NCCL or LibTorch, there or not
+  --path   only print the folder of nvcc's toolkit, NCCL, LibTorch or a static library, there or not
 TEXT
 }
 
@@ -123,12 +124,15 @@ install_packages() {
     install --no-install-recommends "$@"
 }
 
-prometheus_dir() {
-  printf '%s/%s-%s-%s' "$CACHE_DIR" "$PROMETHEUS_SOURCE" "$PROMETHEUS_VERSION" \
-    "$(uname -m)"
+# The folder of a static library: its name has version and architecture.
+static_dir() {
+  local name version archive
+  read -r name version archive <<<"$1"
+  printf '%s/%s-%s-%s' "$CACHE_DIR" "$name" "$version" "$(uname -m)"
 }
 
-has_prometheus() { [[ -f $(prometheus_dir)/lib/libprometheus-cpp-core.a ]]; }
+# Whole: with its licence, which goes where the library goes.
+has_static() { [[ -f $(static_dir "$1")/${1##* } && -f $(static_dir "$1")/copyright ]]; }
 
 # Writes into folder $1 the system's own package sources, as sources of source packages. Only
 # Debian's kind (component "main"): others seldom carry sources.
@@ -148,10 +152,10 @@ derive_source_lists() {
       >"$target/derived.list" || true
 }
 
-# Downloads the source package into folder $1, verified by apt as any package is. Touches nothing
-# of the system's apt state, so it needs no root.
+# download_source WORK NAME VERSION: downloads the source package into folder WORK, verified by apt
+# as any package is. Touches nothing of the system's apt state, so it needs no root.
 download_source() {
-  local work=$1
+  local work=$1 name=$2 version=$3
   mkdir -p "$work/sources" "$work/lists/partial" "$work/archives/partial" "$work/download"
   derive_source_lists "$work/sources"
   local options=(
@@ -160,56 +164,69 @@ download_source() {
     -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work"
   )
   apt-get "${options[@]}" update || say "some source lists could not be read"
-  (cd "$work/download" &&
-    apt-get "${options[@]}" source --download-only "$PROMETHEUS_SOURCE=$PROMETHEUS_VERSION") ||
-    die "cannot download the source of $PROMETHEUS_SOURCE $PROMETHEUS_VERSION"
+  (cd "$work/download" && apt-get "${options[@]}" source --download-only "$name=$version") ||
+    die "cannot download the source of $name $version"
 }
 
-build_prometheus() {
-  local work log target
-  target=$(prometheus_dir)
+# Each builds what is in WORK/tree and installs it in WORK/install.
+compile_prometheus_cpp() {
+  cmake -S "$1/tree" -B "$1/build" -G Ninja \
+    -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=17 \
+    -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
+    -DENABLE_PULL=OFF -DENABLE_PUSH=OFF -DENABLE_TESTING=OFF -DENABLE_COMPRESSION=OFF \
+    -DGENERATE_PKGCONFIG=OFF -DCMAKE_INSTALL_LIBDIR=lib \
+    -DCMAKE_INSTALL_PREFIX="$1/install" &&
+    cmake --build "$1/build" --target install
+}
+compile_simdjson() {
+  mkdir -p "$1/install/lib" &&
+    g++ -std=c++17 -O3 -DNDEBUG -fPIC -ffile-prefix-map="$1/tree/=" -c \
+      "$1/tree/singleheader/simdjson.cpp" -o "$1/simdjson.o" &&
+    ar rcsD "$1/install/lib/libsimdjson.a" "$1/simdjson.o"
+}
+
+# In a shell of its own, for its trap and its lock.
+build_static() (
+  local name version archive work log target
+  read -r name version archive <<<"$1"
+  target=$(static_dir "$1")
   mkdir -p "$CACHE_DIR"
   exec 9>"$CACHE_DIR/install.lock"
   flock 9 # two runs at once build it once
-  if has_prometheus; then
+  if has_static "$1"; then
     return
   fi
-  say "building a static $PROMETHEUS_SOURCE $PROMETHEUS_VERSION in $target"
+  say "building a static $name $version in $target"
   work=$(mktemp -d "$CACHE_DIR/build.XXXXXX")
   # shellcheck disable=SC2064 # the folder's name is known now
   trap "rm -rf '$work'" EXIT
-  log=$CACHE_DIR/prometheus-build.log
-  download_source "$work" >"$log" 2>&1 || die "download failed, see $log"
+  log=$CACHE_DIR/$name-build.log
+  download_source "$work" "$name" "$version" >"$log" 2>&1 || die "download failed, see $log"
   mkdir "$work/tree"
   tar --extract --strip-components=1 --directory="$work/tree" \
     --file="$(ls "$work"/download/*.orig.tar.*)"
-  {
-    cmake -S "$work/tree" -B "$work/build" -G Ninja \
-      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_STANDARD=17 \
-      -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DBUILD_SHARED_LIBS=OFF \
-      -DENABLE_PULL=OFF -DENABLE_PUSH=OFF -DENABLE_TESTING=OFF -DENABLE_COMPRESSION=OFF \
-      -DGENERATE_PKGCONFIG=OFF -DCMAKE_INSTALL_LIBDIR=lib \
-      -DCMAKE_INSTALL_PREFIX="$work/install" &&
-      cmake --build "$work/build" --target install
-  } >>"$log" 2>&1 || die "build failed, see $log"
+  "compile_${name//-/_}" "$work" >>"$log" 2>&1 || die "build failed, see $log"
+  cp "$work/tree/LICENSE" "$work/install/copyright"
   rm -rf "$target"
   mv "$work/install" "$target" # complete or not there
-}
+)
 
-# The folder of a group of wheels. Its name has the version: clones of several ages share a cache.
-wheels_dir() {
+# The folder of what --path names. Its name has the version: clones of several ages share a cache.
+cache_path() {
   case $1 in
     cuda) printf '%s/cuda-%s' "$CACHE_DIR" "$CUDA_VERSION" ;;
     nccl) printf '%s/nccl-%s' "$CACHE_DIR" "$NCCL_VERSION" ;;
     torch) printf '%s/torch-%s' "$CACHE_DIR" "$TORCH_VERSION" ;;
-    *) die "--path of '$1': expected cuda, nccl or torch" ;;
+    prometheus-cpp) static_dir "$PROMETHEUS" ;;
+    simdjson) static_dir "$SIMDJSON" ;;
+    *) die "--path of '$1': expected cuda, nccl, torch, prometheus-cpp or simdjson" ;;
   esac
 }
 
 # install_wheels GROUP WHEEL...: complete or not there. In a shell of its own, for its trap.
 install_wheels() (
   local target work toolkit
-  target=$(wheels_dir "$1")
+  target=$(cache_path "$1")
   say "installing ${*:2} in $target"
   mkdir -p "$CACHE_DIR"
   work=$(mktemp -d "$target.XXXXXX")
@@ -230,7 +247,7 @@ install_wheels() (
 
 main() {
   if [[ ${1:-} == --path ]]; then
-    wheels_dir "${2:-}"
+    cache_path "${2:-}"
     echo
     return
   fi
@@ -279,26 +296,30 @@ main() {
     if [[ ${#missing[@]} -gt 0 ]]; then
       say "missing packages: ${missing[*]}"
     fi
-    has_prometheus || say "missing: static $PROMETHEUS_SOURCE in $(prometheus_dir)"
+    local static
+    for static in "$PROMETHEUS" "$SIMDJSON"; do
+      has_static "$static" || say "missing: static ${static%% *} in $(static_dir "$static")"
+    done
     if $with_cluster && ! scripts/cluster-tools.sh --check; then
       say "missing: programs in $(scripts/cluster-tools.sh --path)"
       missing+=(programs)
     fi
     for group in "${wheels[@]}"; do
-      if [[ ! -d $(wheels_dir "$group") ]]; then
-        say "missing: wheels of $group in $(wheels_dir "$group")"
+      if [[ ! -d $(cache_path "$group") ]]; then
+        say "missing: wheels of $group in $(cache_path "$group")"
         missing+=("$group")
       fi
     done
-    [[ ${#missing[@]} -eq 0 ]] && has_prometheus
+    [[ ${#missing[@]} -eq 0 ]] && has_static "$PROMETHEUS" && has_static "$SIMDJSON"
     return
   fi
   if [[ ${#missing[@]} -gt 0 ]]; then
     install_packages "${missing[@]}"
   fi
-  has_prometheus || build_prometheus
+  has_static "$PROMETHEUS" || build_static "$PROMETHEUS"
+  has_static "$SIMDJSON" || build_static "$SIMDJSON"
   for group in "${wheels[@]}"; do
-    if [[ ! -d $(wheels_dir "$group") ]]; then
+    if [[ ! -d $(cache_path "$group") ]]; then
       case $group in
         cuda) install_wheels cuda "${CUDA_WHEELS[@]}" ;;
         nccl) install_wheels nccl "${NCCL_WHEELS[@]}" ;;

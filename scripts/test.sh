@@ -24,12 +24,14 @@
 #                                   workers stopped and killed 20 times, with how soon it is noticed
 #   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
 #                                   must find
+#   scripts/test.sh --release       also a release: dist/ made twice and compared, and everything in
+#                                   it installed where nothing else is (scripts/release.sh)
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
 #
-# On two cores --cluster adds 10 minutes, --soak 15, --planted 30, and --kubernetes as much as these
-# tests take in the gate. scripts/times.py prints where the time of the last run went.
+# On two cores --cluster adds 10 minutes, --soak 15, --planted 30, --release 30, and --kubernetes as
+# much as these tests take in the gate. scripts/times.py prints where the time of the last run went.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh
@@ -42,6 +44,7 @@ with_cluster=false
 other_kubernetes=""
 with_soak=false
 with_planted=false
+with_release=false
 with_cuda=false
 with_cuda_engine=false
 arguments=("$@")
@@ -62,6 +65,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     --soak) with_soak=true ;;
     --planted) with_planted=true ;;
+    --release) with_release=true ;;
     --cuda) with_cuda=true ;;
     --cuda-engine) with_cuda_engine=true ;;
     -h | --help)
@@ -70,8 +74,8 @@ while [[ $# -gt 0 ]]; do
       ;;
     *)
       die "unknown option '$option'; known:" \
-        "--quick --sanitizers --python --peers --cluster --kubernetes --soak --planted --cuda" \
-        "--cuda-engine"
+        "--quick --sanitizers --python --peers --cluster --kubernetes --soak --planted" \
+        "--release --cuda --cuda-engine"
       ;;
   esac
 done
@@ -282,6 +286,12 @@ fi
 if $with_planted; then
   say "planting bugs that the simulation must find"
   python3 -B tests/sim/plant.py
+  check_leftovers
+fi
+
+if $with_release; then
+  say "making a release and installing it"
+  python3 -B tests/release/dist_test.py
   check_leftovers
 fi
 

@@ -15,6 +15,7 @@
 namespace lockstep::control {
 namespace {
 
+constexpr const char* kAbout = "Synchronous training on many machines, or on this one";
 constexpr const char* kFooter =
     R"(Exit codes: 0 succeeded, 1 the job failed, 2 bad manifest or usage,
 3 refused (the job does not fit this machine), 130 stopped by ^C.)";
@@ -61,6 +62,7 @@ struct Texts {
   PsArguments ps;
   LogsArguments logs;
   StopArguments stop;
+  std::string shell;
   std::vector<std::string> settings;
   int64_t workers = 0;  // 0: not given
 };
@@ -171,6 +173,64 @@ void AddStop(CLI::App* app, Texts* texts) {
   stop->footer("Exit codes: 0 it does not run any more, 1 it still does, 2 no such run.");
 }
 
+void AddCompletion(CLI::App* app, Texts* texts) {
+  CLI::App* completion =
+      app->add_subcommand("completion", "Print a script that completes commands in a shell");
+  completion->add_option("SHELL", texts->shell, "bash, zsh or fish")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer("In bash: source <(lockstep completion bash)");
+}
+
+void AddAll(CLI::App* app, Texts* texts) {
+  app->require_subcommand(1);
+  app->set_version_flag("--version", VersionText());
+  app->footer(kFooter);
+  AddRun(app, texts);
+  AddValidate(app, texts);
+  AddRender(app, texts);
+  AddConvert(app, texts);
+  AddExplain(app, texts);
+  AddPs(app, texts);
+  AddLogs(app, texts);
+  AddStop(app, texts);
+  AddCompletion(app, texts);
+  app->add_subcommand("version", "Print the version");
+}
+
+// The members of an option's CLI::IsMember, which shows them as "TEXT:{json,text}".
+std::vector<std::string> ValuesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find('{');
+  const std::size_t end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) {
+    return {};
+  }
+  return CLI::detail::split(type.substr(begin + 1, end - begin - 1), ',');
+}
+
+CommandWords WordsOf(const CLI::App& app) {
+  CommandWords words{app.get_name(), app.get_description(), {}, {}, {}};
+  for (const CLI::Option* option : app.get_options()) {
+    OptionWords one{{}, option->get_description(), option->get_items_expected_max() > 0, {}};
+    for (const std::string& name : option->get_snames()) {
+      one.names.push_back("-" + name);
+    }
+    for (const std::string& name : option->get_lnames()) {
+      one.names.push_back("--" + name);
+    }
+    one.values = ValuesOf(*option);
+    if (!one.names.empty()) {
+      words.options.push_back(std::move(one));
+    } else if (words.values.empty()) {
+      words.values = std::move(one.values);
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands({})) {
+    words.commands.push_back(WordsOf(*command));
+  }
+  return words;
+}
+
 ArgumentsEnd Usage(const std::string& message) {
   return ArgumentsEnd{"lockstep: " + message + "\nTry: lockstep --help\n", kCliUsage};
 }
@@ -263,6 +323,15 @@ std::variant<Arguments, ArgumentsEnd> FinishStop(Texts texts) {
   return Arguments(std::move(texts.stop));
 }
 
+std::variant<Arguments, ArgumentsEnd> FinishCompletion(const std::string& shell) {
+  if (shell.empty()) {
+    return Usage("SHELL is required: bash, zsh or fish");
+  }
+  return Arguments(CompletionArguments{shell == "zsh"    ? Shell::kZsh
+                                       : shell == "fish" ? Shell::kFish
+                                                         : Shell::kBash});
+}
+
 // What CLI11 found no place for: an option that is misspelled, or a word too many.
 std::string DescribeExtras(const CLI::App& command) {
   const std::vector<std::string> extras = command.remaining();
@@ -300,17 +369,25 @@ ArgumentsEnd DescribeParseEnd(const CLI::App& app, const CLI::ParseError& error)
 // CLI11 says only that some command is missing. Empty when the first word is a command or an
 // option.
 std::string UnknownCommand(const std::vector<std::string>& argv) {
-  const std::vector<std::string_view> commands = {
-      "run", "validate", "render", "convert", "explain", "ps", "logs", "stop", "version"};
+  const std::vector<std::string_view> commands = {"run",
+                                                  "validate",
+                                                  "render",
+                                                  "convert",
+                                                  "explain",
+                                                  "ps",
+                                                  "logs",
+                                                  "stop",
+                                                  "completion",
+                                                  "version"};
   if (argv.size() < 2 || argv[1].starts_with('-') ||
       std::find(commands.begin(), commands.end(), argv[1]) != commands.end()) {
     return "";
   }
   const std::string_view nearest = NearestWord(argv[1], commands);
   return "no command \"" + argv[1] + "\"" +
-         (nearest.empty()
-              ? "; there are run, validate, render, convert, explain, ps, logs, stop and version"
-              : "; did you mean \"" + std::string(nearest) + "\"?");
+         (nearest.empty() ? "; there are run, validate, render, convert, explain, ps, logs, stop, "
+                            "completion and version"
+                          : "; did you mean \"" + std::string(nearest) + "\"?");
 }
 
 std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, Texts texts) {
@@ -340,6 +417,9 @@ std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, 
   if (command == "stop") {
     return FinishStop(std::move(texts));
   }
+  if (command == "completion") {
+    return FinishCompletion(texts.shell);
+  }
   return command == "explain" ? Arguments(std::move(texts.explain))
          : command == "ps"    ? Arguments(std::move(texts.ps))
          : command == "logs"  ? Arguments(std::move(texts.logs))
@@ -347,6 +427,13 @@ std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, 
 }
 
 }  // namespace
+
+CommandWords DescribeCommands() {
+  Texts texts;
+  CLI::App app(kAbout, "lockstep");
+  AddAll(&app, &texts);
+  return WordsOf(app);
+}
 
 std::string VersionText() {
   return "lockstep " LOCKSTEP_VERSION;
@@ -357,19 +444,8 @@ std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::stri
     return Usage(unknown);
   }
   Texts texts;
-  CLI::App app("Synchronous training on many machines, or on this one", "lockstep");
-  app.require_subcommand(1);
-  app.set_version_flag("--version", VersionText());
-  app.footer(kFooter);
-  AddRun(&app, &texts);
-  AddValidate(&app, &texts);
-  AddRender(&app, &texts);
-  AddConvert(&app, &texts);
-  AddExplain(&app, &texts);
-  AddPs(&app, &texts);
-  AddLogs(&app, &texts);
-  AddStop(&app, &texts);
-  app.add_subcommand("version", "Print the version");
+  CLI::App app(kAbout, "lockstep");
+  AddAll(&app, &texts);
 
   // CLI11 takes the arguments last first, and reports by exception.
   std::vector<std::string> reversed(argv.rbegin(), argv.rend());

@@ -8,6 +8,7 @@
 
 #include "common/base/time.h"
 #include "operator/cli/chaos.h"
+#include "operator/cli/completion.h"
 #include "operator/cli/setting.h"
 
 namespace lockstep::control {
@@ -69,6 +70,10 @@ struct StopArguments {
   Duration timeout = std::chrono::minutes(2);  // choice: above the default grace, for the last save
 };
 
+struct CompletionArguments {
+  Shell shell = Shell::kBash;
+};
+
 struct VersionArguments {};
 
 using Arguments = std::variant<RunArguments,
@@ -79,6 +84,7 @@ using Arguments = std::variant<RunArguments,
                                PsArguments,
                                LogsArguments,
                                StopArguments,
+                               CompletionArguments,
                                VersionArguments>;
 
 // What to do instead of a command: print `text` and end with `exit_code`.
@@ -89,6 +95,9 @@ struct ArgumentsEnd {
 
 // Reads the command line (argv[0] included). Source: CLI11.
 std::variant<Arguments, ArgumentsEnd> ParseArguments(const std::vector<std::string>& argv);
+
+// What ParseArguments reads, for completion.
+CommandWords DescribeCommands();
 
 // "lockstep 0.1.0".
 std::string VersionText();

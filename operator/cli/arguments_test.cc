@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(MistakeCase{{}, "subcommand is required"},
                       MistakeCase{{"rum"}, "no command \"rum\"; did you mean \"run\"?"},
                       MistakeCase{{"frobnicate"},
-                                  "render, convert, explain, ps, logs, stop and version"},
+                                  "explain, ps, logs, stop, completion and version"},
                       MistakeCase{{"--bogus"}, "unknown option \"--bogus\""},
                       MistakeCase{{"run"}, "FILE is required"},
                       MistakeCase{{"run", "a", "b"}, "\"b\" is one word too many"},

@@ -13,6 +13,7 @@
 
 #include "operator/cli/arguments.h"
 #include "operator/cli/commands.h"
+#include "operator/cli/completion.h"
 #include "operator/cli/summary.h"
 
 namespace lockstep::control {
@@ -34,6 +35,11 @@ struct RunCommand {
   int operator()(const LogsArguments& arguments) const { return RunLogs(arguments); }
 
   int operator()(const StopArguments& arguments) const { return RunStop(arguments); }
+
+  int operator()(const CompletionArguments& arguments) const {
+    std::fputs(CompletionScript(arguments.shell, DescribeCommands()).c_str(), stdout);
+    return 0;
+  }
 
   int operator()(const VersionArguments&) const {
     std::printf("%s\n", VersionText().c_str());

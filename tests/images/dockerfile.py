@@ -92,7 +92,7 @@ def downloads_are_checked(instructions, **_):
 
 def layers_hold_no_leftovers(instructions, **_):
     for each in instructions:
-        if each.word != "RUN" or not re.search(r"apt-get|install\.sh", each.rest):
+        if each.word != "RUN" or not re.search(r"apt-get|install\.sh (?!--path)", each.rest):
             continue
         if "rm -rf /var/lib/apt/lists/*" not in each.rest:
             yield each.line, "the package lists stay in the layer"

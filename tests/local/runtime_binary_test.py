@@ -1,4 +1,5 @@
-"""lockstep-runtime is copied into other people's images: what it needs there, and what it says."""
+"""lockstep-runtime is copied into other people's images: what it needs there, and what it says.
+`lockstep` is copied onto other people's machines and needs no more."""
 
 import fcntl
 import json
@@ -12,6 +13,7 @@ import unittest
 from harness import BIN, LocalTest, training_manifest
 
 RUNTIME = BIN / "lockstep-runtime"
+PORTABLE = (RUNTIME, BIN / "lockstep")
 GLIBC_MAX = (2, 34)
 STRIPPED_BYTES_MAX = 15 * 1024 * 1024
 GLIBC_PARTS = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
@@ -20,20 +22,24 @@ GLIBC_PARTS = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt
 
 class SharedLibraries(unittest.TestCase):
     def test_needs_nothing_but_glibc(self):
-        dynamic = subprocess.run(["objdump", "-p", RUNTIME], capture_output=True, text=True,
-                                 check=True).stdout
-        needed = set(re.findall(r"NEEDED\s+(\S+)", dynamic))
-        self.assertIn("libc.so.6", needed)
-        self.assertEqual(needed - GLIBC_PARTS, set())
+        for program in PORTABLE:
+            with self.subTest(program.name):
+                dynamic = subprocess.run(["objdump", "-p", program], capture_output=True,
+                                         text=True, check=True).stdout
+                needed = set(re.findall(r"NEEDED\s+(\S+)", dynamic))
+                self.assertIn("libc.so.6", needed)
+                self.assertEqual(needed - GLIBC_PARTS, set())
 
     def test_no_symbol_newer_than_glibc_2_34(self):
-        symbols = subprocess.run(["objdump", "-T", RUNTIME], capture_output=True, text=True,
-                                 check=True).stdout
-        versions = re.findall(r"GLIBC_(\d+)\.(\d+)\S*\)?\s+(\S+)", symbols)
-        self.assertTrue(versions)
-        newer = [f"{name} (GLIBC_{major}.{minor})" for major, minor, name in versions
-                 if (int(major), int(minor)) > GLIBC_MAX]
-        self.assertEqual(newer, [])
+        for program in PORTABLE:
+            with self.subTest(program.name):
+                symbols = subprocess.run(["objdump", "-T", program], capture_output=True,
+                                         text=True, check=True).stdout
+                versions = re.findall(r"GLIBC_(\d+)\.(\d+)\S*\)?\s+(\S+)", symbols)
+                self.assertTrue(versions)
+                newer = [f"{name} (GLIBC_{major}.{minor})" for major, minor, name in versions
+                         if (int(major), int(minor)) > GLIBC_MAX]
+                self.assertEqual(newer, [])
 
     def test_stripped_size(self):
         with tempfile.NamedTemporaryFile(prefix="lockstep-test-") as stripped:

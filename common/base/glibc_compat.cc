@@ -1,4 +1,4 @@
-// Keeps the runtime binary loadable on glibc 2.34.
+// Keeps our portable programs (lockstep_portable) loadable on glibc 2.34.
 //
 // A binary that names a newer symbol than its host's glibc has does not start at all. GCC 12's
 // archives name two: the unwinder calls _dl_find_object (glibc 2.35), std::random_device calls
