@@ -59,7 +59,7 @@ Result<PythonCommand> ParsePythonCommand(const std::vector<std::string>& command
     return Refusal("no command");
   }
   const std::string& interpreter = command.front();
-  if (!IsPythonInterpreter(interpreter.substr(interpreter.rfind('/') + 1)) ||
+  if (!IsPythonInterpreter(BaseName(interpreter)) ||
       interpreter.find(' ') != std::string::npos) {
     return Refusal("\"" + interpreter + "\"");
   }
