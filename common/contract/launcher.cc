@@ -12,15 +12,21 @@ namespace {
 
 constexpr std::string_view kTorchrun = "torchrun";
 
-// Each launcher with the programs and the modules that it is; modules have a dot.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kLaunchers = {{
+struct Launcher {
+  std::string_view name;
+  std::string_view programs;  // and modules, which have a dot
+  std::string_view subcommand = "";
+};
+
+constexpr std::array<Launcher, 8> kLaunchers = {{
     {kTorchrun, "torchrun torch.distributed.run torch.distributed.launch"},
     {"mpirun", "mpirun mpiexec mpiexec.hydra orterun mpirun.real"},
     {"horovodrun", "horovodrun horovod.runner.launch"},
-    {"accelerate", "accelerate accelerate.commands.launch"},
+    {"accelerate", "accelerate", "launch"},
+    {"accelerate", "accelerate.commands.launch"},
     {"composer", "composer composer.cli.launcher"},
     {"deepspeed", "deepspeed ds deepspeed.launcher.runner"},
-    {"tune", "tune"},
+    {"tune", "tune", "run"},
 }};
 
 bool IsOfAName(char c) {
@@ -98,9 +104,12 @@ bool HasValue(std::string_view option, std::string_view next) {
          (!IsListed(option, kWithoutValue) && !next.starts_with('-') && !next.ends_with(".py"));
 }
 
-TorchrunCall ReadOptions(const std::vector<std::string>& words, std::size_t at) {
+}  // namespace
+
+TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t arguments) {
   TorchrunCall call;
-  for (; at < words.size() && words[at].size() > 1 && words[at][0] == '-'; ++at) {
+  for (std::size_t at = arguments; at < words.size() && words[at].size() > 1 && words[at][0] == '-';
+       ++at) {
     const std::string& word = words[at];
     if (word == "--") {
       break;
@@ -120,8 +129,6 @@ TorchrunCall ReadOptions(const std::vector<std::string>& words, std::size_t at) 
   return call;
 }
 
-}  // namespace
-
 std::string TorchrunCall::Option(std::string_view name) const {
   const auto found = options.find(name);
   return found == options.end() ? "" : found->second;
@@ -129,9 +136,16 @@ std::string TorchrunCall::Option(std::string_view name) const {
 
 std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words) {
   const LauncherCall program = words.empty() ? LauncherCall{} : ProgramOf(words);
-  for (const auto& [launcher, names] : kLaunchers) {
-    if (IsListed(program.name, names)) {
-      return LauncherCall{launcher, program.arguments};
+  const std::size_t at = program.arguments;
+  for (const Launcher& one : kLaunchers) {
+    if (!IsListed(program.name, one.programs)) {
+      continue;
+    }
+    if (one.subcommand.empty()) {
+      return LauncherCall{one.name, at};
+    }
+    if (at < words.size() && words[at] == one.subcommand) {
+      return LauncherCall{one.name, at + 1};
     }
   }
   return std::nullopt;
@@ -140,7 +154,7 @@ std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words
 std::optional<TorchrunCall> TorchrunCallOf(const std::vector<std::string>& words) {
   const std::optional<LauncherCall> call = LauncherCallOf(words);
   return call.has_value() && call->name == kTorchrun
-             ? std::optional(ReadOptions(words, call->arguments))
+             ? std::optional(TorchrunOptions(words, call->arguments))
              : std::nullopt;
 }
 
@@ -163,7 +177,7 @@ bool MentionsTorchrun(const std::vector<std::string>& command) {
     for (auto at = word.begin(); at != word.end();) {
       const auto begin = std::find_if(at, word.end(), IsOfAName);
       at = std::find_if_not(begin, word.end(), IsOfAName);
-      if (IsListed({begin, at}, kLaunchers[0].second) && (at == word.end() || *at != '/')) {
+      if (IsListed({begin, at}, kLaunchers[0].programs) && (at == word.end() || *at != '/')) {
         return true;
       }
     }

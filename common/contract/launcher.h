@@ -30,7 +30,7 @@ struct LauncherCall {
 };
 
 // The launcher that a process with these words is: the program itself, or a Python interpreter with
-// its script or module ("-m torch.distributed.run").
+// its script or module ("-m torch.distributed.run"), with its subcommand ("accelerate launch").
 std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words);
 
 // What torchrun is given on its command line.
@@ -42,6 +42,9 @@ struct TorchrunCall {
   // Empty where the option is not there.
   std::string Option(std::string_view name) const;
 };
+
+// What torchrun is given by words of which those at `arguments` are its first.
+TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t arguments);
 
 // What torchrun is given if a process with these words is torchrun.
 std::optional<TorchrunCall> TorchrunCallOf(const std::vector<std::string>& words);

@@ -72,8 +72,9 @@ TEST(Launcher, OthersAreTheirProgramScriptOrModule) {
   EXPECT_EQ(name({"python3", "/usr/bin/horovodrun", "-np", "2", "t.py"}), "horovodrun 2");
   EXPECT_EQ(name({"python", "-um", "accelerate.commands.launch", "t.py"}), "accelerate 3");
   EXPECT_EQ(name({"ds", "t.py"}), "deepspeed 1");
+  EXPECT_EQ(name({"tune", "run", "recipe"}), "tune 2");
   for (const Words& words :
-       {Words{}, {"python", "-m", "composer"}, {"python", "composer.py"}, {"echo", "tune"}}) {
+       {Words{}, {"python", "-m", "composer"}, {"python", "composer.py"}, {"accelerate", "env"}}) {
     EXPECT_EQ(name(words), "");
   }
 }
