@@ -31,7 +31,7 @@ struct Wrapper {
 constexpr std::string_view kEveryOption = "*";
 
 // Sources: the manuals of coreutils 9.1, util-linux 2.38, bash 5.2, conda 24, uv 0.4, nsys 2024.
-constexpr std::array<Wrapper, 33> kWrappers = {{
+constexpr std::array<Wrapper, 34> kWrappers = {{
     {"env", "-u --unset -C --chdir"},
     {"exec", "-a"},
     {"builtin", ""},
@@ -42,6 +42,7 @@ constexpr std::array<Wrapper, 33> kWrappers = {{
     {"dumb-init", "-r --rewrite"},
     {"gosu", "", 1},
     {"ionice", "-c -n --class --classdata"},
+    {"neuron_parallel_compile", ""},
     {"nice", "-n --adjustment"},
     {"nohup", ""},
     {"numactl", "-i -N -m -C -p --interleave --cpunodebind --membind --physcpubind --preferred"},

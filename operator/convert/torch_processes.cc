@@ -1,6 +1,8 @@
 #include "operator/convert/torch_processes.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <optional>
 #include <string_view>
 
 #include "common/contract/executed_commands.h"
@@ -90,6 +92,78 @@ void NoteHiddenFromTorchrun(const std::string& field,
   }
 }
 
+void Say(const TorchCount& per_pod, const std::string& text, Conversion* conversion) {
+  if (per_pod.is_said) {
+    conversion->notes.push_back({per_pod.field, text});
+  }
+}
+
+// "nprocPerNode has no effect here".
+std::string HasNoEffect(const TorchCount& per_pod) {
+  return per_pod.field.substr(per_pod.field.rfind('.') + 1) + " has no effect here";
+}
+
+// The same as SetTorchProcesses of a command that starts torchrun, or may.
+void SetStartedProcesses(const TorchProgram& program,
+                         const TorchCount& per_pod,
+                         ConvertedReplica* replica,
+                         Conversion* conversion) {
+  const LaunchCommand& command = replica->command;
+  ConvertedPod* const pod = &replica->pod;
+  std::string in_command = program.has_torchrun || program.has_composer ? program.count : "";
+  if (InlinedText inlined = InlineReferences(in_command, WrittenVariables(*pod));
+      inlined.unknown.empty() && inlined.has_changed) {
+    in_command = std::move(inlined.text);
+  }
+  const std::string& text = in_command.empty() ? per_pod.text : in_command;
+  const std::string& field = in_command.empty() ? per_pod.field : command.path;
+  if (text != per_pod.text) {
+    Say(per_pod, HasNoEffect(per_pod) + ": the command says " + text, conversion);
+  }
+  const bool counts_ranks =
+      (program.has_torchrun || program.has_composer) && !program.hands_on_rank;
+  if (program.has_composer && counts_ranks) {
+    replica->role["launcher"] = "Torchrun";
+    conversion->notes.push_back(
+        {command.path,
+         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, which "
+         "Kubeflow's operator did not set so"});
+  }
+  if (text == "gpu") {
+    NoteHiddenFromTorchrun(field, *pod, conversion);
+  }
+  const int64_t told = ProcessCountOf(text);
+  const int64_t gpus = pod->gpu_count();
+  if (counts_ranks && (told == 1 || told >= std::max<int64_t>(gpus, 1))) {
+    replica->role["processes"] = told;
+    pod->origins.push_back({"processes", field});
+    return;
+  }
+  if (counts_ranks && gpus > 0 && IsListed(text, "auto gpu")) {
+    return;
+  }
+  if (program.has_composer && counts_ranks && !in_command.empty() && told > 0) {
+    AddError(&conversion->errors,
+             command.path,
+             "composer with " + text + " processes found, expected one, or one for each of the " +
+                 std::to_string(gpus) + " GPUs: it goes by WORLD_SIZE, which counts these");
+  }
+  SetOneProcess(replica);
+  if (in_command.empty() && text != "1") {  // which the runtime says itself
+    Say(per_pod,
+        std::string("kept as ") + kCountVariable +
+            ": the job and WORLD_SIZE count each pod as one rank",
+        conversion);
+    Json variables = VariablesOf(*pod);
+    variables.push_back({{"name", kCountVariable}, {"value", text}});
+    pod->container()["env"] = std::move(variables);
+  } else if (program.hands_on_rank && ProcessCountOf(per_pod.text) > 1) {
+    Say(per_pod,
+        "WORLD_SIZE counts each pod as one rank here, and not as " + per_pod.text,
+        conversion);
+  }
+}
+
 }  // namespace
 
 TorchProgram ReadTorchProgram(const std::vector<std::string>& command) {
@@ -106,8 +180,9 @@ TorchProgram ReadTorchProgram(const std::vector<std::string>& command) {
     program.may_start_torchrun = true;
     program.has_torchrun = program.has_torchrun || call->name == "torchrun";
     program.has_composer = program.has_composer || call->name == "composer";
-    if (program.count.empty() && IsListed(call->name, "torchrun tune")) {
-      program.count = TorchrunOptions(words, call->arguments).Option("--nproc_per_node");
+    if (program.count.empty() && call->name != "accelerate") {
+      const TorchrunCall told = TorchrunOptions(words, call->arguments);
+      program.count = told.Option(call->name == "composer" ? "-n" : "--nproc_per_node");
     }
   }
   return program;
@@ -133,61 +208,15 @@ void SetTorchProcesses(const TorchCount& per_pod,
                  "\" found, expected a number from 1 to 9999, auto, gpu or cpu, as torchrun does");
     return;
   }
-  const auto note_count = [&](const std::string& text) {
-    if (per_pod.is_said) {
-      conversion->notes.push_back({per_pod.field, text});
-    }
-  };
-  const std::string has_no_effect =
-      per_pod.field.substr(per_pod.field.rfind('.') + 1) + " has no effect here";
   const TorchProgram program = ReadTorchProgram(command.program);
-  if (!program.may_start_torchrun) {
-    if (per_pod.text != "1") {
-      note_count(has_no_effect + "; set roles[].processes");
-    }
-    SetOneProcess(replica);
+  if (program.may_start_torchrun) {
+    SetStartedProcesses(program, per_pod, replica, conversion);
     return;
   }
-  std::string in_command = program.has_torchrun ? program.count : "";
-  if (InlinedText inlined = InlineReferences(in_command, WrittenVariables(*pod));
-      inlined.unknown.empty() && inlined.has_changed) {
-    in_command = std::move(inlined.text);
-  }
-  const std::string& text = in_command.empty() ? per_pod.text : in_command;
-  const std::string& field = in_command.empty() ? per_pod.field : command.path;
-  if (text != per_pod.text) {
-    note_count(has_no_effect + ": the command says " + text);
-  }
-  const bool counts_ranks =
-      (program.has_torchrun || program.has_composer) && !program.hands_on_rank;
-  if (program.has_composer && counts_ranks) {
-    replica->role["launcher"] = "Torchrun";
-    conversion->notes.push_back(
-        {command.path,
-         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, which "
-         "Kubeflow's operator did not set so"});
-  }
-  if (text == "gpu") {
-    NoteHiddenFromTorchrun(field, *pod, conversion);
-  }
-  const int64_t told = ProcessCountOf(text);
-  const int64_t gpus = pod->gpu_count();
-  if (counts_ranks && (told == 1 || told >= std::max<int64_t>(gpus, 1))) {
-    replica->role["processes"] = told;
-    pod->origins.push_back({"processes", field});
-    return;
-  }
-  if (counts_ranks && gpus > 0 && IsListed(text, "auto gpu")) {
-    return;
+  if (per_pod.text != "1") {
+    Say(per_pod, HasNoEffect(per_pod) + "; set roles[].processes", conversion);
   }
   SetOneProcess(replica);
-  if (in_command.empty() && text != "1") {  // which the runtime says itself
-    note_count(std::string("kept as ") + kCountVariable +
-               ": the job and WORLD_SIZE count each pod as one rank");
-    Json variables = VariablesOf(*pod);
-    variables.push_back({{"name", kCountVariable}, {"value", text}});
-    pod->container()["env"] = std::move(variables);
-  }
 }
 
 void KeepTorchrunAlone(ConvertedReplica* replica, Conversion* conversion) {

@@ -23,7 +23,7 @@ struct TorchProgram {
   // have.
   bool may_start_torchrun = false;
   bool hands_on_rank = false;  // RANK or WORLD_SIZE, which counted pods: "--node_rank=$RANK"
-  std::string count{};         // of processes that torchrun or `tune run` is told; empty: none
+  std::string count{};         // of processes that its options say; empty: they do not
 };
 
 TorchProgram ReadTorchProgram(const std::vector<std::string>& command);

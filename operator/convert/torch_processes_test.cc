@@ -97,6 +97,10 @@ TEST(ConvertPyTorchJob, CommandThatHandsOnRankKeepsWhatItCounts) {
     EXPECT_EQ(ProcessesOf(conversion), 1) << reference;
     EXPECT_EQ(FirstEnv(conversion), Json::array()) << reference;
   }
+  // There, WORLD_SIZE was the pods' number times nprocPerNode.
+  ExpectNote(
+      ConvertWorkers("sh, -c, 'torchrun --nproc_per_node=8 t.py --world $WORLD_SIZE'", {8, "8"}),
+      "spec.nprocPerNode: WORLD_SIZE counts each pod as one rank here, and not as 8\n");
 }
 
 TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {
@@ -124,6 +128,11 @@ TEST(ConvertPyTorchJob, ComposerIsToldOfItsRanks) {
     EXPECT_EQ(ProcessesOf(conversion), Json());
     ExpectNote(conversion, std::string(kCommand) + ": composer joins the job's pods by WORLD_SIZE");
   }
+  EXPECT_EQ(ProcessesOf(ConvertWorkers("composer, -n, '4', t.py", {0})), 4);
+  EXPECT_NE(
+      ErrorsOf(ConvertWorkers("composer, -n, '4', t.py", {8}))
+          .find("composer with 4 processes found, expected one, or one for each of the 8 GPUs"),
+      std::string::npos);
 }
 
 TEST(ConvertPyTorchJob, PlainProgramRunsOnceAndNprocPerNodeSaysNothingToIt) {
