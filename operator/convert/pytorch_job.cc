@@ -27,12 +27,15 @@ std::string ConvertElasticPolicy(ForeignObject policy) {
 
 }  // namespace
 
+// Source of what nprocPerNode does to WORLD_SIZE: pkg/controller.v1/pytorch/envvar.go of
+// kubeflow/trainer v1.9.
 Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = Json::object();
   const bool is_said = spec->Take("nprocPerNode") != nullptr;  // "1": it is refused
   TorchCount per_pod{spec->TakeText("nprocPerNode").value_or(is_said ? "1" : "auto"),
                      spec->PathOf("nprocPerNode"),
-                     is_said};
+                     is_said,
+                     true};
   Json from_elastic = Json::object();
   ForeignObject elastic = spec->TakeObject("elasticPolicy");
   const auto restarts_max = elastic.TakeCount("maxRestarts");
@@ -45,7 +48,7 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   }
   const std::string of_elastic = ConvertElasticPolicy(std::move(elastic));
   if (!is_said && !of_elastic.empty()) {
-    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode"), true};
+    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode"), true, true};
   }
   std::vector<ConvertedReplica> replicas = ConvertReplicas(
       {.key = "pytorchReplicaSpecs",

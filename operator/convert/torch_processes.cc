@@ -157,7 +157,8 @@ void SetStartedProcesses(const TorchProgram& program,
     Json variables = VariablesOf(*pod);
     variables.push_back({{"name", kCountVariable}, {"value", text}});
     pod->container()["env"] = std::move(variables);
-  } else if (program.hands_on_rank && ProcessCountOf(per_pod.text) > 1) {
+  } else if (program.hands_on_rank && per_pod.is_in_world_size &&
+             ProcessCountOf(per_pod.text) > 1) {
     Say(per_pod,
         "WORLD_SIZE counts each pod as one rank here, and not as " + per_pod.text,
         conversion);

@@ -10,9 +10,10 @@ namespace lockstep::control {
 // How many processes Kubeflow's operator told torchrun to start in each pod, by
 // PET_NPROC_PER_NODE.
 struct TorchCount {
-  std::string text;      // a number, "auto", "gpu", "cpu"
-  std::string field;     // of the foreign manifest
-  bool is_said = false;  // by the manifest; else it is the operator's default
+  std::string text;               // a number, "auto", "gpu", "cpu"
+  std::string field;              // of the foreign manifest
+  bool is_said = false;           // by the manifest; else it is the operator's default
+  bool is_in_world_size = false;  // which was the number of pods times it
 };
 
 // A command as PyTorch's launchers see it.
