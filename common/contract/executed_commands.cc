@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "common/contract/shell_text.h"
+#include "common/contract/text.h"
 
 namespace lockstep {
 namespace {
@@ -30,7 +31,7 @@ struct Wrapper {
 constexpr std::string_view kEveryOption = "*";
 
 // Sources: the manuals of coreutils 9.1, util-linux 2.38, bash 5.2, conda 24, uv 0.4, nsys 2024.
-constexpr std::array<Wrapper, 33> kWrappers = {{
+constexpr std::array<Wrapper, 34> kWrappers = {{
     {"env", "-u --unset -C --chdir"},
     {"exec", "-a"},
     {"builtin", ""},
@@ -41,6 +42,7 @@ constexpr std::array<Wrapper, 33> kWrappers = {{
     {"dumb-init", "-r --rewrite"},
     {"gosu", "", 1},
     {"ionice", "-c -n --class --classdata"},
+    {"neuron_parallel_compile", ""},
     {"nice", "-n --adjustment"},
     {"nohup", ""},
     {"numactl", "-i -N -m -C -p --interleave --cpunodebind --membind --physcpubind --preferred"},
@@ -70,19 +72,10 @@ constexpr std::array<Wrapper, 33> kWrappers = {{
     {"nsys", kEveryOption, 0, "profile"},
 }};
 
-std::string_view BaseName(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-}
-
-bool IsListed(std::string_view name, std::string_view list) {
-  return list == kEveryOption ||
-         (" " + std::string(list) + " ").find(" " + std::string(name) + " ") != std::string::npos;
-}
-
 bool IsName(std::string_view text) {
-  return !text.empty() && std::isdigit(static_cast<unsigned char>(text.front())) == 0 &&
-         std::ranges::all_of(text,
-                             [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return !text.empty() && !IsDigit(text.front()) && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_';
+  });
 }
 
 bool IsAssignment(std::string_view word) {
@@ -129,8 +122,7 @@ std::string VariableOf(std::string_view text) {
     text = text.substr(1, text.size() - 2);
   }
   const bool is_parameter =
-      text == "@" || text == "*" ||
-      (text.size() == 1 && std::isdigit(static_cast<unsigned char>(text.front())) != 0);
+      text == "@" || text == "*" || (text.size() == 1 && IsDigit(text.front()));
   return is_parameter || IsName(text) ? std::string(text) : "";
 }
 
@@ -168,7 +160,9 @@ std::optional<Words> WrappedWords(const Words& words) {
       inner.insert(inner.begin(), "env");
       return inner;
     }
-    if (option.find('=') == std::string::npos && IsListed(option, wrapper->options_with_value)) {
+    const std::string_view with_value = wrapper->options_with_value;
+    if (option.find('=') == std::string::npos &&
+        (with_value == kEveryOption || IsListed(option, with_value))) {
       ++at;
     }
   }
@@ -188,8 +182,7 @@ struct ShellCall {
 };
 
 std::optional<ShellCall> ShellCallOf(const Words& words) {
-  constexpr std::array<std::string_view, 6> kShells = {"sh", "bash", "dash", "ash", "zsh", "ksh"};
-  if (std::ranges::find(kShells, BaseName(words[0])) == kShells.end()) {
+  if (!IsListed(BaseName(words[0]), "sh bash dash ash zsh ksh")) {
     return std::nullopt;
   }
   ShellCall call;
@@ -275,8 +268,7 @@ class Execution {
         arguments.insert(arguments.begin(), name);
         continue;
       }
-      if (words[0] == "export" || words[0] == "readonly" || words[0] == "local" ||
-          words[0] == "declare") {
+      if (IsListed(words[0], "export readonly local declare")) {
         Remember(words);
       }
       Execute(std::move(words), command.input, nesting);
@@ -301,7 +293,7 @@ class Execution {
       return;
     }
     std::optional<std::string> value = FoundProgram(word.text);
-    if (name.size() == 1 && std::isdigit(static_cast<unsigned char>(name[0])) != 0) {
+    if (name.size() == 1 && IsDigit(name[0])) {
       const auto index = static_cast<std::size_t>(name[0] - '0');
       value = index < arguments.size() ? std::optional(arguments[index]) : std::nullopt;
     } else if (const auto found = variables_.find(name); found != variables_.end()) {

@@ -31,6 +31,7 @@ TEST(ExecutedCommands, WhatOnlyStartsAnotherProgramIsLeftOut) {
                           {"numactl", "--cpunodebind=0", "-m", "0", "p", "-n", "1"},
                           {"taskset", "-c", "0-3", "p", "-n", "1"},
                           {"tini", "-s", "--", "p", "-n", "1"},
+                          {"neuron_parallel_compile", "p", "-n", "1"},
                           {"conda", "run", "-n", "torch", "--no-capture-output", "p", "-n", "1"},
                           {"uv", "run", "--python", "3.11", "p", "-n", "1"},
                           {"nsys", "profile", "-o", "x", "--trace", "cuda", "p", "-n", "1"},

@@ -2,55 +2,48 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <span>
-#include <utility>
 
 #include "common/contract/executed_commands.h"
 #include "common/contract/python_command.h"
+#include "common/contract/text.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {
-    "torchrun", "torch.distributed.run", "torch.distributed.launch"};
+constexpr std::string_view kTorchrun = "torchrun";
+
+struct Launcher {
+  std::string_view name;
+  std::string_view programs;  // and modules, which have a dot
+  std::string_view subcommand = "";
+};
+
+constexpr std::array<Launcher, 8> kLaunchers = {{
+    {kTorchrun, "torchrun torch.distributed.run torch.distributed.launch"},
+    {"mpirun", "mpirun mpiexec mpiexec.hydra orterun mpirun.real"},
+    {"horovodrun", "horovodrun horovod.runner.launch"},
+    {"accelerate", "accelerate", "launch"},
+    {"accelerate", "accelerate.commands.launch"},
+    {"composer", "composer composer.cli.launcher"},
+    {"deepspeed", "deepspeed ds deepspeed.launcher.runner"},
+    {"tune", "tune", "run"},
+}};
 
 bool IsOfAName(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
-         c == '.' || c == '-';
+  return IsDigit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' || c == '.' ||
+         c == '-';
 }
 
-// Whether `name` stands in `text` as a word of its own, or behind the slash of a path.
-bool HasWord(std::string_view text, std::string_view name) {
-  for (std::size_t at = text.find(name); at != std::string_view::npos;
-       at = text.find(name, at + 1)) {
-    const std::size_t end = at + name.size();
-    const bool is_start = at == 0 || !IsOfAName(text[at - 1]);
-    if (is_start && (end == text.size() || !(IsOfAName(text[end]) || text[end] == '/'))) {
-      return true;
-    }
-  }
-  return false;
-}
-
-std::string_view BaseName(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-}
-
-bool IsModule(std::string_view name) {
-  return name == kNames[1] || name == kNames[2];
-}
-
-// The place of torchrun's arguments among the words of a Python interpreter; absent: it runs
-// something else. Source: python(1) of 3.11.
-std::optional<std::size_t> ArgumentsOfModule(const std::vector<std::string>& words) {
+// The program that a process with these words runs, and where its arguments begin: that of its
+// first word, or the script or module of a Python interpreter. Source: python(1) of 3.11.
+LauncherCall ProgramOf(const std::vector<std::string>& words) {
   if (!IsPythonInterpreter(BaseName(words[0]))) {
-    return std::nullopt;
+    return {BaseName(words[0]), 1};
   }
   for (std::size_t at = 1; at < words.size(); ++at) {
     const std::string_view word = words[at];
     if (!word.starts_with('-')) {
-      return BaseName(word) == kNames[0] ? std::optional(at + 1) : std::nullopt;
+      return {BaseName(word), at + 1};
     }
     if (word.starts_with("--")) {
       at += word == "--check-hash-based-pycs" ? 1 : 0;
@@ -61,59 +54,28 @@ std::optional<std::size_t> ArgumentsOfModule(const std::vector<std::string>& wor
       continue;  // letters without values
     }
     const bool is_glued = letter + 1 < word.size();
-    if (word[letter] == 'm') {
-      const std::size_t name = is_glued ? at : at + 1;
-      const bool is_torchrun =
-          name < words.size() &&
-          IsModule(is_glued ? word.substr(letter + 1) : std::string_view(words[name]));
-      return is_torchrun ? std::optional(name + 1) : std::nullopt;
+    at += is_glued ? 0 : 1;
+    if (word[letter] == 'm' && at < words.size()) {
+      const std::string_view name = is_glued ? word.substr(letter + 1) : words[at];
+      return {name.find('.') == std::string_view::npos ? "" : name, at + 1};
     }
     if (word[letter] == 'c') {
-      return std::nullopt;
+      break;
     }
-    at += is_glued ? 0 : 1;
   }
-  return std::nullopt;
+  return {"", words.size()};
 }
 
 // torchrun's options with a value and those without. Source: torch/distributed/run.py of 1.13 to
 // 2.9, and torch/distributed/launch.py.
-constexpr std::array<std::string_view, 27> kWithValue = {"--nnodes",
-                                                         "--nproc_per_node",
-                                                         "--rdzv_backend",
-                                                         "--rdzv_endpoint",
-                                                         "--rdzv_id",
-                                                         "--rdzv_conf",
-                                                         "--max_restarts",
-                                                         "--monitor_interval",
-                                                         "--start_method",
-                                                         "--event_log_handler",
-                                                         "--role",
-                                                         "--log_dir",
-                                                         "--redirects",
-                                                         "--tee",
-                                                         "--local_ranks_filter",
-                                                         "--duplicate_stdout_filters",
-                                                         "--duplicate_stderr_filters",
-                                                         "--node_rank",
-                                                         "--master_addr",
-                                                         "--master_port",
-                                                         "--local_addr",
-                                                         "--logs_specs",
-                                                         "--numa_binding",
-                                                         "--signals_to_handle",
-                                                         "--shutdown_timeout",
-                                                         "-r",
-                                                         "-t"};
-constexpr std::array<std::string_view, 9> kWithoutValue = {"--standalone",
-                                                           "--module",
-                                                           "--no_python",
-                                                           "--run_path",
-                                                           "--use_env",
-                                                           "--virtual_local_rank",
-                                                           "--help",
-                                                           "-m",
-                                                           "-h"};
+constexpr std::string_view kWithValue =
+    "--nnodes --nproc_per_node --rdzv_backend --rdzv_endpoint --rdzv_id --rdzv_conf --max_restarts "
+    "--monitor_interval --start_method --event_log_handler --role --log_dir --redirects --tee "
+    "--local_ranks_filter --duplicate_stdout_filters --duplicate_stderr_filters --node_rank "
+    "--master_addr --master_port --local_addr --logs_specs --numa_binding --signals_to_handle "
+    "--shutdown_timeout -r -t";
+constexpr std::string_view kWithoutValue =
+    "--standalone --module --no_python --run_path --use_env --virtual_local_rank --help -m -h";
 
 // The option that `name` is, or an unambiguous beginning of: torchrun takes "--nproc", too.
 std::string WholeName(std::string name) {
@@ -121,16 +83,15 @@ std::string WholeName(std::string name) {
     return name.substr(0, 2);  // "-r3"
   }
   std::replace(name.begin() + 2, name.end(), '-', '_');
+  if (IsListed(name, kWithValue) || IsListed(name, kWithoutValue)) {
+    return name;
+  }
   std::string whole;
-  for (const auto& names : {std::span<const std::string_view>(kWithValue),
-                            std::span<const std::string_view>(kWithoutValue)}) {
-    for (const std::string_view known : names) {
-      if (known == name) {
-        return name;
-      }
-      if (known.starts_with(name)) {
-        whole = whole.empty() ? std::string(known) : name;
-      }
+  for (const std::string_view names : {kWithValue, kWithoutValue}) {
+    for (std::size_t at = names.find(name); at != std::string_view::npos;
+         at = names.find(name, at + 1)) {
+      const bool is_first = whole.empty();
+      whole = is_first ? std::string(names.substr(at, names.find(' ', at) - at)) : name;
     }
   }
   return whole.empty() ? name : whole;
@@ -139,16 +100,16 @@ std::string WholeName(std::string name) {
 // An option that is not known, of a later release, is thought to have a value unless a script
 // follows.
 bool HasValue(std::string_view option, std::string_view next) {
-  if (std::ranges::find(kWithValue, option) != kWithValue.end()) {
-    return true;
-  }
-  return std::ranges::find(kWithoutValue, option) == kWithoutValue.end() &&
-         !next.starts_with('-') && !next.ends_with(".py");
+  return IsListed(option, kWithValue) ||
+         (!IsListed(option, kWithoutValue) && !next.starts_with('-') && !next.ends_with(".py"));
 }
 
-TorchrunCall ReadOptions(const std::vector<std::string>& words, std::size_t at) {
+}  // namespace
+
+TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t arguments) {
   TorchrunCall call;
-  for (; at < words.size() && words[at].size() > 1 && words[at][0] == '-'; ++at) {
+  for (std::size_t at = arguments; at < words.size() && words[at].size() > 1 && words[at][0] == '-';
+       ++at) {
     const std::string& word = words[at];
     if (word == "--") {
       break;
@@ -168,26 +129,33 @@ TorchrunCall ReadOptions(const std::vector<std::string>& words, std::size_t at) 
   return call;
 }
 
-}  // namespace
-
 std::string TorchrunCall::Option(std::string_view name) const {
   const auto found = options.find(name);
   return found == options.end() ? "" : found->second;
 }
 
-std::optional<TorchrunCall> TorchrunCallOf(const std::vector<std::string>& words) {
-  if (words.empty()) {
-    return std::nullopt;
-  }
-  std::size_t at = 1;
-  if (BaseName(words[0]) != kNames[0]) {
-    const std::optional<std::size_t> begin = ArgumentsOfModule(words);
-    if (!begin.has_value()) {
-      return std::nullopt;
+std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words) {
+  const LauncherCall program = words.empty() ? LauncherCall{} : ProgramOf(words);
+  const std::size_t at = program.arguments;
+  for (const Launcher& one : kLaunchers) {
+    if (!IsListed(program.name, one.programs)) {
+      continue;
     }
-    at = *begin;
+    if (one.subcommand.empty()) {
+      return LauncherCall{one.name, at};
+    }
+    if (at < words.size() && words[at] == one.subcommand) {
+      return LauncherCall{one.name, at + 1};
+    }
   }
-  return ReadOptions(words, at);
+  return std::nullopt;
+}
+
+std::optional<TorchrunCall> TorchrunCallOf(const std::vector<std::string>& words) {
+  const std::optional<LauncherCall> call = LauncherCallOf(words);
+  return call.has_value() && call->name == kTorchrun
+             ? std::optional(TorchrunOptions(words, call->arguments))
+             : std::nullopt;
 }
 
 std::vector<TorchrunCall> TorchrunCalls(const std::vector<std::string>& command) {
@@ -206,8 +174,10 @@ bool StartsTorchrun(const std::vector<std::string>& command) {
 
 bool MentionsTorchrun(const std::vector<std::string>& command) {
   for (const std::string& word : command) {
-    for (const std::string_view name : kNames) {
-      if (HasWord(word, name)) {
+    for (auto at = word.begin(); at != word.end();) {
+      const auto begin = std::find_if(at, word.end(), IsOfAName);
+      at = std::find_if_not(begin, word.end(), IsOfAName);
+      if (IsListed({begin, at}, kLaunchers[0].programs) && (at == word.end() || *at != '/')) {
         return true;
       }
     }

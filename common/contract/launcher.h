@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -22,6 +23,16 @@ inline constexpr EnumNames<ProcessLauncher, 2> kProcessLauncherNames = {{
     {ProcessLauncher::kTorchrun, "Torchrun"},
 }};
 
+// A program that starts the ranks of a job.
+struct LauncherCall {
+  std::string_view name;      // "torchrun", "mpirun", "horovodrun", "accelerate", "composer", ...
+  std::size_t arguments = 0;  // where its arguments begin
+};
+
+// The launcher that a process with these words is: the program itself, or a Python interpreter with
+// its script or module ("-m torch.distributed.run"), with its subcommand ("accelerate launch").
+std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words);
+
 // What torchrun is given on its command line.
 struct TorchrunCall {
   // Its own options, up to the script that it starts: "--nproc_per_node" and the value, with "_" in
@@ -32,8 +43,10 @@ struct TorchrunCall {
   std::string Option(std::string_view name) const;
 };
 
-// What torchrun is given if a process with these words is torchrun itself: the program, or a Python
-// interpreter with that script, or with -m torch.distributed.run or torch.distributed.launch.
+// What torchrun is given by words of which those at `arguments` are its first.
+TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t arguments);
+
+// What torchrun is given if a process with these words is torchrun.
 std::optional<TorchrunCall> TorchrunCallOf(const std::vector<std::string>& words);
 
 // The torchruns that a command is seen to start, by itself or in a text of `sh -c`, in order. What

@@ -63,6 +63,22 @@ TEST(Launcher, CommandsThatOnlyHaveTheNameInThemDoNotStartIt) {
   EXPECT_FALSE(MentionsTorchrun({"python3", "torchrun.py"}));
 }
 
+TEST(Launcher, OthersAreTheirProgramScriptOrModule) {
+  const auto name = [](const Words& words) {
+    const std::optional<LauncherCall> call = LauncherCallOf(words);
+    return call.has_value() ? std::string(call->name) + " " + std::to_string(call->arguments) : "";
+  };
+  EXPECT_EQ(name({"/opt/bin/mpiexec.hydra", "-n", "2", "t.py"}), "mpirun 1");
+  EXPECT_EQ(name({"python3", "/usr/bin/horovodrun", "-np", "2", "t.py"}), "horovodrun 2");
+  EXPECT_EQ(name({"python", "-um", "accelerate.commands.launch", "t.py"}), "accelerate 3");
+  EXPECT_EQ(name({"ds", "t.py"}), "deepspeed 1");
+  EXPECT_EQ(name({"tune", "run", "recipe"}), "tune 2");
+  for (const Words& words :
+       {Words{}, {"python", "-m", "composer"}, {"python", "composer.py"}, {"accelerate", "env"}}) {
+    EXPECT_EQ(name(words), "");
+  }
+}
+
 // "--nnodes=2 --standalone=": what the first torchrun is told.
 std::string OptionsIn(const Words& command) {
   std::string text;

@@ -59,8 +59,7 @@ Result<PythonCommand> ParsePythonCommand(const std::vector<std::string>& command
     return Refusal("no command");
   }
   const std::string& interpreter = command.front();
-  if (!IsPythonInterpreter(interpreter.substr(interpreter.rfind('/') + 1)) ||
-      interpreter.find(' ') != std::string::npos) {
+  if (!IsPythonInterpreter(BaseName(interpreter)) || interpreter.find(' ') != std::string::npos) {
     return Refusal("\"" + interpreter + "\"");
   }
   PythonCommand parsed{interpreter, {command.begin() + 1, command.end()}};

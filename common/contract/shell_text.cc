@@ -1,7 +1,6 @@
 #include "common/contract/shell_text.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <utility>
 
@@ -26,9 +25,8 @@ struct HereDocument {
 };
 
 bool IsReserved(const ShellWord& word) {
-  constexpr std::array<std::string_view, 13> kWords = {
-      "if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}", "coproc"};
-  return !word.is_quoted && std::ranges::find(kWords, word.text) != kWords.end();
+  return !word.is_quoted &&
+         IsListed(word.text, "if then elif else fi while until do done ! { } coproc");
 }
 
 class ShellTextReader {

@@ -9,6 +9,15 @@
 namespace lockstep {
 namespace {
 
+TEST(IsListed, IsOfWholeWords) {
+  for (const char* const word : {"ab", "-c", "d.e"}) {
+    EXPECT_TRUE(IsListed(word, "ab -c d.e")) << word;
+  }
+  for (const char* const word : {"", " ", "a", "b", "c", "ab -c", "e", "d.e "}) {
+    EXPECT_FALSE(IsListed(word, "ab -c d.e")) << word;
+  }
+}
+
 TEST(CutText, KeepsWhatFits) {
   EXPECT_EQ(CutText("", 0), "");
   EXPECT_EQ(CutText("abc", 3), "abc");

@@ -36,11 +36,8 @@ constexpr std::array<ForeignKind, 6> kKinds = {{
 }};
 
 const ForeignKind* KindOf(const Json& document) {
-  if (!document.is_object()) {
-    return nullptr;
-  }
-  const Json version = document.value("apiVersion", Json());
-  const Json kind = document.value("kind", Json());
+  const Json version = MemberOf(document, "apiVersion");
+  const Json kind = MemberOf(document, "kind");
   for (const ForeignKind& known : kKinds) {
     if (version.is_string() && version.get<std::string>().starts_with(known.group) &&
         kind == known.kind) {
@@ -50,8 +47,8 @@ const ForeignKind* KindOf(const Json& document) {
   return nullptr;
 }
 
-std::string TextOf(const Json& object, const char* key) {
-  const Json value = object.is_object() ? object.value(key, Json()) : Json();
+std::string TextAt(const Json& object, const char* key) {
+  const Json value = MemberOf(object, key);
   return value.is_string() ? value.get<std::string>() : "";
 }
 
@@ -124,11 +121,9 @@ Json ConvertMetadata(ForeignObject metadata) {
 // Jobs of Kueue's are created suspended, and Kueue starts them. Here the label alone has a job
 // wait, and nobody but its user starts a suspended one.
 void StartSuspendedOfKueue(Json* job, Conversion* conversion) {
-  const Json labels = job->at("metadata").value("labels", Json());
   Json& spec = (*job)["spec"];
-  const bool is_suspended =
-      spec.contains("runPolicy") && spec["runPolicy"].value("suspend", Json()) == true;
-  if (is_suspended && labels.is_object() && labels.contains(kKueueQueue)) {
+  const Json labels = MemberOf(job->at("metadata"), "labels");
+  if (MemberOf(MemberOf(spec, "runPolicy"), "suspend") == true && labels.contains(kKueueQueue)) {
     spec["runPolicy"].erase("suspend");
     conversion->notes.push_back(
         {ForeignField(*conversion, "spec.runPolicy.suspend"),
@@ -144,13 +139,13 @@ bool IsForeignJob(const Json& document) {
 }
 
 bool IsForeignRuntime(const Json& document) {
-  return TextOf(document, "apiVersion").starts_with(kTrainerGroup) &&
-         TextOf(document, "kind").ends_with("TrainingRuntime");
+  return TextAt(document, "apiVersion").starts_with(kTrainerGroup) &&
+         TextAt(document, "kind").ends_with("TrainingRuntime");
 }
 
 OtherDocument DescribeOther(const Json& document) {
-  const std::string kind = TextOf(document, "kind");
-  const std::string group = TextOf(document, "apiVersion");
+  const std::string kind = TextAt(document, "kind");
+  const std::string group = TextAt(document, "apiVersion");
   if (document.is_null() || kind.empty()) {
     return {false,
             (document.is_null() ? "empty" : DescribeJson(document) + " found") +
@@ -159,7 +154,7 @@ OtherDocument DescribeOther(const Json& document) {
   if (IsForeignRuntime(document)) {
     return {false, "a " + kind + " is read for the TrainJobs that name it"};
   }
-  const std::string name = TextOf(document.value("metadata", Json()), "name");
+  const std::string name = TextAt(MemberOf(document, "metadata"), "name");
   const std::string stays = "a document of kind " + kind + " stays as it is" +
                             (name.empty() ? "" : ", " + DescribeJson(name));
   const bool is_known_kind = std::any_of(
@@ -189,7 +184,7 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   for (const char* const key : {"apiVersion", "kind", "status"}) {
     foreign.Take(key);
   }
-  if (TextOf(document, "apiVersion") == "kubeflow.org/v1alpha1") {
+  if (TextAt(document, "apiVersion") == "kubeflow.org/v1alpha1") {
     foreign.Fail("apiVersion",
                  "kubeflow.org/v1alpha1 found, whose fields are others, expected v1" +
                      std::string(kind->kind == "MPIJob" ? " or v2beta1" : ""));
@@ -202,7 +197,7 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   spec.Finish();
   foreign.Finish();
   StartSuspendedOfKueue(&job, &conversion);
-  NoteKubeflowNames(document.value("spec", Json()), job, &conversion);
+  NoteKubeflowNames(MemberOf(document, "spec"), job, &conversion);
   if (conversion.errors.empty()) {
     conversion.job = std::move(job);
   }

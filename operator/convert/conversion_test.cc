@@ -2,37 +2,24 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/manifest.h"
 #include "operator/convert/testing/converted.h"
-#include "operator/yaml/yaml.h"
 #include "operator/yaml/yaml_writer.h"
 
 namespace lockstep::control {
 namespace {
 
-Conversion Convert(const std::string& text, const ConversionOptions& options = {}) {
-  const YamlStream stream = ReadYaml(text);
-  EXPECT_TRUE(stream.problems.empty());
-  return ConvertForeignJob(stream.documents.at(0).value, options);
-}
-
-// The job as YAML, which has to be a good TrainingJob; errors in its place.
-std::string JobOf(const Conversion& conversion) {
-  std::string errors;
-  for (const Error& error : conversion.errors) {
-    errors += error.field() + ": " + error.message() + "\n";
-  }
-  if (!errors.empty()) {
-    return errors;
-  }
-  const std::string text = WriteYaml(conversion.job);
-  EXPECT_EQ(FormatProblems(ReadManifest(text, "converted")), "") << text;
-  return text;
-}
-
 // What the decoder says of the job has to be found in the file that its user wrote.
 TEST(ForeignField, IsWhereTheJobsFieldComesFrom) {
-  const Conversion tf = Convert(R"(
+  const auto expect = [](const std::string& text,
+                         const std::vector<std::pair<std::string, std::string>>& rows) {
+    const Conversion conversion = ConvertAny(text);
+    for (const auto& [of_job, foreign] : rows) {
+      EXPECT_EQ(ForeignField(conversion, of_job), foreign);
+    }
+  };
+  const std::string pod = "spec.roles[0].template.spec.";
+  const std::string tf = "spec.tfReplicaSpecs.Worker.template.spec.";
+  expect(R"(
 apiVersion: kubeflow.org/v1
 kind: TFJob
 metadata: {name: tf}
@@ -50,26 +37,17 @@ spec:
             image: i
             command: [a]
             env: [{name: RANK, value: "1"}, {name: MINE, value: "2"}]
-)");
-  const std::string pod = "spec.roles[0].template.spec.";
-  const std::string theirs = "spec.tfReplicaSpecs.Worker.template.spec.";
-  const std::vector<std::pair<std::string, std::string>> rows = {
-      {"metadata.name", "metadata.name"},
-      {"spec.runPolicy.backoffLimit", "spec.runPolicy.backoffLimit"},
-      {"spec.scheduling.priorityClassName", "spec.runPolicy.schedulingPolicy.priorityClass"},
-      {"spec.roles[0].replicas", "spec.tfReplicaSpecs.Worker.replicas"},
-      {pod + "containers[0].image", theirs + "containers[1].image"},
-      {pod + "containers[0].env[0].value", theirs + "containers[1].env[1].value"},
-      {pod + "initContainers[0].image", theirs + "initContainers[0].image"},
-      {pod + "initContainers[1].image", theirs + "containers[0].image"},
-  };
-  for (const auto& [of_job, foreign] : rows) {
-    EXPECT_EQ(ForeignField(tf, of_job), foreign);
-  }
-}
-
-TEST(ForeignField, OfATrainJobIsInItsTrainer) {
-  const Conversion train = Convert(R"(
+)",
+         {{"metadata.name", "metadata.name"},
+          {"spec.runPolicy.backoffLimit", "spec.runPolicy.backoffLimit"},
+          {"spec.scheduling.priorityClassName", "spec.runPolicy.schedulingPolicy.priorityClass"},
+          {"spec.roles[0].replicas", "spec.tfReplicaSpecs.Worker.replicas"},
+          {pod + "containers[0].image", tf + "containers[1].image"},
+          {pod + "containers[0].env[0].value", tf + "containers[1].env[1].value"},
+          {pod + "initContainers[0].image", tf + "initContainers[0].image"},
+          {pod + "initContainers[1].image", tf + "containers[0].image"}});
+  expect(
+      R"(
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata: {name: train}
@@ -78,46 +56,22 @@ spec:
   runtimeRef: {name: torch}
   trainer: {numNodes: 2, image: i, command: [torchrun, t.py], numProcPerNode: 2,
             resourcesPerNode: {limits: {cpu: 1}}}
-)");
-  const std::vector<std::pair<std::string, std::string>> rows = {
-      {"spec.runPolicy.suspend", "spec.suspend"},
-      {"spec.roles[0].replicas", "spec.trainer.numNodes"},
-      {"spec.roles[0].processes", "spec.trainer.numProcPerNode"},
-      {"spec.roles[0].template.spec.containers[0].image", "spec.trainer.image"},
-      {"spec.roles[0].template.spec.containers[0].resources.limits.cpu",
-       "spec.trainer.resourcesPerNode.limits.cpu"},
-  };
-  for (const auto& [of_job, foreign] : rows) {
-    EXPECT_EQ(ForeignField(train, of_job), foreign);
-  }
-}
-
-TEST(ForeignField, OfAnMpiJobMayBeTheLaunchers) {
-  const Conversion mpi = Convert(R"(
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata: {name: mpi}
-spec:
-  slotsPerWorker: 2
-  mpiReplicaSpecs:
-    Launcher: {template: {spec: {containers: [{name: l, image: i, command: [mpirun, a.py]}]}}}
-    Worker: {replicas: 2, template: {spec: {containers: [{name: worker, image: i}]}}}
-)");
-  const std::vector<std::pair<std::string, std::string>> rows = {
-      {"spec.roles[0].replicas", "spec.mpiReplicaSpecs.Worker.replicas"},
-      {"spec.roles[0].processes", "spec.slotsPerWorker"},
-      {"spec.roles[0].template.spec.containers[0].command",
-       "spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].command"},
-      {"spec.roles[0].template.spec.containers[0].image",
-       "spec.mpiReplicaSpecs.Worker.template.spec.containers[0].image"},
-  };
-  for (const auto& [of_job, foreign] : rows) {
-    EXPECT_EQ(ForeignField(mpi, of_job), foreign);
-  }
+)",
+      {{"spec.runPolicy.suspend", "spec.suspend"},
+       {"spec.roles[0].replicas", "spec.trainer.numNodes"},
+       {"spec.roles[0].processes", "spec.trainer.numProcPerNode"},
+       {pod + "containers[0].image", "spec.trainer.image"},
+       {pod + "containers[0].resources.limits.cpu", "spec.trainer.resourcesPerNode.limits.cpu"}});
+  const std::string mpi = "spec.mpiReplicaSpecs.";
+  expect(
+      KubeflowJob("MPIJob", Replica("Launcher", "command: [mpirun, a.py]") + Replica("Worker", "")),
+      {{"spec.roles[0].replicas", mpi + "Worker.replicas"},
+       {pod + "containers[0].command", mpi + "Launcher.template.spec.containers[0].command"},
+       {pod + "containers[0].image", mpi + "Worker.template.spec.containers[0].image"}});
 }
 
 TEST(ConvertTfJob, ParameterServersKeepTheirRoles) {
-  const Conversion conversion = Convert(R"(
+  const Conversion conversion = ConvertText(R"(
 apiVersion: kubeflow.org/v1
 kind: TFJob
 metadata: {name: dist, namespace: ml, uid: 1-2, labels: {team: a}}
@@ -134,7 +88,7 @@ spec:
 status: {conditions: []}
 )");
 
-  EXPECT_EQ(JobOf(conversion), R"(apiVersion: lockstep.dev/v1
+  EXPECT_EQ(WriteYaml(conversion.job), R"(apiVersion: lockstep.dev/v1
 kind: TrainingJob
 metadata:
   name: dist
@@ -176,20 +130,18 @@ spec:
   EXPECT_NE(NotesOf(conversion).find("Worker.restartPolicy: kept, with"), std::string::npos);
 }
 
-// A job of one role whose pods are as `pod` says, `more` being fields of its spec.
-std::string TfJob(const std::string& pod, const std::string& more = "") {
-  return "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec:\n" + more +
-         "  runPolicy: {backoffLimit: 1}\n"
-         "  tfReplicaSpecs:\n    Worker:\n      template: {spec: " +
-         pod + "}\n";
+// A job of one role whose pods are as `pod`, `spec` being fields of its own.
+std::string TfJob(const std::string& pod,
+                  const std::string& spec = "runPolicy: {backoffLimit: 1}") {
+  return KubeflowJob("TFJob", "Worker: {template: {spec: " + pod + "}}", spec);
 }
 
 TEST(ConvertTfJob, WhatCannotBeKeptIsNotedByField) {
-  const Conversion conversion = Convert(
+  const Conversion conversion = ConvertText(
       TfJob("{restartPolicy: Never, hostname: h, containers: [{name: side, image: s}, {name: "
             "tensorflow, image: i, command: [a], env: [{name: RANK, value: '1'}, {name: X, value: "
             "'2'}], ports: [{name: tfjob-port, containerPort: 2000}]}]}",
-            "  enableDynamicWorker: true\n  bogus: 1\n"));
+            "runPolicy: {backoffLimit: 1}, enableDynamicWorker: true, bogus: 1"));
 
   const std::string pod_path = "spec.tfReplicaSpecs.Worker.template.spec";
   EXPECT_EQ(
@@ -211,142 +163,73 @@ TEST(ConvertTfJob, WhatCannotBeKeptIsNotedByField) {
   EXPECT_EQ(pod["containers"].size(), 1U);
   EXPECT_EQ(pod["containers"][0]["env"], Json::array({{{"name", "X"}, {"value", "2"}}}));
   EXPECT_EQ(pod["initContainers"][0]["restartPolicy"], "Always");
-  JobOf(conversion);
 }
 
 TEST(ConvertTfJob, PodsOfSeveralGpusRunOneProcessAsBefore) {
   const Conversion conversion =
-      Convert(TfJob("{containers: [{name: tensorflow, image: i, command: [a], resources: {limits: "
-                    "{nvidia.com/gpu: 4, cpu: 0.5}}}]}"));
+      ConvertText(TfJob("{containers: [{name: tensorflow, image: i, command: [a], resources: "
+                        "{limits: {nvidia.com/gpu: 4, cpu: 0.5}}}]}"));
 
-  EXPECT_EQ(conversion.job["spec"]["roles"][0]["processes"], 1);
-  JobOf(conversion);
+  EXPECT_EQ(FirstRole(conversion)["processes"], 1);
 }
 
 TEST(ConvertTfJob, WhatTheImageKnowsHasToBeSaid) {
   const std::string text = TfJob("{containers: [{name: tensorflow, args: [--lr, '1']}]}");
 
-  EXPECT_EQ(JobOf(Convert(text)),
+  EXPECT_EQ(ErrorsOf(ConvertText(text)),
             "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: missing, expected an "
             "image; say it with --image\n"
             "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: missing, expected the "
             "program to run: what the image starts by itself is not known here; say it with "
             "--command\n");
-  const Json job = Convert(text, {"img", {"python", "t.py"}}).job;
-  const Json container = job["spec"]["roles"][0]["template"]["spec"]["containers"][0];
+  const Json container = FirstContainer(ConvertText(text, {"img", {"python", "t.py"}}));
   EXPECT_EQ(container["command"], Json({"python", "t.py", "--lr", "1"}));
   EXPECT_EQ(container["image"], "img");
 }
 
 TEST(ConvertTfJob, TwoChiefsAndForeignRolesAreErrors) {
-  const std::string role = ": {template: {spec: {containers: [{image: i, command: [a]}]}}}\n";
-  const Conversion conversion = Convert(
-      "apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec:\n  "
-      "tfReplicaSpecs:\n    Chief" +
-      role + "    master" + role + "    Queen" + role);
-
-  EXPECT_EQ(JobOf(conversion),
+  EXPECT_EQ(ErrorsOf(ConvertText(KubeflowJob("TFJob",
+                                             Replica("Chief", "command: [a]") +
+                                                 Replica("master", "command: [a]") +
+                                                 Replica("Queen", "command: [a]")))),
             "spec.tfReplicaSpecs.master: a second chief found, expected one\n"
             "spec.tfReplicaSpecs.Queen: no role of a TFJob, expected Chief, Master, Worker, PS or "
             "Evaluator\n");
 }
 
-TEST(ConvertTfJob, AllWorkersBesideAChiefWaitsForIt) {
-  const std::string role = ": {template: {spec: {containers: [{image: i, command: [a]}]}}}\n";
-  EXPECT_EQ(NotesOf(Convert("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: j}\nspec:\n"
-                            "  successPolicy: AllWorkers\n  runPolicy: {backoffLimit: 1}\n"
-                            "  tfReplicaSpecs:\n    Chief" +
-                            role + "    Worker" + role)),
-            "spec.successPolicy: kept: the job succeeds when the chief and every worker have "
-            "succeeded\n");
-}
-
-std::string PyTorchJob(const std::string& command, const std::string& more, int gpus) {
-  return "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: j}\nspec:\n" + more +
-         "  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template: {spec: "
-         "{containers: [{name: pytorch, image: i, command: " +
-         command + ", resources: {limits: {nvidia.com/gpu: " + std::to_string(gpus) + "}}}]}}\n";
-}
-
-Json RoleOfPyTorch(const Conversion& conversion) {
-  JobOf(conversion);
-  return conversion.job["spec"]["roles"][0];
+Conversion ConvertPyTorch(const std::string& command, const std::string& spec) {
+  return ConvertText(KubeflowJob("PyTorchJob", Replica("Worker", "command: " + command), spec));
 }
 
 TEST(ConvertPyTorchJob, ElasticPolicyIsASizeAndABackoffLimit) {
-  const Conversion conversion = Convert(
-      PyTorchJob("[torchrun, t.py]",
-                 "  nprocPerNode: \"2\"\n  elasticPolicy: {minReplicas: 1, maxRestarts: 9}\n",
-                 2));
-
-  const Json role = RoleOfPyTorch(conversion);
-  EXPECT_EQ(role["processes"], 2);
-  EXPECT_EQ(role["restartPolicy"], "OnFailure");
+  const Conversion conversion = ConvertPyTorch(
+      "[torchrun, t.py]", "nprocPerNode: \"2\", elasticPolicy: {minReplicas: 1, maxRestarts: 9}");
+  EXPECT_EQ(FirstRole(conversion)["processes"], 2);
+  EXPECT_EQ(FirstRole(conversion)["restartPolicy"], "OnFailure");
   EXPECT_EQ(conversion.job["spec"]["successPolicy"], "AllWorkers");
-  EXPECT_EQ(conversion.job["spec"]["runPolicy"]["backoffLimit"], 9);
 }
 
 TEST(ConvertPyTorchJob, RestartsOfTheElasticPolicyAreTheBackoffLimitOrGiveWayToIt) {
-  const std::string elastic = "  elasticPolicy: {maxRestarts: 5}\n";
-  const Conversion alone = Convert(PyTorchJob("[a]", elastic, 0));
+  const std::string elastic = "elasticPolicy: {maxRestarts: 5}";
+  const Conversion alone = ConvertPyTorch("[a]", elastic);
   EXPECT_EQ(alone.job["spec"]["runPolicy"]["backoffLimit"], 5);
   EXPECT_EQ(NotesOf(alone),
             "spec.elasticPolicy.maxRestarts: kept as runPolicy.backoffLimit, which counts within a "
             "day\n");
-  const Conversion both =
-      Convert(PyTorchJob("[a]", elastic + "  runPolicy: {backoffLimit: 3}\n", 0));
+  const Conversion both = ConvertPyTorch("[a]", elastic + ", runPolicy: {backoffLimit: 3}");
   EXPECT_EQ(both.job["spec"]["runPolicy"]["backoffLimit"], 3);
   EXPECT_EQ(NotesOf(both),
             "spec.elasticPolicy.maxRestarts: not kept: runPolicy.backoffLimit says it\n");
 }
 
 TEST(ConvertPyTorchJob, CommandThatIsNoListIsNotCalledMissing) {
-  const Conversion conversion = Convert(PyTorchJob("python t.py", "", 0));
-  ASSERT_EQ(conversion.errors.size(), 1U);
-  EXPECT_EQ(conversion.errors[0].message(),
-            "\"python t.py\" found, expected a list of words, such as [python3, train.py]");
-}
-
-TEST(ConvertMpiJob, LaunchersProgramRunsInTheWorkers) {
-  const Conversion conversion = Convert(R"(
-apiVersion: kubeflow.org/v2beta1
-kind: MPIJob
-metadata: {name: h}
-spec:
-  slotsPerWorker: 2
-  sshAuthMountPath: /etc/mpi/.ssh
-  runPolicy: {backoffLimit: 2}
-  mpiReplicaSpecs:
-    Launcher:
-      template:
-        spec:
-          containers:
-          - name: mpi-launcher
-            image: hvd
-            command: [mpirun]
-            args: [-np, "2", -x, A=1, python, t.py]
-    Worker:
-      replicas: 2
-      template: {spec: {containers: [{name: mpi-worker, image: hvd, command: [/usr/sbin/sshd]}]}}
-)");
-
-  JobOf(conversion);
-  EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
-  const Json role = conversion.job["spec"]["roles"][0];
-  EXPECT_EQ(role["replicas"], 2);
-  EXPECT_EQ(role["processes"], 2);
-  const Json container = role["template"]["spec"]["containers"][0];
-  EXPECT_EQ(container["command"], Json({"python", "t.py"}));
-  EXPECT_EQ(container["env"], Json::array({{{"name", "A"}, {"value", "1"}}}));
-  const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find("2 ranks were asked for; the job has 4"), std::string::npos) << notes;
-  EXPECT_NE(notes.find("MPI programs (nccl-tests, GROMACS) will not work; Horovod will"),
-            std::string::npos)
-      << notes;
+  EXPECT_EQ(ErrorsOf(ConvertPyTorch("python t.py", "successPolicy: null")),
+            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: \"python t.py\" "
+            "found, expected a list of words, such as [python3, train.py]\n");
 }
 
 TEST(ConvertTrainJob, PatchesReachThePods) {
-  const Conversion conversion = Convert(R"y(
+  const Conversion conversion = ConvertText(R"y(
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata: {name: t, labels: {kueue.x-k8s.io/queue-name: q, kueue.x-k8s.io/priority-class: p}}
@@ -382,9 +265,8 @@ spec:
                     containers: [{name: node, volumeMounts: [{name: v, mountPath: /v}]}]
                     volumes: [{name: v, emptyDir: {}}]
 )y",
-                                        {"torch", {}});
+                                            {"torch", {}});
 
-  JobOf(conversion);
   EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
   const Json role = conversion.job["spec"]["roles"][0];
   EXPECT_EQ(role["replicas"], 3);
@@ -395,23 +277,19 @@ spec:
   EXPECT_EQ(pod["containers"][0]["volumeMounts"][0]["mountPath"], "/v");
   EXPECT_EQ(pod["containers"][0]["command"],
             Json({"torchrun", "--no-python", "python3", "-c", "print(1)"}));
-  const std::string notes = NotesOf(conversion);
-  EXPECT_NE(notes.find("spec.runtimeRef.name: what the runtime torch-distributed adds"),
-            std::string::npos);
-  EXPECT_NE(notes.find("kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it"),
-            std::string::npos);
-  EXPECT_NE(
-      notes.find("spec.suspend: not kept: Kueue removed it when it admitted the job; here the "
-                 "label kueue.x-k8s.io/queue-name makes the job wait\n"),
-      std::string::npos)
-      << notes;
-  EXPECT_NE(notes.find("kueue.x-k8s.io/priority-class is kept: beside"), std::string::npos)
-      << notes;
+  for (const char* const note :
+       {"spec.runtimeRef.name: what the runtime torch-distributed adds",
+        "kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it",
+        "kueue.x-k8s.io/priority-class is kept: beside",
+        "spec.suspend: not kept: Kueue removed it when it admitted the job; here the label "
+        "kueue.x-k8s.io/queue-name makes the job wait\n"}) {
+    ExpectNote(conversion, note);
+  }
 }
 
 TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
-  EXPECT_EQ(JobOf(Convert("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: 3\nspec:\n  "
-                          "runPolicy: []\n  tfReplicaSpecs: x\n")),
+  EXPECT_EQ(ErrorsOf(ConvertAny("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: 3\nspec:\n  "
+                                "runPolicy: []\n  tfReplicaSpecs: x\n")),
             "metadata: 3 found, expected an object\n"
             "spec.tfReplicaSpecs: \"x\" found, expected an object\n"
             "spec.tfReplicaSpecs: missing, expected the job's roles\n"
@@ -423,8 +301,8 @@ TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
                                    "{pytorchReplicaSpecs: {Master: {template: "
                                    "{spec: {containers: [1]}}}}}",
                                    "{mpiReplicaSpecs: {Launcher: {}, Worker: {}}}"}) {
-      EXPECT_FALSE(Convert(std::string("apiVersion: kubeflow.org/v1\nkind: ") + kind +
-                           "\nmetadata: {name: j}\nspec: " + spec + "\n")
+      EXPECT_FALSE(ConvertAny(std::string("apiVersion: kubeflow.org/v1\nkind: ") + kind +
+                              "\nmetadata: {name: j}\nspec: " + spec + "\n")
                        .errors.empty())
           << kind << spec;
     }
@@ -432,22 +310,23 @@ TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
 }
 
 TEST(ConvertForeignJob, FirstVersionIsRefusedByItsName) {
-  EXPECT_EQ(JobOf(Convert("apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: "
-                          "j}\nspec: {gpus: 8, template: {}}\n")),
+  EXPECT_EQ(ErrorsOf(ConvertAny("apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: "
+                                "j}\nspec: {gpus: 8, template: {}}\n")),
             "apiVersion: kubeflow.org/v1alpha1 found, whose fields are others, expected v1 or "
             "v2beta1\n");
 }
 
 TEST(ConvertForeignJob, NumbersAndBooleansOfACommandAreText) {
-  const Conversion conversion = Convert(
+  const Conversion conversion = ConvertText(
       TfJob("{containers: [{name: tensorflow, image: i, command: [python, t.py, --epochs, 10], "
             "args: [--amp, true, --lr, 0.5]}]}"));
   EXPECT_EQ(FirstContainer(conversion)["command"],
             Json({"python", "t.py", "--epochs", "10", "--amp", "true", "--lr", "0.5"}));
   ExpectNote(conversion, "containers[0].args[1]: kept as the text \"true\"\n");
-  EXPECT_EQ(JobOf(Convert(TfJob("{containers: [{name: tensorflow, image: i, command: [a, {}]}]}"))),
-            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command[1]: an object found, "
-            "expected a text\n");
+  EXPECT_EQ(
+      ErrorsOf(ConvertAny(TfJob("{containers: [{name: tensorflow, image: i, command: [a, {}]}]}"))),
+      "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command[1]: an object found, "
+      "expected a text\n");
 }
 
 TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {

@@ -6,6 +6,14 @@
 
 namespace lockstep::control {
 
+Json MemberOf(const Json& object, const std::string& key) {
+  return object.is_object() ? object.value(key, Json()) : Json();
+}
+
+std::string TextOf(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : DumpJson(value);
+}
+
 ForeignObject::ForeignObject(const Json* value, std::string path, Conversion* conversion)
     : path_(std::move(path)), conversion_(conversion) {
   if (value == nullptr || value->is_null()) {

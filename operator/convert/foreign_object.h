@@ -11,6 +11,12 @@
 
 namespace lockstep::control {
 
+// The member `key`; null where it is not there, or `object` is none.
+Json MemberOf(const Json& object, const std::string& key);
+
+// A text, or what stands in the manifest for a number or a boolean.
+std::string TextOf(const Json& value);
+
 // One object of a foreign manifest, read field by field. What nobody took is noted at the end, so
 // that nothing is lost in silence. `value` and `conversion` outlive it.
 class ForeignObject {

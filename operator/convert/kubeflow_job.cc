@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
+
+#include "common/contract/text.h"
+#include "operator/convert/mpi_launch.h"
 
 namespace lockstep::control {
 namespace {
@@ -29,6 +33,41 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
   policy.Finish();
   if (!scheduling.empty()) {
     (*job_spec)["scheduling"] = std::move(scheduling);
+  }
+}
+
+// "PS" -> "ps", "Master" -> "chief".
+std::string RoleOf(const std::string& replica_type) {
+  std::string name = replica_type;
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) {
+    return static_cast<char>(std::tolower(letter));
+  });
+  if (name == "master") {
+    return "chief";
+  }
+  return name;
+}
+
+// Says of a role with restartPolicy ExitCode which codes are handled otherwise here.
+// Source: IsRetryableExitCode of kubeflow/common, and docs/contract.md.
+void NoteExitCodes(const Json& role, ForeignObject* replica) {
+  if (role.at("restartPolicy") == "ExitCode") {
+    replica->Note("restartPolicy",
+                  "kept, with other codes: Kubeflow tried 128 to 255 again and no code below; here "
+                  "128 and 193 to 255 fail the job too, and 70, 75, 76, 81 and 82 are tried again, "
+                  "and so is 42");
+  }
+}
+
+// The port that the operator hands on.
+void NotePort(const ReplicaKind& kind, ConvertedPod* pod, Conversion* conversion) {
+  const Json ports = pod->OfContainer("ports");
+  for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
+    if (MemberOf(ports[i], "name") == kind.port &&
+        MemberOf(ports[i], "containerPort") != kind.our_port) {
+      conversion->notes.push_back(
+          {pod->container_path + ".ports[" + std::to_string(i) + "]", kind.port_note});
+    }
   }
 }
 
@@ -69,31 +108,72 @@ void ConvertRunPolicy(ForeignObject* spec,
   (*job_spec)["runPolicy"] = std::move(policy);
 }
 
-std::string RoleOf(const std::string& replica_type) {
-  std::string name = replica_type;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char letter) {
-    return static_cast<char>(std::tolower(letter));
-  });
-  if (name == "master") {
-    return "chief";
-  }
-  return name == "chief" || name == "worker" || name == "ps" || name == "evaluator" ? name : "";
-}
-
-// Source: IsRetryableExitCode of kubeflow/common, and docs/contract.md.
-void NoteExitCodes(const Json& role, ForeignObject* replica) {
-  if (role.at("restartPolicy") == "ExitCode") {
-    replica->Note("restartPolicy",
-                  "kept, with other codes: Kubeflow tried 128 to 255 again and no code below; here "
-                  "128 and 193 to 255 fail the job too, and 70, 75, 76, 81 and 82 are tried again, "
-                  "and so is 42");
-  }
-}
-
 Json RoleHead(const std::string& role, const std::string& restart_policy, ForeignObject* replica) {
   return Json{{"name", role},
               {"replicas", replica->TakeCount("replicas").value_or(1)},
               {"restartPolicy", replica->TakeText("restartPolicy").value_or(restart_policy)}};
+}
+
+std::vector<ConvertedReplica> ConvertReplicas(
+    const ReplicaKind& kind,
+    const ConversionOptions& options,
+    const std::function<void(ConvertedReplica* replica)>& set_processes,
+    ForeignObject* spec) {
+  Conversion* const conversion = spec->conversion();
+  std::vector<ConvertedReplica> kept;
+  ForeignObject replicas = spec->TakeObject(kind.key);
+  if (!replicas) {
+    spec->Fail(kind.key, "missing, expected the job's roles");
+  }
+  for (const std::string& type : replicas.Rest()) {
+    const std::string role = RoleOf(type);
+    if (!IsListed(role, kind.roles)) {
+      replicas.Fail(type, kind.unknown);
+      continue;
+    }
+    ForeignObject replica = replicas.TakeObject(type);
+    ConvertedReplica converted{RoleHead(role, kind.restart_policy, &replica), {}};
+    NoteExitCodes(converted.role, &replica);
+    converted.pod = ConvertPod(&replica, {kind.container});
+    NotePort(kind, &converted.pod, conversion);
+    ConvertProgram(&converted, options, conversion);
+    if (converted.command.is_of_mpi()) {
+      SetMpiProcesses(nullptr, &converted, conversion);
+    } else {
+      set_processes(&converted);
+    }
+    converted.role["template"] = converted.pod.ToTemplate();
+    replica.Finish();
+    if (converted.role.at("replicas") == 0) {
+      replicas.Note(type, "not kept: it has no replicas");
+      continue;
+    }
+    if (HasRole(role, kept)) {
+      replicas.Fail(type, "a second " + role + " found, expected one");
+      continue;
+    }
+    NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, conversion);
+    const std::string master_note = kind.master_note;
+    if (!master_note.empty() && role == "chief" && type.size() == std::string("master").size()) {
+      replicas.Note(type, master_note);
+    }
+    kept.push_back(std::move(converted));
+  }
+  spec->NoteOrigin(kind.key, "spec.roles");
+  return kept;
+}
+
+bool HasRole(const std::string& name, const std::vector<ConvertedReplica>& replicas) {
+  return std::ranges::any_of(replicas,
+                             [&](const auto& one) { return one.role.at("name") == name; });
+}
+
+Json RolesOf(const std::vector<ConvertedReplica>& replicas) {
+  Json roles = Json::array();
+  for (const ConvertedReplica& one : replicas) {
+    roles.push_back(one.role);
+  }
+  return roles;
 }
 
 }  // namespace lockstep::control

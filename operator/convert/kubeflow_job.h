@@ -1,10 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "operator/convert/foreign_object.h"
+#include "operator/convert/pod_conversion.h"
 
 namespace lockstep::control {
 
@@ -19,14 +22,32 @@ void ConvertRunPolicy(ForeignObject* spec,
                       Json* job_spec,
                       const std::string& unsaid = kNoLimit);
 
-// "PS" -> "ps", "Master" -> "chief"; empty: no role that a TrainingJob has.
-std::string RoleOf(const std::string& replica_type);
-
-// Says of a role with restartPolicy ExitCode which codes are handled otherwise here.
-void NoteExitCodes(const Json& role, ForeignObject* replica);
-
 // {name, replicas, restartPolicy}; `restart_policy` where the manifest says none.
 Json RoleHead(const std::string& role, const std::string& restart_policy, ForeignObject* replica);
+
+// How the kinds that list their roles by type differ. Notes without a text are not made.
+struct ReplicaKind {
+  const char* key;             // of the list
+  const char* roles;           // that it has, by our names
+  const char* unknown;         // what is said of another
+  const char* restart_policy;  // of one that says none
+  const char* container;       // that trains
+  const char* port;            // whose number the operator hands on,
+  int our_port = 0;            // which is told of where it is another
+  const char* port_note = "";
+  const char* master_note = "";
+};
+
+// The roles under `kind.key` of `spec` that have replicas. `set_processes` is called for those that
+// neither mpirun nor horovodrun starts.
+std::vector<ConvertedReplica> ConvertReplicas(
+    const ReplicaKind& kind,
+    const ConversionOptions& options,
+    const std::function<void(ConvertedReplica* replica)>& set_processes,
+    ForeignObject* spec);
+
+bool HasRole(const std::string& name, const std::vector<ConvertedReplica>& replicas);
+Json RolesOf(const std::vector<ConvertedReplica>& replicas);
 
 // The kinds. `spec` is finished by them.
 Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options);

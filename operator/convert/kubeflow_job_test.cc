@@ -8,20 +8,19 @@
 namespace lockstep::control {
 namespace {
 
-// A job of kind `kind` with these lines in its spec and under its replicas.
-std::string KubeflowJob(const std::string& kind,
-                        const std::string& spec,
-                        const std::string& replicas) {
-  const std::string key = kind == "TFJob" ? "tfReplicaSpecs" : "pytorchReplicaSpecs";
-  return "apiVersion: kubeflow.org/v1\nkind: " + kind + "\nmetadata: {name: j}\nspec:\n" + spec +
-         "  " + key + ":\n" + replicas;
+constexpr const char* kAnyCommand = "command: [a]";
+
+std::string RoleOf(const std::string& type, const std::string& more = "") {
+  return Replica(type, kAnyCommand, more);
 }
 
-constexpr const char* kTensorflowPod =
-    "template: {spec: {containers: [{name: tensorflow, image: i, command: [a]}]}}}\n";
-
-std::string Role(const std::string& type, const std::string& more = "") {
-  return "    " + type + ": {" + more + kTensorflowPod;
+// A job of one worker whose pod has `pod`, and its container `container`.
+Conversion ConvertWorker(const std::string& kind,
+                         const std::string& container,
+                         const std::string& pod) {
+  return ConvertText(KubeflowJob(kind,
+                                 "Worker: {template: {spec: {" + pod +
+                                     ", containers: [{name: c, image: i, " + container + "}]}}}"));
 }
 
 void ExpectNoNote(const Conversion& conversion, const std::string& note) {
@@ -32,8 +31,8 @@ void ExpectNoNote(const Conversion& conversion, const std::string& note) {
 TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
   const Conversion conversion = ConvertText(
       KubeflowJob("TFJob",
-                  "  runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 60, queue: q}}\n",
-                  Role("Worker")));
+                  RoleOf("Worker"),
+                  "runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 60, queue: q}}"));
   EXPECT_EQ(conversion.job["spec"]["scheduling"], Json({{"queue", "q"}}));
   ExpectNote(conversion,
              "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds: not kept: a gang");
@@ -41,56 +40,56 @@ TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
 
 TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
   const std::string note = "spec.runPolicy.cleanPodPolicy: None, their default, let workers";
-  ExpectNote(ConvertText(KubeflowJob("TFJob", "", Role("Chief") + Role("Worker"))), note);
-  ExpectNote(ConvertText(KubeflowJob("TFJob", "", Role("Worker") + Role("Evaluator"))), note);
-  for (const std::string& job :
-       {KubeflowJob("TFJob", "", Role("Worker", "replicas: 2, ")),
-        KubeflowJob("TFJob", "  successPolicy: AllWorkers\n", Role("Chief") + Role("Worker")),
-        KubeflowJob(
-            "TFJob", "  runPolicy: {cleanPodPolicy: All}\n", Role("Chief") + Role("Worker"))}) {
-    ExpectNoNote(ConvertText(job), "worked on");
+  const std::string two = RoleOf("Chief") + RoleOf("Worker");
+  ExpectNote(ConvertText(KubeflowJob("TFJob", two)), note);
+  ExpectNote(ConvertText(KubeflowJob("TFJob", RoleOf("Worker") + RoleOf("Evaluator"))), note);
+  for (const std::string& job : {KubeflowJob("TFJob", RoleOf("Worker", "replicas: 2")),
+                                 KubeflowJob("TFJob", two, "successPolicy: AllWorkers"),
+                                 KubeflowJob("TFJob", two, "runPolicy: {cleanPodPolicy: All}")}) {
     ExpectNoNote(ConvertText(job), note);
   }
+  ExpectNote(ConvertText(KubeflowJob("TFJob", two, "successPolicy: AllWorkers")),
+             "spec.successPolicy: kept: the job succeeds when the chief and every worker have");
+  EXPECT_EQ(ErrorsOf(ConvertText(KubeflowJob("TFJob", two, "successPolicy: Foo"))),
+            "spec.successPolicy: \"Foo\" found, expected AllWorkers or nothing\n");
 }
 
 TEST(NoteExitCodes, CodesThatAreHandledOtherwiseAreNamed) {
-  const std::string role = "restartPolicy: ExitCode, ";
   for (const char* const kind : {"TFJob", "PyTorchJob"}) {
-    ExpectNote(ConvertText(KubeflowJob(kind, "", Role("Worker", role))),
+    ExpectNote(ConvertText(KubeflowJob(kind, RoleOf("Worker", "restartPolicy: ExitCode"))),
                "Worker.restartPolicy: kept, with other codes: Kubeflow tried 128 to 255 again");
-    ExpectNoNote(ConvertText(KubeflowJob(kind, "", Role("Worker"))), "other codes");
+    ExpectNoNote(ConvertText(KubeflowJob(kind, RoleOf("Worker"))), "other codes");
   }
 }
 
 TEST(ConvertTfJob, MasterIsAChiefForTfConfig) {
-  ExpectNote(ConvertText(KubeflowJob("TFJob", "", Role("Master"))),
+  ExpectNote(ConvertText(KubeflowJob("TFJob", RoleOf("Master"))),
              "spec.tfReplicaSpecs.Master: kept as chief: TF_CONFIG calls it so");
-  ExpectNoNote(ConvertText(KubeflowJob("TFJob", "", Role("Chief"))), "TF_CONFIG calls");
+  ExpectNoNote(ConvertText(KubeflowJob("TFJob", RoleOf("Chief"))), "TF_CONFIG calls");
 }
 
 TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
-  const auto pod = [](const std::string& command, const std::string& limits) {
-    return KubeflowJob(
-        "PyTorchJob",
-        "",
-        "    Worker: {template: {spec: {runtimeClassName: nvidia, containers: [{name: "
-        "pytorch, image: i, command: [" +
-            command + "], ports: [{name: pytorchjob-port, containerPort: 1234}], " +
-            "resources: {limits: {" + limits + "}}}]}}}\n");
+  const auto convert = [](const std::string& command, const std::string& limits) {
+    return ConvertWorker("PyTorchJob",
+                         "command: [" + command +
+                             "], ports: [{name: pytorchjob-port, containerPort: 1234}], resources: "
+                             "{limits: {" +
+                             limits + "}}",
+                         "runtimeClassName: nvidia");
   };
   const std::string note =
       "containers[0].resources: no GPU is asked for, so the pod sees none, whatever "
       "runtimeClassName nvidia showed it";
-  ExpectNote(ConvertText(pod("python, t.py", "cpu: 1")), note);
-  ExpectNoNote(ConvertText(pod("python, t.py", "nvidia.com/gpu: 1")), note);
-  ExpectNote(ConvertText(pod("torchrun, --nproc-per-node=gpu, t.py", "cpu: 1")),
+  ExpectNote(convert("python, t.py", "cpu: 1"), note);
+  ExpectNoNote(convert("python, t.py", "nvidia.com/gpu: 1"), note);
+  ExpectNote(convert("torchrun, --nproc-per-node=gpu, t.py", "cpu: 1"),
              "command: \"gpu\" found where no GPU is asked for: Lockstep shows such a pod no GPU");
-  ExpectNote(ConvertText(pod("python, t.py", "cpu: 1")),
+  ExpectNote(convert("python, t.py", "cpu: 1"),
              "containers[0].ports[0]: was MASTER_PORT, which is 29500 here unless env sets it");
 }
 
 TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
-  const std::string job = KubeflowJob("TFJob", "  runPolicy: {suspend: true}\n", Role("Worker"));
+  const std::string job = KubeflowJob("TFJob", RoleOf("Worker"), "runPolicy: {suspend: true}");
   std::string queued = job;
   queued.replace(queued.find("{name: j}"), 9, "{name: j, labels: {kueue.x-k8s.io/queue-name: q}}");
   const Conversion conversion = ConvertText(queued);
@@ -102,11 +101,7 @@ TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
 
 TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
   const auto convert = [](const std::string& scheduler) {
-    return ConvertText(KubeflowJob("TFJob",
-                                   "",
-                                   "    Worker: {template: {spec: {schedulerName: " + scheduler +
-                                       ", containers: [{name: tensorflow, image: i, command: "
-                                       "[a]}]}}}\n"));
+    return ConvertWorker("TFJob", kAnyCommand, "schedulerName: " + scheduler);
   };
   const std::string field = "spec.tfReplicaSpecs.Worker.template.spec.schedulerName: ";
   const auto has_scheduler = [](const Conversion& conversion) {
@@ -124,23 +119,31 @@ TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
 
 // P9 of the third review: they were refused as an unknown field.
 TEST(ConvertTfJob, ResourcesOfThePodAsAWholeAreKept) {
-  const Conversion conversion = ConvertText(
-      KubeflowJob("TFJob",
-                  "",
-                  "    Worker: {template: {spec: {resources: {limits: {cpu: 1.5, memory: 4Gi}}, "
-                  "containers: [{name: tensorflow, image: i, command: [a]}]}}}\n"));
+  const Conversion conversion =
+      ConvertWorker("TFJob", kAnyCommand, "resources: {limits: {cpu: 1.5, memory: 4Gi}}");
   const Json resources = FirstRole(conversion)["template"]["spec"]["resources"];
   EXPECT_EQ(resources["limits"]["cpu"], "1.5");
   EXPECT_EQ(resources["limits"]["memory"], "4Gi");
 }
 
-TEST(ConvertTfJob, SidecarIsStartedAgain) {
-  ExpectNote(ConvertText(KubeflowJob(
-                 "TFJob",
-                 "",
-                 "    Worker: {template: {spec: {containers: [{name: tensorflow, image: i, "
-                 "command: [a]}, {name: b, image: i}]}}}\n")),
-             "it starts before the trainer, is started again where it ends, with success too");
+TEST(ConvertPyTorchJob, ProcessesThatAreNoTextAreRefusedAndNotCalledMissing) {
+  const Conversion conversion = ConvertText(
+      KubeflowJob("PyTorchJob", Replica("Worker", "command: [torchrun, t.py]"), "nprocPerNode: 4"));
+  EXPECT_EQ(ErrorsOf(conversion), "spec.nprocPerNode: 4 found, expected a text\n");
+  ExpectNoNote(conversion, "not there, which meant a process");
+}
+
+TEST(ConvertPyTorchJob, NoPodsAreReportedWhereTheRolesAre) {
+  const std::string text = KubeflowJob("PyTorchJob", RoleOf("Worker", "replicas: 0"));
+  EXPECT_EQ(ForeignField(ConvertAny(text), "spec.roles"), "spec.pytorchReplicaSpecs");
+}
+
+// Its GPUs are counted before the decoder has seen it.
+TEST(ConvertPyTorchJob, ResourcesOfAnotherTypeAreLeftToTheDecoder) {
+  for (const char* const resources : {"5", "null", "{limits: 5}", "{limits: null}"}) {
+    const std::string container = "command: [a], resources: " + std::string(resources);
+    EXPECT_EQ(ErrorsOf(ConvertAny(KubeflowJob("PyTorchJob", Replica("Worker", container)))), "");
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/pod_label_names.h"
+#include "operator/convert/foreign_object.h"
 
 namespace lockstep::control {
 namespace {
@@ -79,7 +80,7 @@ void SelectByOurs(const Json& given, Json* selector, std::set<std::string>* rena
     (*selector)["matchLabels"] = std::move(labels);
   }
   ForEachObject(selector, "matchExpressions", [&](Json* one) {
-    const std::string key = one->value("key", Json()).is_string() ? one->value("key", "") : "";
+    const std::string key = TextOf(MemberOf(*one, "key"));
     const std::string_view ours = ours_of(key);
     if (ours.empty()) {
       return;
@@ -153,13 +154,10 @@ class Names {
 
   // Labels that the manifest itself gives its pods stay good.
   void Collect(const Json& value) {
-    if (value.is_object()) {
-      const Json metadata = value.value("metadata", Json());
-      const Json labels = metadata.is_object() ? metadata.value("labels", Json()) : Json();
-      if (labels.is_object()) {
-        for (const auto& [key, one] : labels.items()) {
-          given_.insert(key);
-        }
+    const Json labels = MemberOf(MemberOf(value, "metadata"), "labels");
+    if (labels.is_object()) {
+      for (const auto& [key, one] : labels.items()) {
+        given_.insert(key);
       }
     }
     for (const Json& inner : value) {
@@ -229,8 +227,7 @@ void SelectByOurLabels(const Json& metadata,
                        const std::string& path,
                        Json* pod_spec,
                        Conversion* conversion) {
-  const Json labels = metadata.is_object() ? metadata.value("labels", Json()) : Json();
-  const Json given = labels.is_object() ? labels : Json::object();
+  const Json given = MemberOf(metadata, "labels");
   std::set<std::string> renamed;
   const auto visit = [&](Json* term) {
     if (term->contains("labelSelector") && (*term)["labelSelector"].is_object()) {
@@ -256,7 +253,7 @@ void SelectByOurLabels(const Json& metadata,
 }
 
 void NoteKubeflowNames(const Json& spec, const Json& job, Conversion* conversion) {
-  const Json name = job.at("metadata").value("name", Json());
+  const Json name = MemberOf(job.at("metadata"), "name");
   Names names(
       name.is_string() ? name.get<std::string>() : "", DumpJson(job.at("spec")), conversion);
   names.Collect(spec);

@@ -2,19 +2,20 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
-#include "common/base/plural.h"
 #include "common/contract/executed_commands.h"
 #include "common/contract/launcher.h"
-#include "operator/convert/variable_references.h"
+#include "common/contract/text.h"
+#include "operator/api/variable_references.h"
 
 namespace lockstep::control {
 namespace {
+
+constexpr std::string_view kMpirun = "mpirun";
 
 // What an option of a launcher means to us.
 enum class Meaning {
@@ -31,7 +32,7 @@ enum class Meaning {
 struct OptionGroup {
   int value_count = 0;  // words behind each
   Meaning meaning = Meaning::kDropped;
-  std::string_view names;  // with blanks between them
+  std::string_view names;
 };
 
 // Names with one hyphen: mpirun takes one and two alike. Source: manuals of OpenMPI 4.1, MPICH 4.2
@@ -72,45 +73,25 @@ constexpr std::array<OptionGroup, 3> kHorovodrunOptions = {{
 }};
 
 // The group of options that has `name`; null for an unknown option.
-const OptionGroup* OptionOf(Launcher launcher, std::string name) {
-  const bool is_mpirun = launcher == Launcher::kMpirun;
+const OptionGroup* OptionOf(const std::string& launcher, std::string_view name) {
+  const bool is_mpirun = launcher == kMpirun;
   const auto groups = is_mpirun ? std::span<const OptionGroup>(kMpirunOptions)
                                 : std::span<const OptionGroup>(kHorovodrunOptions);
-  name = " " + (is_mpirun && name.starts_with("--") ? name.substr(1) : name) + " ";
-  const auto found = std::find_if(groups.begin(), groups.end(), [&](const OptionGroup& group) {
-    return (" " + std::string(group.names) + " ").find(name) != std::string::npos;
-  });
-  return found == groups.end() || name.find(' ', 1) + 1 < name.size() ? nullptr : &*found;
+  name.remove_prefix(is_mpirun && name.starts_with("--") ? 1 : 0);
+  const auto found = std::ranges::find_if(
+      groups, [&](const OptionGroup& group) { return IsListed(name, group.names); });
+  return found == groups.end() ? nullptr : &*found;
 }
 
-std::string_view BaseName(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
-}
-
-template <std::size_t kCount>
-bool IsOneOf(std::string_view text, const std::array<std::string_view, kCount>& names) {
-  return std::find(names.begin(), names.end(), text) != names.end();
-}
-
-bool Contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
-Launcher FindLauncher(const std::vector<std::string>& words) {
-  constexpr std::array<std::string_view, 5> kOfMpi = {
-      "mpirun", "mpiexec", "mpiexec.hydra", "orterun", "mpirun.real"};
-  const std::string_view first = words.empty() ? "" : BaseName(words[0]);
-  if (IsOneOf(first, kOfMpi)) {
-    return Launcher::kMpirun;
-  }
-  return first == "horovodrun" ? Launcher::kHorovodrun : Launcher::kNone;
+bool GivesWay(const std::optional<LauncherCall>& call) {
+  return call.has_value() && (call->name == kMpirun || call->name == "horovodrun");
 }
 
 // mpirun or horovodrun in a script: its ranks would take the HOROVOD_RANK of the pod for theirs.
 // Empty: there is none.
 std::string ProblemOfScript(const std::vector<std::string>& command) {
   for (const std::vector<std::string>& words : ExecutedCommands(command)) {
-    if (FindLauncher(words) != Launcher::kNone) {
+    if (GivesWay(LauncherCallOf(words))) {
       return words[0] +
              " found inside the command, expected it first, with the program behind it: "
              "its ranks would read the pod's HOROVOD_RANK as their own";
@@ -122,51 +103,45 @@ std::string ProblemOfScript(const std::vector<std::string>& command) {
 // The first name in `text` of a variable that mpirun sets, of OpenMPI, MPICH, Intel and MVAPICH;
 // empty: it has none.
 std::string VariableOfMpirun(const std::string& text) {
-  constexpr std::array<std::string_view, 5> kBeginnings = {
-      "OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "MPI_LOCAL", "MV2_COMM_WORLD_"};
-  for (const std::string_view beginning : kBeginnings) {
+  constexpr std::string_view kLetters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+  for (const char* const beginning :
+       {"OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "MPI_LOCAL", "MV2_COMM_WORLD_"}) {
     if (const std::size_t at = text.find(beginning); at != std::string::npos) {
-      const auto end = std::find_if(
-          text.begin() + static_cast<std::ptrdiff_t>(at), text.end(), [](unsigned char c) {
-            return std::isalnum(c) == 0 && c != '_';
-          });
-      return {text.begin() + static_cast<std::ptrdiff_t>(at), end};
+      return text.substr(at, text.find_first_not_of(kLetters, at) - at);
     }
   }
   return "";
 }
 
-// Whether the program calls MPI itself, as far as its words tell: those of Python may use Horovod,
-// and what a shell starts is not seen.
+// Whether the program calls MPI itself, as far as it is seen: Python may use Horovod, and what a
+// script starts is not seen.
 bool CallsMpi(const std::vector<std::string>& program) {
-  constexpr std::array<std::string_view, 3> kShells = {"sh", "bash", "dash"};
   const std::string text = JoinedWords(program);
-  const bool is_benchmark = std::any_of(program.begin(), program.end(), [](const auto& word) {
-    return word.ends_with("_perf") || Contains(word, "_perf ");  // of nccl-tests
-  });
-  if (is_benchmark || Contains(text, "mpi4py")) {
-    return true;
+  const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+  bool may_be_horovods = has("python") || has(".py") || has(".sh");
+  for (const std::vector<std::string>& words : ExecutedCommands(program)) {
+    if (std::ranges::any_of(words, [](const auto& word) { return word.ends_with("_perf"); })) {
+      return true;  // of nccl-tests
+    }
+    may_be_horovods = may_be_horovods || IsListed(BaseName(words[0]), "sh bash dash");
   }
-  const bool may_be_horovods = Contains(text, "python") || Contains(text, ".py") ||
-                               Contains(text, ".sh") || IsOneOf(BaseName(program[0]), kShells);
-  return !may_be_horovods;
+  return has("mpi4py") || !may_be_horovods;
 }
 
 // Why every rank cannot run the program by itself; empty: it can.
-std::string ProblemOf(const std::vector<std::string>& program, Launcher launcher) {
-  constexpr std::array<std::string_view, 5> kOthers = {
-      "torchrun", "accelerate", "deepspeed", "ds", "composer"};
-  const std::string name(NameOf(launcher));
-  const std::string_view first = BaseName(program[0]);
-  if (StartsTorchrun(program) || IsOneOf(first, kOthers)) {
-    return (StartsTorchrun(program) ? "torchrun" : std::string(first)) + " found behind " + name +
-           ", expected the program itself: Lockstep starts every rank";
+std::string ProblemOf(const std::vector<std::string>& program, const std::string& launcher) {
+  for (const std::vector<std::string>& words : ExecutedCommands(program)) {
+    if (const std::optional<LauncherCall> inner = LauncherCallOf(words); inner.has_value()) {
+      return std::string(inner->name) + " found behind " + launcher +
+             ", expected the program itself: Lockstep starts every rank";
+    }
   }
   if (const std::string variable = VariableOfMpirun(JoinedWords(program)); !variable.empty()) {
-    return variable + " found, which " + name +
+    return variable + " found, which " + launcher +
            " alone sets, expected RANK, LOCAL_RANK, WORLD_SIZE or LOCAL_WORLD_SIZE";
   }
-  if (launcher == Launcher::kMpirun && CallsMpi(program)) {
+  if (launcher == kMpirun && CallsMpi(program)) {
     return "\"" + program[0] +
            "\" found behind mpirun, expected a Python program that uses Horovod: MPI programs "
            "(nccl-tests, GROMACS) do not work without mpirun";
@@ -174,35 +149,14 @@ std::string ProblemOf(const std::vector<std::string>& program, Launcher launcher
   return "";
 }
 
-void NoteVariable(const std::vector<std::string>& values, LaunchCommand* command) {
-  if (values.size() == 2) {
-    command->environment.emplace_back(values[0], values[1]);
-    return;
-  }
-  const std::size_t equals = values[0].find('=');
-  if (equals == std::string::npos) {
-    command->handed_on.push_back(values[0]);
-  } else {
-    command->environment.emplace_back(values[0].substr(0, equals), values[0].substr(equals + 1));
-  }
-}
-
-// "A,B".
-void NoteNames(const std::string& list, LaunchCommand* command) {
-  std::istringstream in(list);
-  for (std::string name; std::getline(in, name, ',');) {
-    command->handed_on.push_back(name);
-  }
-}
-
 // The launcher's options, one after the other, until its program begins.
 class OptionReader {
  public:
   OptionReader(const std::vector<std::string>& words,
-               Launcher launcher,
+               const LauncherCall& call,
                const std::map<std::string, std::string>& known)
-      : words_(words), known_(known) {
-    command_.launcher = launcher;
+      : words_(words), name_(words[call.arguments - 1]), known_(known), at_(call.arguments) {
+    command_.launcher = call.name;
   }
 
   LaunchCommand Read() {
@@ -219,11 +173,10 @@ class OptionReader {
  private:
   std::string ProblemOfProgram() const {
     if (command_.program.empty()) {
-      return "no program found behind the options of " + words_[0];
+      return "no program found behind the options of " + name_;
     }
-    if (std::find(command_.program.begin(), command_.program.end(), ":") !=
-        command_.program.end()) {  // such as `mpirun -np 1 a : -np 1 b`
-      return "several programs found behind " + words_[0] +
+    if (std::ranges::find(command_.program, ":") != command_.program.end()) {  // as in `a : b`
+      return "several programs found behind " + name_ +
              ", with \":\" between them, expected one: every pod of a role runs the same";
     }
     return ProblemOf(command_.program, command_.launcher);
@@ -233,51 +186,44 @@ class OptionReader {
     const std::string& word = words_[at_++];
     const std::size_t equals = word.find('=');
     const OptionGroup* const found = OptionOf(command_.launcher, word.substr(0, equals));
-    if (found == nullptr) {
-      if (equals == std::string::npos) {
-        command_.problem =
-            "the option " + word + " of " + words_[0] +
-            " is not known, so it cannot be told where the program begins; remove it";
-      } else {
-        command_.dropped.push_back(word);
-      }
+    if (found == nullptr && equals != std::string::npos) {
+      command_.dropped.push_back(word);
       return;
     }
+    if (found == nullptr) {
+      command_.problem = "the option " + word + " of " + name_ +
+                         " is not known, so it cannot be told where the program begins; remove it";
+      return;
+    }
+    const auto value_count = static_cast<std::size_t>(found->value_count);
     std::vector<std::string> values;
-    if (equals != std::string::npos && found->value_count == 1) {
+    if (equals != std::string::npos && value_count == 1) {
       values.push_back(word.substr(equals + 1));
     }
-    while (static_cast<int>(values.size()) < found->value_count && at_ < words_.size()) {
+    while (values.size() < value_count && at_ < words_.size()) {
       values.push_back(words_[at_++]);
     }
-    if (static_cast<int>(values.size()) < found->value_count) {
-      command_.problem = "the option " + word + " of " + words_[0] + " lacks its value";
+    if (values.size() < value_count) {
+      command_.problem = "the option " + word + " of " + name_ + " lacks its value";
       return;
     }
-    const bool is_number = found->meaning == Meaning::kPerPod ||
-                           found->meaning == Meaning::kCount || found->meaning == Meaning::kMapping;
-    std::string written = word.substr(0, equals);
-    for (const std::string& value : values) {
-      written += " " + value;
-    }
-    if (is_number) {
-      if (InlinedValue inlined = InlineReferences(values[0], known_); inlined.has_changed) {
-        values[0] = std::move(inlined.text);
-        written += " (= " + values[0] + ")";
-      }
-    }
+    const std::string written =
+        word.substr(0, equals) + (values.empty() ? "" : " ") + JoinedWords(values);
     Heed(written, found->meaning, values);
   }
 
-  void HeedCount(const std::string& written,
-                 const std::string& value,
-                 std::optional<int64_t>* count) {
+  void HeedCount(std::string written, std::string value, std::optional<int64_t>* count) {
+    InlinedText inlined = InlineReferences(value, known_);
+    if (inlined.has_changed) {
+      value = std::move(inlined.text);
+      written += " (= " + value + ")";
+    }
     if (const int64_t number = ProcessCountOf(value); number > 0) {
       *count = number;
-    } else if (HasReference(value)) {
-      command_.unknown_counts.push_back(written);
+    } else if (!inlined.unknown.empty()) {
+      command_.unknown_counts.push_back(std::move(written));
     } else {
-      command_.problem = written + " of " + words_[0] + " found, expected a number from 1 to 9999";
+      command_.problem = written + " of " + name_ + " found, expected a number from 1 to 9999";
     }
   }
 
@@ -293,23 +239,37 @@ class OptionReader {
     }
   }
 
+  void HeedVariable(const std::vector<std::string>& values) {
+    const std::size_t equals = values[0].find('=');
+    if (values.size() == 2) {
+      command_.variables.emplace_back(values[0], values[1]);
+    } else if (equals == std::string::npos) {
+      command_.variables.emplace_back(values[0], std::nullopt);
+    } else {
+      command_.variables.emplace_back(values[0].substr(0, equals), values[0].substr(equals + 1));
+    }
+  }
+
+  void HeedNames(const std::string& list) {
+    std::istringstream in(list);
+    for (std::string name; std::getline(in, name, ',');) {
+      command_.variables.emplace_back(name, std::nullopt);
+    }
+  }
+
   void Heed(const std::string& written, Meaning meaning, const std::vector<std::string>& values) {
     switch (meaning) {
       case Meaning::kPerPod:
-        HeedCount(written, values[0], &command_.processes_per_pod);
-        return;
+        return HeedCount(written, values[0], &command_.processes_per_pod);
       case Meaning::kCount:
-        HeedCount(written, values[0], &command_.process_count);
-        return;
+        return HeedCount(written, values[0], &command_.process_count);
       case Meaning::kWorkingDirectory:
         command_.working_directory = values[0];
         return;
       case Meaning::kVariable:
-        NoteVariable(values, &command_);
-        return;
+        return HeedVariable(values);
       case Meaning::kNames:
-        NoteNames(values[0], &command_);
-        return;
+        return HeedNames(values[0]);
       case Meaning::kOnePerPod:
         command_.processes_per_pod = 1;
         break;
@@ -323,60 +283,38 @@ class OptionReader {
   }
 
   const std::vector<std::string>& words_;
+  const std::string& name_;  // as the command calls the launcher
   const std::map<std::string, std::string>& known_;
-  std::size_t at_ = 1;
+  std::size_t at_;
   LaunchCommand command_;
 };
 
 }  // namespace
 
-std::string_view NameOf(Launcher launcher) {
-  switch (launcher) {
-    case Launcher::kNone:
-      return "";
-    case Launcher::kMpirun:
-      return "mpirun";
-    case Launcher::kHorovodrun:
-      return "horovodrun";
-  }
-  return "";
-}
-
 std::string JoinedWords(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) {
-    text += (text.empty() ? "" : " ") + word;
+    text += (&word == &words.front() ? "" : " ") + word;
   }
   return text;
 }
 
-std::string RanksAskedFor(int64_t count) {
-  return Plural(count, "rank") + (count == 1 ? " was" : " were") + " asked for";
-}
-
 int64_t ProcessCountOf(const std::string& text) {
   constexpr std::size_t kDigitsMax = 4;
-  const bool is_count = !text.empty() && text.size() <= kDigitsMax &&
-                        std::all_of(text.begin(), text.end(), [](unsigned char letter) {
-                          return std::isdigit(letter) != 0;
-                        });
+  const bool is_count =
+      !text.empty() && text.size() <= kDigitsMax && std::ranges::all_of(text, IsDigit);
   return is_count ? std::stoll(text) : 0;
-}
-
-bool HasReference(const std::string& text) {
-  return !InlineReferences(text, {}).unknown.empty();
 }
 
 LaunchCommand ReadLaunchCommand(const std::vector<std::string>& words,
                                 const std::map<std::string, std::string>& known) {
-  const Launcher launcher = FindLauncher(words);
-  if (launcher == Launcher::kNone) {
-    LaunchCommand command;
-    command.program = words;
-    command.problem = ProblemOfScript(words);
-    return command;
+  if (const std::optional<LauncherCall> call = LauncherCallOf(words); GivesWay(call)) {
+    return OptionReader(words, *call, known).Read();
   }
-  return OptionReader(words, launcher, known).Read();
+  LaunchCommand command;
+  command.program = words;
+  command.problem = ProblemOfScript(words);
+  return command;
 }
 
 }  // namespace lockstep::control

@@ -22,19 +22,15 @@ std::string Told(const std::string& line) {
   if (!command.problem.empty()) {
     return command.problem;
   }
-  std::string text(NameOf(command.launcher));
-  text = text.empty() ? "none" : text;
+  std::string text = command.is_of_mpi() ? command.launcher : "none";
   if (command.processes_per_pod.has_value()) {
     text += " per=" + std::to_string(*command.processes_per_pod);
   }
   if (command.process_count.has_value()) {
     text += " count=" + std::to_string(*command.process_count);
   }
-  for (const auto& [name, value] : command.environment) {
-    text += " " + name + "=" + value;
-  }
-  for (const std::string& name : command.handed_on) {
-    text += " $" + name;
+  for (const auto& [name, value] : command.variables) {
+    text += value.has_value() ? " " + name + "=" + *value : " $" + name;
   }
   text += ":";
   for (const std::string& word : command.program) {
@@ -79,6 +75,8 @@ TEST(ReadLaunchCommand, MpirunTakesOneHyphenOrTwo) {
 TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {
   EXPECT_EQ(Told("horovodrun -np 2 --min-np 1 --host-discovery-script /d.sh python t.py"),
             "horovodrun count=2: python t.py | --min-np 1 | --host-discovery-script /d.sh");
+  EXPECT_EQ(Told("python3 -m horovod.runner.launch -np 2 python t.py"),
+            "horovodrun count=2: python t.py");
 }
 
 TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
@@ -89,8 +87,9 @@ TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
   EXPECT_EQ(Told("mpirun -np 2 /opt/all_reduce_perf -b 8"), "\"/opt/all_reduce_perf\"" + rest);
   EXPECT_EQ(Told("mpirun gmx_mpi mdrun"), "\"gmx_mpi\"" + rest);
   EXPECT_EQ(Told("mpirun python3 -m mpi4py t.py"), "\"python3\"" + rest);
-  EXPECT_EQ(ReadLaunchCommand({"mpirun", "sh", "-c", "cd /o; ./sendrecv_perf -b 8"}).problem,
-            "\"sh\"" + rest);
+  for (const char* const text : {"cd /o; ./sendrecv_perf -b 8", "gmx_mpi mdrun"}) {
+    EXPECT_EQ(ReadLaunchCommand({"mpirun", "sh", "-c", text}).problem, "\"sh\"" + rest);
+  }
   for (const char* const line : {"mpirun python t.py",
                                  "mpirun ./t.py",
                                  "mpirun numactl python t.py",
@@ -107,19 +106,37 @@ TEST(ReadLaunchCommand, ProgramThatReadsMpirunsVariablesIsRefused) {
       "WORLD_SIZE or LOCAL_WORLD_SIZE");
 }
 
+// Each rank would start a job of its own.
 TEST(ReadLaunchCommand, LauncherBehindMpirunIsRefused) {
-  EXPECT_EQ(
-      Told("mpirun -np 2 torchrun --nproc_per_node=4 t.py"),
-      "torchrun found behind mpirun, expected the program itself: Lockstep starts every rank");
-  EXPECT_EQ(
-      Told("horovodrun -np 2 accelerate launch t.py"),
-      "accelerate found behind horovodrun, expected the program itself: Lockstep starts every "
-      "rank");
-}
-
-TEST(ReadLaunchCommand, ArgumentOfAProgramBehindMpirunIsNoLauncher) {
+  using Words = std::vector<std::string>;
+  for (const auto& [words, name] : std::vector<std::pair<Words, std::string>>{
+           {{"mpirun", "-np", "2", "torchrun", "t.py"}, "torchrun"},
+           {{"mpirun", "env", "A=1", "deepspeed", "t.py"}, "deepspeed"},
+           {{"mpirun", "bash", "-c", "accelerate launch t.py"}, "accelerate"},
+           {{"mpirun", "bash", "-c", "mpirun -np 2 python t.py"}, "mpirun"},
+           {{"mpirun", "horovodrun", "-np", "2", "python", "t.py"}, "horovodrun"}}) {
+    EXPECT_EQ(
+        ReadLaunchCommand(words).problem,
+        name + " found behind mpirun, expected the program itself: Lockstep starts every rank");
+  }
   EXPECT_EQ(Told("mpirun -np 2 python3 t.py --launcher torchrun"),
             "mpirun count=2: python3 t.py --launcher torchrun");
+}
+
+TEST(ReadLaunchCommand, NumberForEachNodeIsThePods) {
+  for (const char* const option : {"--npernode 2", "-N 2", "-ppn=2", "-perhost 2"}) {
+    EXPECT_EQ(Told("mpirun " + std::string(option) + " t.py"), "mpirun per=2: t.py") << option;
+  }
+  EXPECT_EQ(Told("mpirun --map-by ppr:2:node:pe=4 t.py"),
+            "mpirun per=2: t.py | --map-by ppr:2:node:pe=4");
+  EXPECT_EQ(Told("mpirun --map-by ppr:2:socket -pernode t.py"),
+            "mpirun per=1: t.py | --map-by ppr:2:socket | -pernode");
+}
+
+TEST(ReadLaunchCommand, SeveralProgramsAreRefused) {
+  EXPECT_EQ(Told("mpirun -np 1 python a.py : -np 1 python b.py"),
+            "several programs found behind mpirun, with \":\" between them, expected one: every "
+            "pod of a role runs the same");
 }
 
 TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {
@@ -132,6 +149,7 @@ TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {
 TEST(ReadLaunchCommand, MissingProgramOrValueIsSaid) {
   EXPECT_EQ(Told("mpirun -np 2"), "no program found behind the options of mpirun");
   EXPECT_EQ(Told("mpirun -np"), "the option -np of mpirun lacks its value");
+  EXPECT_EQ(Told("mpirun -np x t.py"), "-np x of mpirun found, expected a number from 1 to 9999");
 }
 
 }  // namespace

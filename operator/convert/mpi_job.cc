@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <optional>
 #include <set>
 #include <utility>
 
@@ -8,7 +6,6 @@
 #include "operator/convert/mpi_launch.h"
 #include "operator/convert/pod_conversion.h"
 #include "operator/convert/sshd_checks.h"
-#include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
 namespace {
@@ -57,7 +54,7 @@ void NoteWorkersOwn(const ConvertedPod& pod,
                     ForeignObject* worker,
                     Conversion* conversion) {
   for (const char* const key : {"command", "args"}) {
-    if (!pod.spec.at("containers").at(0).value(key, Json()).is_null()) {
+    if (!pod.OfContainer(key).is_null()) {
       conversion->notes.push_back({pod.container_path + "." + key,
                                    "not kept: the workers run the launcher's program themselves"});
     }
@@ -75,8 +72,8 @@ void SetWorkingDirectory(const LaunchCommand& command,
                          const ConvertedPod& launcher,
                          ConvertedPod* pod,
                          Conversion* conversion) {
-  const Json of_launcher = launcher.spec.at("containers").at(0).value("workingDir", Json());
-  const Json of_worker = pod->container().value("workingDir", Json());
+  const Json of_launcher = launcher.OfContainer("workingDir");
+  const Json of_worker = pod->OfContainer("workingDir");
   const Json wanted =
       command.working_directory.empty() ? of_launcher : Json(command.working_directory);
   if (wanted.is_null()) {
@@ -92,26 +89,18 @@ void SetWorkingDirectory(const LaunchCommand& command,
        command.working_directory.empty() ? launcher.container_path + ".workingDir" : command.path});
 }
 
-// As many as the launcher's command starts in each worker, else as the worker has slots. `spec` is
-// the job's.
-void SetWorkerProcesses(const LaunchCommand& command,
-                        ForeignObject* spec,
-                        ConvertedPod* pod,
-                        Json* worker) {
+// Of the workers, or of the launcher where it is alone. Without `has_slots` mpirun knows of its own
+// pod alone.
+void SetProcesses(bool has_slots, ForeignObject* spec, ConvertedReplica* replica) {
   const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
-  SetMpiProcesses(command, &slots, pod, worker, spec->conversion());
-  const int64_t processes = worker->at("processes").get<int64_t>();
-  NoteMpiLaunch(command,
-                worker->at("replicas").get<int64_t>() * processes,
-                processes,
-                true,
-                spec->conversion());
+  SetMpiProcesses(has_slots ? &slots : nullptr, replica, spec->conversion());
+  NoteMpiLaunches({replica, 1}, has_slots, spec->conversion());
 }
 
 // Refuses launchers other than mpirun and horovodrun: their commands do not show what runs on which
 // rank.
 void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
-  if (!command->problem.empty() || IsMpiLaunch(*command) || command->program.empty()) {
+  if (!command->problem.empty() || command->is_of_mpi() || command->program.empty()) {
     return;
   }
   command->problem =
@@ -126,8 +115,10 @@ void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
 // MPICH and Intel MPI; gloo_run.py and mpi_run.py of Horovod. OpenMPI hands on what -x says.
 bool GivesAllVariables(const LaunchCommand& command, const std::string& implementation) {
   const bool is_hydra = implementation == "MPICH" || implementation == "Intel";
-  return command.launcher == Launcher::kHorovodrun ||
-         (command.launcher == Launcher::kMpirun && is_hydra && command.handed_on.empty());
+  const bool names_some = std::ranges::any_of(
+      command.variables, [](const auto& one) { return !one.second.has_value(); });
+  return command.launcher == "horovodrun" ||
+         (command.launcher == "mpirun" && is_hydra && !names_some);
 }
 
 // What a version of the kind means.
@@ -163,23 +154,20 @@ Json ConvertLauncherAlone(ForeignObject* spec,
                           const ConversionOptions& options,
                           const Version& version) {
   Conversion* const conversion = spec->conversion();
-  Json role = LauncherHead("worker", version, &launcher);
-  ConvertedPod pod = ConvertPod(&launcher, {"mpi-launcher", "launcher"});
-  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
-  const MpiSlots slots{spec->TakeCount("slotsPerWorker"), spec->PathOf("slotsPerWorker")};
+  ConvertedReplica replica{LauncherHead("worker", version, &launcher),
+                           ConvertPod(&launcher, {"mpi-launcher", "launcher"})};
+  ConvertProgram(&replica, options, conversion);
   const bool has_slots = JoinsWorkers(spec);
-  if (IsMpiLaunch(command)) {
-    SetMpiProcesses(command, has_slots ? &slots : nullptr, &pod, &role, conversion);
-    const int64_t processes = role.at("processes").get<int64_t>();
-    NoteMpiLaunch(command, RanksOf(role, pod), processes, has_slots, conversion);
-  } else if (pod.gpu_count() > 1) {
-    role["processes"] = 1;  // which drives them all, as before
+  if (replica.command.is_of_mpi()) {
+    SetProcesses(has_slots, spec, &replica);
+  } else if (spec->Take("slotsPerWorker"); replica.pod.gpu_count() > 1) {
+    replica.role["processes"] = 1;  // which drives them all, as before
   }
   launcher.Finish();
-  NoteOriginsOfRole(0, launcher.PathOf("template"), pod, conversion);
-  role["template"] = pod.ToTemplate();
-  return {{"strategy", IsMpiLaunch(command) ? "Horovod" : "MultiWorkerMirrored"},
-          {"roles", Json::array({std::move(role)})}};
+  NoteOriginsOfRole(0, launcher.PathOf("template"), replica.pod, conversion);
+  replica.role["template"] = replica.pod.ToTemplate();
+  return {{"strategy", replica.command.is_of_mpi() ? "Horovod" : "MultiWorkerMirrored"},
+          {"roles", RolesOf({replica})}};
 }
 
 Json ConvertWithWorkers(ForeignObject* spec,
@@ -192,15 +180,18 @@ Json ConvertWithWorkers(ForeignObject* spec,
   ConvertedPod launcher =
       ConvertPod(&launcher_spec, {"mpi-launcher", "launcher"}, OtherContainers::kGone);
   launcher_spec.Finish();
-  LaunchCommand command = ReadProgram(&launcher, options, conversion);
+  ConvertedReplica replica{{}, {}, ReadProgram(&launcher, options, conversion)};
+  LaunchCommand& command = replica.command;
   RefuseOtherLaunchers(&command, conversion);
   if (GivesAllVariables(command, spec->TakeText("mpiImplementation").value_or(""))) {
     HandOnAll(launcher, &command, conversion);
   }
   NoteLauncherPod(launcher, &launcher_spec, conversion);
 
-  Json worker = RoleHead("worker", "Never", &worker_spec);
-  ConvertedPod pod = ConvertPod(&worker_spec, {"mpi-worker", "worker"});
+  Json& worker = replica.role;
+  ConvertedPod& pod = replica.pod;
+  worker = RoleHead("worker", "Never", &worker_spec);
+  pod = ConvertPod(&worker_spec, {"mpi-worker", "worker"});
   worker_spec.Finish();
   if (JoinsWorkers(spec)) {
     const int64_t replicas_with_it = worker.at("replicas").get<int64_t>() + 1;
@@ -212,7 +203,7 @@ Json ConvertWithWorkers(ForeignObject* spec,
   NoteWorkersOwn(pod, launcher_head, worker, &worker_spec, conversion);
   DropChecksOfSshd(&pod, conversion);
   worker["restartPolicy"] = launcher_head.at("restartPolicy");
-  SetWorkerProcesses(command, spec, &pod, &worker);
+  SetProcesses(true, spec, &replica);
   if (!HasImage(pod)) {
     pod.container()["image"] = launcher.container()["image"];
     pod.origins.push_back(
@@ -226,7 +217,7 @@ Json ConvertWithWorkers(ForeignObject* spec,
   conversion->origins.push_back({"spec.roles", worker_spec.PathOf("replicas")});
   NoteOriginsOfRole(0, spec->PathOf("mpiReplicaSpecs.Worker"), pod, conversion);
   worker["template"] = pod.ToTemplate();
-  return {{"strategy", "Horovod"}, {"roles", Json::array({std::move(worker)})}};
+  return {{"strategy", "Horovod"}, {"roles", RolesOf({replica})}};
 }
 
 Json Convert(ForeignObject* spec, const ConversionOptions& options, const Version& version) {

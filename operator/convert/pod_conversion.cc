@@ -34,7 +34,7 @@ std::vector<std::string> ReadWords(const char* key,
                                    Conversion* conversion) {
   std::vector<std::string> words;
   const std::string path = pod.container_path + "." + key;
-  const Json list = pod.spec.at("containers").at(0).value(key, Json());
+  const Json list = pod.OfContainer(key);
   if (!list.is_null() && !list.is_array()) {
     Fail(path,
          DescribeJson(list) + " found, expected a list of words, such as [python3, train.py]",
@@ -46,7 +46,7 @@ std::vector<std::string> ReadWords(const char* key,
     if (word.is_string()) {
       words.push_back(word.get<std::string>());
     } else if (word.is_number() || word.is_boolean()) {
-      words.push_back(DumpJson(word));
+      words.push_back(TextOf(word));
       Note(At(path, i), "kept as the text \"" + words.back() + "\"", conversion);
     } else {
       Fail(At(path, i), DescribeJson(word) + " found, expected a text", conversion);
@@ -126,10 +126,8 @@ void NoteOthersGone(std::size_t count,
 
 std::size_t MainIndex(const Json& containers, const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < containers.size(); ++i) {
-    const Json& container = containers[i];
-    const auto name = container.is_object() ? container.find("name") : container.end();
-    if (container.is_object() && name != container.end() &&
-        std::find(names.begin(), names.end(), *name) != names.end()) {
+    const Json name = MemberOf(containers[i], "name");
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
       return i;
     }
   }
@@ -137,19 +135,12 @@ std::size_t MainIndex(const Json& containers, const std::vector<std::string>& na
 }
 
 void NoteLauncher(const LaunchCommand& command, Conversion* conversion) {
-  std::string text = std::string(NameOf(command.launcher)) +
-                     " is left out: Lockstep starts every rank itself, and tells it who it is";
+  std::string text =
+      command.launcher + " is left out: Lockstep starts every rank itself, and tells it who it is";
   for (const std::string& option : command.dropped) {
     text += (&option == &command.dropped.front() ? "; so are its options " : ", ") + option;
   }
   Note(command.path, std::move(text), conversion);
-}
-
-// The limits of its resources, by name; empty where they are none.
-Json LimitsOf(const Json& container) {
-  const Json resources = container.value("resources", Json());
-  Json limits = resources.is_object() ? resources.value("limits", Json()) : Json();
-  return limits.is_object() ? limits : Json::object();
 }
 
 int64_t DeviceCountOf(const Json& limit) {
@@ -162,15 +153,18 @@ int64_t DeviceCountOf(const Json& limit) {
 
 }  // namespace
 
+Json ConvertedPod::OfContainer(const char* key) const {
+  return MemberOf(spec.at("containers").at(0), key);
+}
+
 int64_t ConvertedPod::gpu_count() const {
-  const Json limits = LimitsOf(spec.at("containers").at(0));
-  const auto found = limits.find(kGpuResource);
-  return found == limits.end() ? 0 : DeviceCountOf(*found);
+  return DeviceCountOf(
+      MemberOf(MemberOf(OfContainer("resources"), "limits"), std::string(kGpuResource)));
 }
 
 std::vector<std::pair<std::string, int64_t>> ConvertedPod::devices() const {
   std::vector<std::pair<std::string, int64_t>> devices;
-  const Json limits = LimitsOf(spec.at("containers").at(0));
+  const Json limits = MemberOf(OfContainer("resources"), "limits");
   for (const auto& [name, limit] : limits.items()) {
     if (const int64_t count = DeviceCountOf(limit); count > 0 && IsDevice(name)) {
       devices.emplace_back(name, count);
@@ -181,11 +175,9 @@ std::vector<std::pair<std::string, int64_t>> ConvertedPod::devices() const {
 
 std::vector<std::string> ConvertedPod::claims() const {
   std::vector<std::string> claims;
-  const Json resources = spec.at("containers").at(0).value("resources", Json());
-  const Json all = resources.is_object() ? resources.value("claims", Json()) : Json();
+  const Json all = MemberOf(OfContainer("resources"), "claims");
   for (const Json& claim : all.is_array() ? all : Json::array()) {
-    const Json name = claim.is_object() ? claim.value("name", Json()) : Json();
-    if (name.is_string()) {
+    if (const Json name = MemberOf(claim, "name"); name.is_string()) {
       claims.push_back(name.get<std::string>());
     }
   }
@@ -208,8 +200,19 @@ Json ConvertedPod::ToTemplate() const {
 }
 
 Json VariablesOf(const ConvertedPod& pod) {
-  const Json env = pod.spec.at("containers").at(0).value("env", Json());
+  const Json env = pod.OfContainer("env");
   return env.is_array() ? env : Json::array();
+}
+
+std::size_t IndexOfVariable(const std::string& name, const Json& variables) {
+  const auto found = std::find_if(variables.begin(), variables.end(), [&](const Json& one) {
+    return MemberOf(one, "name") == name;
+  });
+  return static_cast<std::size_t>(found - variables.begin());
+}
+
+std::string PathOfVariable(std::size_t index) {
+  return At(std::string(kContainerInRole) + ".env", index);
 }
 
 void DropVariables(const std::function<bool(const std::string& name)>& is_gone,
@@ -217,15 +220,14 @@ void DropVariables(const std::function<bool(const std::string& name)>& is_gone,
                    ConvertedPod* pod,
                    Conversion* conversion) {
   const Json variables = VariablesOf(*pod);
-  const std::string env = std::string(kContainerInRole) + ".env";
   Json kept = Json::array();
   for (std::size_t i = 0; i < variables.size(); ++i) {
-    const Json name = variables[i].is_object() ? variables[i].value("name", Json()) : Json();
-    const std::string foreign = pod->ForeignPathOf(At(env, i));
+    const Json name = MemberOf(variables[i], "name");
+    const std::string foreign = pod->ForeignPathOf(PathOfVariable(i));
     if (name.is_string() && is_gone(name.get<std::string>())) {
       Note(foreign, name.get<std::string>() + why, conversion);
     } else {
-      pod->origins.push_back({At(env, kept.size()), foreign});
+      pod->origins.push_back({PathOfVariable(kept.size()), foreign});
       kept.push_back(variables[i]);
     }
   }
@@ -344,20 +346,17 @@ void SetProgram(const LaunchCommand& command,
                 const ConvertedPod& launcher,
                 ConvertedPod* pod,
                 Conversion* conversion) {
-  pod->container()["command"] =
-      &launcher == pod ? command.program : ProgramForWorker(command, launcher, *pod, conversion);
-  pod->container().erase("args");
+  SetLaunched(command, launcher, pod, conversion);
   if (!command.working_directory.empty()) {
     pod->container()["workingDir"] = command.working_directory;
     pod->origins.push_back({std::string(kContainerInRole) + ".workingDir", command.path});
   }
-  SetVariables(command, launcher, pod, conversion);
   SettleScheduler(pod, conversion);
   NoteHiddenGpus(*pod, conversion);
 }
 
 bool HasImage(const ConvertedPod& pod) {
-  return !pod.spec.at("containers").at(0).value("image", Json()).is_null();
+  return !pod.OfContainer("image").is_null();
 }
 
 // The words that the container starts, options filling in; an image that is missing, too.
@@ -403,18 +402,17 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
     unread.problem = command.problem;
     return unread;
   }
-  if (command.launcher != Launcher::kNone) {
+  if (command.is_of_mpi()) {
     NoteLauncher(command, conversion);
   }
   return command;
 }
 
-LaunchCommand ConvertProgram(ConvertedPod* pod,
-                             const ConversionOptions& options,
-                             Conversion* conversion) {
-  LaunchCommand command = ReadProgram(pod, options, conversion);
-  SetProgram(command, *pod, pod, conversion);
-  return command;
+void ConvertProgram(ConvertedReplica* replica,
+                    const ConversionOptions& options,
+                    Conversion* conversion) {
+  replica->command = ReadProgram(&replica->pod, options, conversion);
+  SetProgram(replica->command, replica->pod, &replica->pod, conversion);
 }
 
 }  // namespace lockstep::control

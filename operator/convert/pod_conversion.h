@@ -21,6 +21,9 @@ struct ConvertedPod {
 
   Json& container() { return spec["containers"][0]; }
 
+  // Its field `key`; null where it is not there.
+  Json OfContainer(const char* key) const;
+
   // GPUs that the container asks for.
   int64_t gpu_count() const;
 
@@ -41,7 +44,7 @@ struct ConvertedPod {
 struct ConvertedReplica {
   Json role;
   ConvertedPod pod;
-  LaunchCommand command;
+  LaunchCommand command{};
 };
 
 // What becomes of the containers of a pod that do not train.
@@ -56,6 +59,9 @@ ConvertedPod ConvertPod(ForeignObject* replica,
 
 // The container's variables; empty where they are no list, which the job's decoder refuses.
 Json VariablesOf(const ConvertedPod& pod);
+
+// Where the variable `name` stands among them; their count: nowhere.
+std::size_t IndexOfVariable(const std::string& name, const Json& variables);
 
 // Takes those out of the container whose names `is_gone` says; `why` is noted behind each name.
 void DropVariables(const std::function<bool(const std::string& name)>& is_gone,
@@ -75,15 +81,16 @@ LaunchCommand ReadProgram(ConvertedPod* pod,
 
 // The same, and puts the program that mpirun or horovodrun would start in the command's place. Any
 // other command stays.
-LaunchCommand ConvertProgram(ConvertedPod* pod,
-                             const ConversionOptions& options,
-                             Conversion* conversion);
+void ConvertProgram(ConvertedReplica* replica,
+                    const ConversionOptions& options,
+                    Conversion* conversion);
 
 // Where the container that trains stands in a role.
 inline constexpr const char* kContainerInRole = "template.spec.containers[0]";
+std::string PathOfVariable(std::size_t index);
 
-// The container of `pod` runs the program of `command`, which stands in `launcher`, with the
-// variables that it would have set.
+// The container of `pod` runs the program of `command`, which stands in `launcher`, as SetLaunched
+// has it.
 void SetProgram(const LaunchCommand& command,
                 const ConvertedPod& launcher,
                 ConvertedPod* pod,

@@ -56,9 +56,9 @@ class Patcher {
                  Json* target) {
     for (std::size_t i = 0; i < patch.size(); ++i) {
       const Json& one = patch[i];
-      const Json wanted = one.is_object() ? one.value(name, Json()) : Json();
+      const Json wanted = MemberOf(one, std::string(name));
       const auto same = std::find_if(target->begin(), target->end(), [&](const Json& other) {
-        return !wanted.is_null() && other.is_object() && other.value(name, Json()) == wanted;
+        return !wanted.is_null() && MemberOf(other, std::string(name)) == wanted;
       });
       const bool is_new = same == target->end();
       const std::string at = "[" + std::to_string(same - target->begin()) + "]";

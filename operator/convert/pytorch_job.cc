@@ -1,9 +1,7 @@
 #include <utility>
-#include <vector>
 
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/mpi_launch.h"
-#include "operator/convert/pod_conversion.h"
 #include "operator/convert/torch_processes.h"
 
 namespace lockstep::control {
@@ -27,45 +25,17 @@ std::string ConvertElasticPolicy(ForeignObject policy) {
   return per_pod;
 }
 
-// Kubeflow's operator takes MASTER_PORT from the port of this name.
-void NoteMasterPort(ConvertedPod* pod, Conversion* conversion) {
-  const Json ports = pod->container().value("ports", Json::array());
-  for (std::size_t i = 0; ports.is_array() && i < ports.size(); ++i) {
-    if (ports[i].is_object() && ports[i].value("name", Json()) == "pytorchjob-port") {
-      conversion->notes.push_back({pod->container_path + ".ports[" + std::to_string(i) + "]",
-                                   "was MASTER_PORT, which is 29500 here unless env sets it"});
-    }
-  }
-}
-
-ConvertedReplica ConvertPyTorchReplica(const std::string& role,
-                                       ForeignObject replica,
-                                       const TorchCount& per_pod,
-                                       const ConversionOptions& options) {
-  Conversion* const conversion = replica.conversion();
-  Json result = RoleHead(role, "OnFailure", &replica);
-  NoteExitCodes(result, &replica);
-  ConvertedPod pod = ConvertPod(&replica, {"pytorch"});
-  NoteMasterPort(&pod, conversion);
-  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
-  if (IsMpiLaunch(command)) {
-    SetMpiProcesses(command, nullptr, &pod, &result, conversion);
-  } else {
-    SetTorchProcesses(command, per_pod, &pod, &result, conversion);
-  }
-  result["template"] = pod.ToTemplate();
-  replica.Finish();
-  return {std::move(result), std::move(pod), command};
-}
-
 }  // namespace
 
+// Source of what nprocPerNode does to WORLD_SIZE: pkg/controller.v1/pytorch/envvar.go of
+// kubeflow/trainer v1.9.
 Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   Json job_spec = Json::object();
   const bool is_said = spec->Take("nprocPerNode") != nullptr;  // "1": it is refused
   TorchCount per_pod{spec->TakeText("nprocPerNode").value_or(is_said ? "1" : "auto"),
                      spec->PathOf("nprocPerNode"),
-                     is_said};
+                     is_said,
+                     true};
   Json from_elastic = Json::object();
   ForeignObject elastic = spec->TakeObject("elasticPolicy");
   const auto restarts_max = elastic.TakeCount("maxRestarts");
@@ -78,43 +48,26 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   }
   const std::string of_elastic = ConvertElasticPolicy(std::move(elastic));
   if (!is_said && !of_elastic.empty()) {
-    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode"), true};
+    per_pod = {of_elastic, spec->PathOf("elasticPolicy.nProcPerNode"), true, true};
   }
-  std::vector<ConvertedReplica> kept;
-  bool has_chief = false;
-  ForeignObject replicas = spec->TakeObject("pytorchReplicaSpecs");
-  if (!replicas) {
-    spec->Fail("pytorchReplicaSpecs", "missing, expected the job's roles");
-  }
-  for (const std::string& type : replicas.Rest()) {
-    const std::string role = RoleOf(type);
-    if (role != "chief" && role != "worker") {
-      replicas.Fail(type, "no role of a PyTorchJob, expected Master or Worker");
-      continue;
-    }
-    ConvertedReplica converted =
-        ConvertPyTorchReplica(role, replicas.TakeObject(type), per_pod, options);
-    if (converted.role.at("replicas") == 0) {
-      replicas.Note(type, "not kept: it has no replicas");
-      continue;
-    }
-    has_chief = has_chief || role == "chief";
-    NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, spec->conversion());
-    kept.push_back(std::move(converted));
-  }
-  const bool is_of_mpi = NoteMpiLaunches(kept, spec->conversion());
-  spec->NoteOrigin("pytorchReplicaSpecs", "spec.roles");
-  job_spec["strategy"] = is_of_mpi ? "Horovod" : "MultiWorkerMirrored";
-  if (!has_chief) {
+  std::vector<ConvertedReplica> replicas = ConvertReplicas(
+      {.key = "pytorchReplicaSpecs",
+       .roles = "chief worker",
+       .unknown = "no role of a PyTorchJob, expected Master or Worker",
+       .restart_policy = "OnFailure",
+       .container = "pytorch",
+       .port = "pytorchjob-port",
+       .port_note = "was MASTER_PORT, which is 29500 here unless env sets it"},
+      options,
+      [&](ConvertedReplica* replica) { SetTorchProcesses(per_pod, replica, spec->conversion()); },
+      spec);
+  job_spec["strategy"] =
+      NoteMpiLaunches(replicas, false, spec->conversion()) ? "Horovod" : "MultiWorkerMirrored";
+  if (!HasRole("chief", replicas)) {
     job_spec["successPolicy"] = "AllWorkers";  // theirs has succeeded when every worker has
   }
-  job_spec["roles"] = Json::array();
-  for (ConvertedReplica& one : kept) {
-    job_spec["roles"].push_back(std::move(one.role));
-  }
-  for (auto& [key, value] : from_elastic.items()) {
-    job_spec[key] = value;
-  }
+  job_spec["roles"] = RolesOf(replicas);
+  job_spec.update(from_elastic);
   return job_spec;
 }
 

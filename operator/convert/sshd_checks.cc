@@ -9,10 +9,10 @@ namespace {
 
 // A port as it is written, or the number of the container's port of that name.
 Json PortOf(const Json& written, const Json& container) {
-  const Json ports = container.value("ports", Json());
+  const Json ports = MemberOf(container, "ports");
   for (const Json& one : ports.is_array() ? ports : Json::array()) {
-    if (written.is_string() && one.is_object() && one.value("name", Json()) == written) {
-      return one.value("containerPort", Json());
+    if (written.is_string() && MemberOf(one, "name") == written) {
+      return MemberOf(one, "containerPort");
     }
   }
   return written;
@@ -21,15 +21,11 @@ Json PortOf(const Json& written, const Json& container) {
 // Whether a probe, or the handler of a hook, asks for sshd or starts it.
 bool IsOfSshd(const Json& check, const Json& container) {
   constexpr std::array<int, 2> kPorts = {22, 2222};  // of sshd in images for MPIJobs
-  if (!check.is_object()) {
-    return false;
-  }
-  const Json socket = check.value("tcpSocket", Json());
-  const Json port = socket.is_object() ? PortOf(socket.value("port", Json()), container) : Json();
+  const Json port = PortOf(MemberOf(MemberOf(check, "tcpSocket"), "port"), container);
   if (std::find(kPorts.begin(), kPorts.end(), port) != kPorts.end()) {
     return true;
   }
-  const Json exec = check.value("exec", Json());
+  const Json exec = MemberOf(check, "exec");
   return exec.is_object() && DumpJson(exec).find("ssh") != std::string::npos;
 }
 

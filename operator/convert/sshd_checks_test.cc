@@ -10,13 +10,9 @@ namespace {
 // An MPIJob whose workers have `more` beside sshd.
 Conversion WithWorker(const std::string& more) {
   return ConvertText(
-      "apiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: h}\nspec:\n"
-      "  runPolicy: {backoffLimit: 1}\n  mpiReplicaSpecs:\n"
-      "    Launcher: {template: {spec: {containers: [{name: l, image: a, command: [mpirun, "
-      "t.py]}]}}}\n"
-      "    Worker: {template: {spec: {containers: [{name: w, image: a, ports: [{name: shell, "
-      "containerPort: 2222}], command: [sshd, -De], " +
-      more + "}]}}}\n");
+      KubeflowJob("MPIJob",
+                  Replica("Launcher", "command: [mpirun, t.py]") +
+                      Replica("Worker", "ports: [{name: shell, containerPort: 2222}], " + more)));
 }
 
 constexpr const char* kWorkersContainer =
@@ -34,11 +30,9 @@ TEST(DropChecksOfSshd, ProbesAndHooksOfSshdGoWithIt) {
     const Conversion conversion = WithWorker(
         dot == std::string::npos ? field + ": " + check : key + ": {postStart: " + check + "}");
     EXPECT_FALSE(FirstContainer(conversion).contains(key)) << check;
-    EXPECT_NE(NotesOf(conversion)
-                  .find(kWorkersContainer + field +
-                        ": not kept: it is of sshd, which runs in no pod of the job\n"),
-              std::string::npos)
-        << NotesOf(conversion);
+    ExpectNote(
+        conversion,
+        kWorkersContainer + field + ": not kept: it is of sshd, which runs in no pod of the job\n");
   }
 }
 
@@ -48,12 +42,9 @@ TEST(DropChecksOfSshd, OthersAreKeptAndToldOf) {
   EXPECT_TRUE(FirstContainer(conversion).contains("livenessProbe"));
   EXPECT_TRUE(FirstContainer(conversion)["lifecycle"].contains("preStop"));
   for (const char* const field : {"livenessProbe", "lifecycle.preStop"}) {
-    EXPECT_NE(NotesOf(conversion)
-                  .find(std::string(kWorkersContainer) + field +
-                        ": kept: it was made for a pod that ran sshd, and which runs the program "
-                        "now\n"),
-              std::string::npos)
-        << NotesOf(conversion);
+    ExpectNote(conversion,
+               std::string(kWorkersContainer) + field +
+                   ": kept: it was made for a pod that ran sshd, and which runs the program now\n");
   }
 }
 

@@ -22,16 +22,14 @@ struct Workers {
 Conversion ConvertWorkers(const std::string& command,
                           const Workers& workers = {},
                           const std::string& kind = "PyTorchJob") {
-  const bool is_torch = kind == "PyTorchJob";
-  return ConvertText(
-      "apiVersion: kubeflow.org/v1\nkind: " + kind +
-      "\nmetadata: {name: j}\nspec:\n  runPolicy: {backoffLimit: 1}\n" +
-      (workers.per_pod.empty() ? "" : "  nprocPerNode: '" + workers.per_pod + "'\n") +
-      (is_torch ? "  pytorchReplicaSpecs:" : "  tfReplicaSpecs:") +
-      "\n    Worker:\n      replicas: 2\n      template: {spec: {containers: [{name: " +
-      (is_torch ? "pytorch" : "tensorflow") + ", image: i, command: [" + command + "], env: [" +
-      workers.env + "], resources: {limits: {cpu: 8" +
-      (workers.gpus > 0 ? ", nvidia.com/gpu: " + std::to_string(workers.gpus) : "") + "}}}]}}\n");
+  return ConvertText(KubeflowJob(
+      kind,
+      Replica("Worker",
+              "command: [" + command + "], env: [" + workers.env +
+                  "], resources: {limits: {cpu: 8, nvidia.com/gpu: " +
+                  std::to_string(workers.gpus) + "}}"),
+      "runPolicy: {backoffLimit: 1}" +
+          (workers.per_pod.empty() ? "" : ", nprocPerNode: '" + workers.per_pod + "'")));
 }
 
 Json ProcessesOf(const Conversion& conversion) {
@@ -99,6 +97,10 @@ TEST(ConvertPyTorchJob, CommandThatHandsOnRankKeepsWhatItCounts) {
     EXPECT_EQ(ProcessesOf(conversion), 1) << reference;
     EXPECT_EQ(FirstEnv(conversion), Json::array()) << reference;
   }
+  // There, WORLD_SIZE was the pods' number times nprocPerNode.
+  ExpectNote(
+      ConvertWorkers("sh, -c, 'torchrun --nproc_per_node=8 t.py --world $WORLD_SIZE'", {8, "8"}),
+      "spec.nprocPerNode: WORLD_SIZE counts each pod as one rank here, and not as 8\n");
 }
 
 TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {
@@ -119,10 +121,18 @@ TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {
 }
 
 TEST(ConvertPyTorchJob, ComposerIsToldOfItsRanks) {
-  const Conversion conversion = ConvertWorkers("composer, t.py", {8});
-  EXPECT_EQ(FirstRole(conversion)["launcher"], "Torchrun");
-  EXPECT_EQ(ProcessesOf(conversion), Json());
-  ExpectNote(conversion, std::string(kCommand) + ": composer joins the job's pods by WORLD_SIZE");
+  for (const char* const command :
+       {"composer, t.py", "env, A=1, /opt/composer, t.py", "sh, -c, 'cd /w; composer t.py'"}) {
+    const Conversion conversion = ConvertWorkers(command, {8});
+    EXPECT_EQ(FirstRole(conversion)["launcher"], "Torchrun") << command;
+    EXPECT_EQ(ProcessesOf(conversion), Json());
+    ExpectNote(conversion, std::string(kCommand) + ": composer joins the job's pods by WORLD_SIZE");
+  }
+  EXPECT_EQ(ProcessesOf(ConvertWorkers("composer, -n, '4', t.py", {0})), 4);
+  EXPECT_NE(
+      ErrorsOf(ConvertWorkers("composer, -n, '4', t.py", {8}))
+          .find("composer with 4 processes found, expected one, or one for each of the 8 GPUs"),
+      std::string::npos);
 }
 
 TEST(ConvertPyTorchJob, PlainProgramRunsOnceAndNprocPerNodeSaysNothingToIt) {
@@ -204,18 +214,20 @@ TEST(ConvertTfJob, TorchrunStaysInItsPodAsThere) {
             "train together\n");
 }
 
-TEST(MayStartTorchrun, IsAskedOfWhatIsNoPlainPython) {
+TEST(ReadTorchProgram, WhatIsNoPlainPythonMayStartTorchrun) {
   using Words = std::vector<std::string>;
   for (const Words& words : {Words{"/workspace/train.sh"},
                              {"bash", "-lc", "cd /w && ./train.sh"},
                              {"./entrypoint"},
                              {"python", "-m", "accelerate.commands.launch", "t.py"},
                              {"python", "-m", "torch.distributed.run", "t.py"}}) {
-    EXPECT_TRUE(MayStartTorchrun(words)) << words[0];
+    EXPECT_TRUE(ReadTorchProgram(words).may_start_torchrun) << words[0];
   }
-  for (const Words& words :
-       {Words{}, {"python3", "t.py"}, {"bash", "-c", "nvidia-smi && python t.py"}, {"./t.py"}}) {
-    EXPECT_FALSE(MayStartTorchrun(words)) << (words.empty() ? "" : words[0]);
+  for (const Words& words : {Words{},
+                             {"python3", "t.py"},
+                             {"bash", "-c", "pip install accelerate && python t.py"},
+                             {"./t.py"}}) {
+    EXPECT_FALSE(ReadTorchProgram(words).may_start_torchrun) << JoinedWords(words);
   }
 }
 

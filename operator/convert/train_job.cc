@@ -137,7 +137,7 @@ void RefuseOtherLaunchers(const TrainRuntime& runtime,
   if (runtime.kind == "flux") {
     spec->Fail("runtimeRef.name",
                "a runtime of Flux found, which starts the ranks, expected torch's");
-  } else if (runtime.kind == "mpi" && !IsMpiLaunch(command)) {
+  } else if (runtime.kind == "mpi" && !command.is_of_mpi()) {
     spec->Fail("runtimeRef.name",
                "a runtime of MPI found, expected trainer.command to begin with mpirun");
   }
@@ -145,12 +145,9 @@ void RefuseOtherLaunchers(const TrainRuntime& runtime,
 
 // Cores that the container asks for, as Kubeflow's operator counts them; 0: none.
 int64_t CoreCountOf(const ConvertedPod& pod) {
-  const Json resources = pod.spec.at("containers").at(0).value("resources", Json());
   for (const char* const kind : {"requests", "limits"}) {
-    const Json amounts = resources.is_object() ? resources.value(kind, Json()) : Json();
-    const Json cores = amounts.is_object() ? amounts.value("cpu", Json()) : Json();
-    const Result<int64_t> count = ParseQuantity(
-        cores.is_string() ? cores.get<std::string>() : DumpJson(cores), QuantityUnit::kOnes);
+    const Json cores = MemberOf(MemberOf(pod.OfContainer("resources"), kind), "cpu");
+    const Result<int64_t> count = ParseQuantity(TextOf(cores), QuantityUnit::kOnes);
     if (count.ok() && *count > 0) {
       return *count;
     }
@@ -178,44 +175,37 @@ std::string PerPodUnsaid(const ConvertedPod& pod, bool has_runtime, ForeignObjec
 }
 
 // As many as torchrun starts in a pod, or as mpirun has slots there.
-void SetTrainerProcesses(const LaunchCommand& command,
-                         const TrainRuntime& runtime,
+void SetTrainerProcesses(const TrainRuntime& runtime,
                          ForeignObject* trainer,
-                         ConvertedPod* pod,
-                         Json* role) {
+                         ConvertedReplica* replica) {
+  Conversion* const conversion = trainer->conversion();
   const Json* const value = trainer->Take("numProcPerNode");  // a text, in older versions
   const bool is_of_runtime = value == nullptr && !runtime.per_pod.empty();
   const std::string field =
       is_of_runtime ? runtime.per_pod_field : trainer->PathOf("numProcPerNode");
-  std::string per_pod = value == nullptr     ? runtime.per_pod
-                        : value->is_string() ? value->get<std::string>()
-                                             : DumpJson(*value);
-  if (!IsMpiLaunch(command)) {
+  std::string per_pod = value == nullptr ? runtime.per_pod : TextOf(*value);
+  if (!replica->command.is_of_mpi()) {
     const bool is_unsaid = per_pod.empty() || per_pod == "auto";
-    const bool is_counted = is_unsaid && MayStartTorchrun(command.program) &&
-                            CountOnCommandLine(command.program).empty();
     if (is_unsaid) {
-      per_pod = is_counted ? PerPodUnsaid(*pod, runtime.is_known, trainer) : "auto";
+      const TorchProgram program = ReadTorchProgram(replica->command.program);
+      per_pod = program.may_start_torchrun && program.count.empty()
+                    ? PerPodUnsaid(replica->pod, runtime.is_known, trainer)
+                    : "auto";
     }
-    SetTorchProcesses(command, {per_pod, field, !is_unsaid}, pod, role, trainer->conversion());
+    SetTorchProcesses({per_pod, field, !is_unsaid}, replica, conversion);
     return;
   }
   MpiSlots slots{std::nullopt, field};
   if (const int64_t count = ProcessCountOf(per_pod); count > 0) {
     slots.count = count;
   } else if (!per_pod.empty()) {
-    trainer->conversion()->notes.push_back(
+    conversion->notes.push_back(
         {field,
          "not kept: \"" + per_pod +
              "\" found, expected a number of slots; set the role's processes for more than one"});
   }
-  SetMpiProcesses(command, &slots, pod, role, trainer->conversion());
-  const int64_t processes = role->at("processes").get<int64_t>();
-  NoteMpiLaunch(command,
-                processes * role->at("replicas").get<int64_t>(),
-                processes,
-                true,
-                trainer->conversion());
+  SetMpiProcesses(&slots, replica, conversion);
+  NoteMpiLaunches({replica, 1}, true, conversion);
 }
 
 }  // namespace
@@ -229,16 +219,18 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
     ApplyRuntimePatch(std::move(patch), &pod);
   }
   ApplyOverrides(spec, &pod);
-  Json role = {{"name", "worker"},
-               {"replicas", trainer.TakeCount("numNodes").value_or(runtime.nodes.value_or(1))},
-               {"restartPolicy", "OnFailure"}};
-  const LaunchCommand command = ConvertProgram(&pod, options, conversion);
-  RefuseOtherLaunchers(runtime, command, spec);
-  SetTrainerProcesses(command, runtime, &trainer, &pod, &role);
-  pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
+  ConvertedReplica replica{
+      {{"name", "worker"},
+       {"replicas", trainer.TakeCount("numNodes").value_or(runtime.nodes.value_or(1))},
+       {"restartPolicy", "OnFailure"}},
+      std::move(pod)};
+  ConvertProgram(&replica, options, conversion);
+  RefuseOtherLaunchers(runtime, replica.command, spec);
+  SetTrainerProcesses(runtime, &trainer, &replica);
+  replica.pod.origins.push_back({"replicas", trainer.PathOf("numNodes")});
   conversion->origins.push_back({"spec.roles", trainer.PathOf("numNodes")});
-  NoteOriginsOfRole(0, pod.container_path, pod, conversion);
-  role["template"] = pod.ToTemplate();
+  NoteOriginsOfRole(0, replica.pod.container_path, replica.pod, conversion);
+  replica.role["template"] = replica.pod.ToTemplate();
   trainer.Finish();
   spec->Drop("initializer",
              "not kept: nothing fetches the data set or the model first; use an init container");
@@ -258,9 +250,9 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   for (const char* const key : {"labels", "annotations"}) {
     spec->Drop(key, "not kept: pods take the labels of their template");
   }
-  return Json{{"strategy", IsMpiLaunch(command) ? "Horovod" : "MultiWorkerMirrored"},
+  return Json{{"strategy", replica.command.is_of_mpi() ? "Horovod" : "MultiWorkerMirrored"},
               {"successPolicy", "AllWorkers"},
-              {"roles", Json::array({std::move(role)})},
+              {"roles", RolesOf({replica})},
               {"runPolicy", std::move(run_policy)}};
 }
 

@@ -8,10 +8,6 @@ namespace {
 
 constexpr const char* kDefaultKind = "ClusterTrainingRuntime";
 
-Json MemberOf(const Json& object, const char* key) {
-  return object.is_object() ? object.value(key, Json()) : Json();
-}
-
 const Json* FindRuntime(const std::string& kind,
                         const std::string& name,
                         const std::vector<Json>& runtimes) {
@@ -47,7 +43,7 @@ void ReadPolicy(ForeignObject policy, TrainRuntime* runtime) {
     }
     runtime->kind = kind;
     if (const Json* const count = one.Take("numProcPerNode")) {
-      runtime->per_pod = count->is_string() ? count->get<std::string>() : DumpJson(*count);
+      runtime->per_pod = TextOf(*count);
       runtime->per_pod_field = one.PathOf("numProcPerNode");
     }
     for (const char* const key : {"mpiImplementation", "sshAuthMountPath", "runLauncherAsNode"}) {

@@ -8,14 +8,34 @@
 
 namespace lockstep::control {
 
-Conversion ConvertText(const std::string& text) {
+std::string KubeflowJob(const std::string& kind,
+                        const std::string& replicas,
+                        const std::string& spec) {
+  const bool is_of_mpi = kind == "MPIJob";
+  const std::string key = is_of_mpi ? "mpi" : kind == "TFJob" ? "tf" : "pytorch";
+  return "{apiVersion: kubeflow.org/" + std::string(is_of_mpi ? "v2beta1" : "v1") +
+         ", kind: " + kind + ", metadata: {name: j}, spec: {" + spec + ", " + key +
+         "ReplicaSpecs: {" + replicas + "}}}\n";
+}
+
+std::string Replica(const std::string& type,
+                    const std::string& container,
+                    const std::string& more) {
+  return type + ": {template: {spec: {containers: [{name: c, image: i, " + container + "}]}}, " +
+         more + "}, ";
+}
+
+Conversion ConvertAny(const std::string& text, ConversionOptions options) {
   const YamlStream stream = ReadYaml(text);
   EXPECT_TRUE(stream.problems.empty()) << text;
-  ConversionOptions options;
   for (const YamlDocument& document : stream.documents) {
     options.runtimes.push_back(document.value);
   }
-  Conversion conversion = ConvertForeignJob(stream.documents.at(0).value, options);
+  return ConvertForeignJob(stream.documents.at(0).value, options);
+}
+
+Conversion ConvertText(const std::string& text, const ConversionOptions& options) {
+  Conversion conversion = ConvertAny(text, options);
   if (conversion.errors.empty()) {
     EXPECT_EQ(FormatProblems(ReadManifest(WriteYaml(conversion.job), "converted")), "") << text;
   }

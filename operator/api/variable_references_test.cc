@@ -1,4 +1,4 @@
-#include "operator/reconcile/build/expand_references.h"
+#include "operator/api/variable_references.h"
 
 #include <gtest/gtest.h>
 
@@ -52,6 +52,32 @@ TEST(ExpandReferences, EndsAtItsBound) {
   EXPECT_EQ(more.error().code(), ErrorCode::kResourceExhausted);
   EXPECT_EQ(more.error().message(),
             "more than 65536 bytes once each $(NAME) is replaced, expected at most so many");
+}
+
+TEST(InlineReferences, LeavesTextThatAnotherContainerReadsTheSame) {
+  const std::map<std::string, std::string> known = {{"BASE", "/data"}, {"PRICE", "5$$"}};
+  constexpr Case kCases[] = {
+      {"$(BASE)/x", "/data/x"},
+      {"$$(BASE)", "$$(BASE)"},
+      {"$$$(BASE)", "$$/data"},
+      {"$(PRICE)(BASE)", "5$$(BASE)"},
+      {"$BASE", "$$BASE"},
+      {"a$", "a$$"},
+      {"$(BASE", "$$(BASE"},
+      {"$(OTHER)-$(BASE)", "$(OTHER)-/data"},
+  };
+  for (const Case& one : kCases) {
+    EXPECT_EQ(InlineReferences(one.text, known).text, one.expanded) << one.text;
+  }
+  EXPECT_FALSE(InlineReferences("$$(BASE) $B", known).has_changed);
+}
+
+TEST(InlineReferences, WhatIsNotKnownOrTooLongIsTold) {
+  const std::map<std::string, std::string> known = {{"V", std::string(kExpandedBytesMax / 2, 'x')}};
+  const InlinedText inlined = InlineReferences("$(A)$(V) $(B)$(V)", known);
+  EXPECT_EQ(inlined.unknown, (std::vector<std::string>{"A", "B", "V"}));
+  EXPECT_TRUE(inlined.has_changed);
+  EXPECT_EQ(inlined.text.size(), kExpandedBytesMax / 2 + std::string("$(A) $(B)$(V)").size());
 }
 
 }  // namespace
