@@ -80,7 +80,7 @@ std::string RoleOf(const std::string& replica_type) {
   return name == "chief" || name == "worker" || name == "ps" || name == "evaluator" ? name : "";
 }
 
-// Source: IsRetryableExitCode of kubeflow/common, and docs/contract.md.
+// Source: IsRetryableExitCode of kubeflow/common, and docs/reference/exit-codes.md.
 void NoteExitCodes(const Json& role, ForeignObject* replica) {
   if (role.at("restartPolicy") == "ExitCode") {
     replica->Note("restartPolicy",
