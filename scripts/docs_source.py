@@ -2,7 +2,8 @@
 """Copies docs/ to the folder that the site is built from.
 
 The site has the pages of docs/ and nothing else of the repository. A link from a page to another
-file becomes the text of the link and the file's path, so that the site has no dead link.
+file becomes the text of the link and the file's path, so that the site has no dead link. A line
+<!-- fields: DEFINITION SECTION --> becomes tables of all fields of that section.
 
 Usage: scripts/docs_source.py FOLDER
 """
@@ -13,11 +14,15 @@ import re
 import shutil
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from field_tables import tables  # noqa: E402 (found through the line above)
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 DOCS = REPOSITORY / "docs"
 
 _FENCE = re.compile(r"^\s*```")
 _FENCE_WITH_NAME = re.compile(r"^(\s*```\w+) .*$")
+_FIELDS = re.compile(r"^<!-- fields: (\S+) (\S+) -->$")
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -30,6 +35,10 @@ def page_for_site(path, text):
             in_code = not in_code
             line = _FENCE_WITH_NAME.sub(r"\1", line)  # generators know one word there
         elif not in_code:
+            fields = _FIELDS.match(line)
+            if fields:
+                lines.extend(tables(*fields.groups()))
+                continue
             line = _LINK.sub(lambda link: link_for_site(path, link), line)
         lines.append(line)
     return "\n".join(lines)

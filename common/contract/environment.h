@@ -16,7 +16,7 @@
 namespace lockstep {
 
 // Every variable a pod is born with. Ours first, then what programs written for TensorFlow, torch
-// and Horovod read. docs/contract.md says for whom each is.
+// and Horovod read. docs/reference/environment.md says for whom each is.
 namespace env {
 inline constexpr const char* kJob = "LOCKSTEP_JOB";
 inline constexpr const char* kNamespace = "LOCKSTEP_NAMESPACE";

@@ -23,7 +23,7 @@ std::string Text(const ExitVerdict& verdict) {
          std::string(ExitCauseName(verdict.cause));
 }
 
-// docs/contract.md's table, written a second time as intervals; the last match holds.
+// docs/reference/exit-codes.md's table, written a second time as intervals; the last match holds.
 struct Interval {
   int first;
   int last;

@@ -18,7 +18,7 @@ std::string Quoted(std::string_view text);
 // Whether a newer version may take what these problems were found in: there is a field, or a word
 // of a list, that this one does not know, and nothing that is wrong by itself, which it stays in
 // every version. What is missing is not: the field that is not known may stand for it. The one rule
-// for documents that cross versions; docs/operator.md says who follows it.
+// for documents that cross versions; docs/reference/operator.md says who follows it.
 bool MayBeNewer(const std::vector<Error>& problems);
 
 // One error that tells all of `problems`: the first one's field and message, then the others, up to

@@ -39,7 +39,8 @@ std::vector<CallResult> ApiClient::CallAll(const std::vector<kube::Request>& req
   std::unique_lock lock(inbox->mutex);
   inbox->changed.wait_until(lock, until, [&] { return inbox->results.has_value(); });
   if (!inbox->results) {
-    const kube::Fault unheard{kube::FaultKind::kTimeout, true, "no answer within the time of all"};
+    const kube::Fault unheard{
+        kube::FaultKind::kTimeout, true, "no answer within the time for all tries"};
     return {requests.size(), CallResult(unheard)};
   }
   return *std::move(inbox->results);

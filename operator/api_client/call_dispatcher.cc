@@ -105,7 +105,10 @@ void CallDispatcher::Dispatch() {
       return;
     }
     if (call->group->deadline.HasPassed(now)) {
-      Finish(*call, Fault{FaultKind::kTimeout, false, "its turn to be sent did not come in time"});
+      Finish(*call,
+             Fault{FaultKind::kTimeout,
+                   false,
+                   "the call was not sent in time, because too many calls are open"});
       continue;
     }
     Send(call, now);

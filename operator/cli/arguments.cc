@@ -21,7 +21,7 @@ constexpr const char* kFooter =
 3 refused (the job does not fit this machine), 130 stopped by ^C.)";
 
 constexpr const char* kRunFooter =
-    R"(^C asks for a checkpoint and stops; a second ^C kills.
+    R"(^C writes a checkpoint and stops; a second ^C kills.
 
 Failures on order, for --chaos:
   kill=worker-1@step=60           SIGKILL once step 60 is complete
@@ -69,10 +69,10 @@ struct Texts {
 
 void AddSource(CLI::App* command, const std::string& what, JobSource* source, Texts* texts) {
   command->add_option("FILE", source->file, what + "; - reads standard input");
-  command->add_option("--set", texts->settings, "give a field of the manifest another value")
+  command->add_option("--set", texts->settings, "set a field of the manifest")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
-  command->add_option("--workers", texts->workers, "so many workers, whatever the manifest says")
+  command->add_option("--workers", texts->workers, "number of workers, instead of the manifest's")
       ->type_name("N")
       ->check(CheckPositiveCount);
 }
@@ -82,13 +82,13 @@ void AddRun(CLI::App* app, Texts* texts) {
   AddSource(run, "manifest with one TrainingJob, YAML or JSON", &texts->run.source, texts);
   run->add_option("--dir", texts->run.directory, "run directory [runs/JOB-TIME]")
       ->check(CheckNotEmpty);
-  run->add_option("--resume", texts->run.resume, "go on with the run in this directory")
+  run->add_option("--resume", texts->run.resume, "continue the run in this directory")
       ->type_name("RUN")
       ->check(CheckNotEmpty);
   run->add_option("--summary", texts->run.summary_file, "also write the summary to FILE, as JSON")
       ->type_name("FILE")
       ->check(CheckNotEmpty);
-  run->add_option("--chaos", texts->chaos, "break something on the way, see below")
+  run->add_option("--chaos", texts->chaos, "break something, see below")
       ->type_name("WHAT@WHEN")
       ->allow_extra_args(false);
   run->add_option("--timeout", texts->timeout, "stop the job as failed after this long, such as 5m")
@@ -104,7 +104,7 @@ void AddRun(CLI::App* app, Texts* texts) {
 }
 
 void AddValidate(CLI::App* app, Texts* texts) {
-  CLI::App* validate = app->add_subcommand("validate", "Check manifests, tell all mistakes");
+  CLI::App* validate = app->add_subcommand("validate", "Check manifests and show all mistakes");
   validate->add_option("FILE", texts->validate.files, "manifests; - reads standard input");
   validate->footer("Exit codes: 0 all are good, 2 some are not.");
 }
@@ -112,55 +112,54 @@ void AddValidate(CLI::App* app, Texts* texts) {
 void AddRender(CLI::App* app, Texts* texts) {
   CLI::App* render = app->add_subcommand("render", "Show the pods of a job with their environment");
   AddSource(render, "manifest with one TrainingJob", &texts->render.source, texts);
-  render->add_option("-o,--output", texts->render_output, "text or json")
+  render->add_option("-o,--output", texts->render_output, "output format")
       ->check(CLI::IsMember({"text", "json"}));
-  render->add_flag("--local", texts->render.local, "addresses of a run on one machine");
-  render->footer("Exit codes: 0 shown, 1 it could not be, 2 bad manifest or usage.");
+  render->add_flag("--local", texts->render.local, "show addresses of a run on this machine");
+  render->footer("Exit codes: 0 printed, 1 could not print, 2 bad manifest or usage.");
 }
 
 void AddConvert(CLI::App* app, Texts* texts) {
   CLI::App* convert = app->add_subcommand(
-      "convert", "Make TrainingJobs of TFJob, PyTorchJob, MPIJob or TrainJob, as YAML");
+      "convert", "Convert TFJob, PyTorchJob, MPIJob and TrainJob to TrainingJobs, as YAML");
   convert->add_option("FILE", texts->convert.files, "manifests; - reads standard input");
-  convert->add_option("--image", texts->convert.image, "of pods that name none")
+  convert->add_option("--image", texts->convert.image, "image of pods that name none")
       ->type_name("IMAGE");
   convert
       ->add_option("--command",
                    texts->convert_command,
-                   "what the image starts by itself, where the manifest names no command; in "
-                   "words as a shell takes them, quotes heeded and nothing expanded")
+                   "command of the image, if the manifest names none; quotes and backslashes work "
+                   "as in a shell, variables are not expanded")
       ->type_name("WORDS");
   convert->footer(
-      "What could not be kept is told on standard error, line by line.\n"
-      "Exit codes: 0 all were converted, 1 one was and lockstep validate refuses it as it is, 2 "
-      "one "
-      "could not be.");
+      "Standard error lists what the converted job does not keep.\n"
+      "Exit codes: 0 all converted, 1 lockstep validate refuses a converted job, 2 one could not "
+      "be converted.");
 }
 
 void AddExplain(CLI::App* app, Texts* texts) {
   CLI::App* explain =
-      app->add_subcommand("explain", "Say what a field of a TrainingJob or TrainingQueue means");
+      app->add_subcommand("explain", "Explain a field of a TrainingJob or TrainingQueue");
   explain->add_option("FIELD",
                       texts->explain.field,
-                      "such as spec.training.optimizer, or tq.spec.nominal of a TrainingQueue");
+                      "such as spec.training.optimizer, or tq.spec.nominal for a TrainingQueue");
   explain->footer("Exit codes: 0 explained, 2 no such field.");
 }
 
 void AddPs(CLI::App* app, Texts* texts) {
   CLI::App* ps = app->add_subcommand("ps", "List the runs of a folder");
   ps->add_option("FOLDER", texts->ps.folder, "folder of run directories [runs]");
-  ps->footer("Exit codes: 0 listed, be there any or none, 2 no such folder.");
+  ps->footer("Exit codes: 0 listed, even if there is no run, 2 no such folder.");
 }
 
 void AddLogs(CLI::App* app, Texts* texts) {
   CLI::App* logs = app->add_subcommand("logs", "Show what the pods of a run print");
   logs->add_option("RUN", texts->logs.run, "run directory, or its name below runs");
   logs->add_option("POD", texts->logs.pod, "only this pod");
-  logs->add_flag("-f,--follow", texts->logs.follow, "go on until the run ends");
-  logs->add_option("--tail", texts->logs.tail, "of each pod only the last N lines of what is there")
+  logs->add_flag("-f,--follow", texts->logs.follow, "keep printing until the run ends");
+  logs->add_option("--tail", texts->logs.tail, "start with the last N lines of each pod")
       ->type_name("N")
       ->check(CheckPositiveCount);
-  logs->footer("Exit codes: 0 it was shown, 2 no such run or pod.");
+  logs->footer("Exit codes: 0 printed, 2 no such run or pod.");
 }
 
 void AddStop(CLI::App* app, Texts* texts) {
@@ -170,7 +169,7 @@ void AddStop(CLI::App* app, Texts* texts) {
   stop->add_option("--timeout", texts->timeout, "give up after this long [2m]")
       ->type_name("DURATION")
       ->check(CheckNotEmpty);
-  stop->footer("Exit codes: 0 it does not run any more, 1 it still does, 2 no such run.");
+  stop->footer("Exit codes: 0 the run has ended, 1 it still runs, 2 no such run.");
 }
 
 void AddCompletion(CLI::App* app, Texts* texts) {

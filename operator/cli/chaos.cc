@@ -200,7 +200,7 @@ Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_step
     if (!has_steps && std::holds_alternative<ChaosAtStep>(action.trigger)) {
       return Error(ErrorCode::kInvalidArgument,
                    "--chaos " + action.text +
-                       ": of a command it is not known that it reports steps, expected "
+                       ": Lockstep cannot know whether a command reports steps, expected "
                        "@time=DURATION or @phase=PHASE");
     }
   }

@@ -159,7 +159,7 @@ TEST(CheckChaosTriggers, CommandNeverComesToAStep) {
   const Status refused = CheckChaosTriggers(actions, false);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message(),
-            "--chaos kill=worker-1@step=5: of a command it is not known that it reports steps, "
+            "--chaos kill=worker-1@step=5: Lockstep cannot know whether a command reports steps, "
             "expected @time=DURATION or @phase=PHASE");
 }
 

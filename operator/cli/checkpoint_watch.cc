@@ -60,8 +60,8 @@ void CheckpointWatch::Report(const std::string& pod,
   if (now.skipped > before.skipped && !has_told_skip_) {
     has_told_skip_ = true;
     remarks_.push_back({false,
-                        "checkpoint skipped: the one before was still being written; a larger "
-                        "checkpoint.everySteps skips none"});
+                        "checkpoint skipped: an earlier one was still being written; use a larger "
+                        "checkpoint.everySteps"});
   }
 }
 
@@ -107,8 +107,8 @@ void CheckpointWatch::TellBeginners() {
     const bool is_one = beginners.size() == 1;
     remarks_.push_back({true,
                         (is_one ? "model " : "models ") + names +
-                            (is_one ? " begins at step 0: there is no checkpoint of it"
-                                    : " begin at step 0: there is no checkpoint of theirs")});
+                            (is_one ? " starts at step 0: it has no checkpoint"
+                                    : " start at step 0: they have no checkpoint")});
   }
 }
 

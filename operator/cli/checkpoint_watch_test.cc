@@ -76,9 +76,8 @@ TEST(CheckpointWatch, ModelsThatBeginAtTheBeginningAreNamedOnceBesideThoseThatGo
   watch.Report("job-worker-1-r1", {0, 0, 0, "", Step(672)}, std::nullopt);
   const std::vector<CheckpointRemark> remarks = watch.TakeRemarks();
   ASSERT_EQ(remarks.size(), 3U);
-  EXPECT_EQ(
-      remarks[0],
-      (CheckpointRemark{true, "models 0 and 2 begin at step 0: there is no checkpoint of theirs"}));
+  EXPECT_EQ(remarks[0],
+            (CheckpointRemark{true, "models 0 and 2 start at step 0: they have no checkpoint"}));
 }
 
 TEST(CheckpointWatch, ModelThatBeginsAtTheBeginningIsNamedAlsoWhereItsPodHasSeveral) {
@@ -88,7 +87,7 @@ TEST(CheckpointWatch, ModelThatBeginsAtTheBeginningIsNamedAlsoWhereItsPodHasSeve
   EXPECT_THAT(
       watch.TakeRemarks(),
       ElementsAre(
-          CheckpointRemark{true, "model 1 begins at step 0: there is no checkpoint of it"},
+          CheckpointRemark{true, "model 1 starts at step 0: it has no checkpoint"},
           CheckpointRemark{false, "a model of worker-0 resumed from the checkpoint of step 60"}));
 }
 
@@ -99,7 +98,7 @@ TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
   watch.Report("job-worker-0-r1", {0, 0, 0, "", Step(1000)}, std::nullopt);
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{true, "model 2 begins at step 0: there is no checkpoint of it"},
+      ElementsAre(CheckpointRemark{true, "model 2 starts at step 0: it has no checkpoint"},
                   CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
                   CheckpointRemark{true,
                                    "model 1 resumed from the checkpoint of step 600: that "

@@ -39,7 +39,7 @@ class Converter {
       Tell(file,
            static_cast<int>(std::count(text->begin(), text->begin() + braces, '\n')) + 1,
            "",
-           "a template found ({{ ... }}), expected what is made of it, as by helm template");
+           "a template found ({{ ... }}), expected the rendered file: run helm template");
       exit_code_ = kCliUsage;
       return;
     }

@@ -116,7 +116,7 @@ std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run
 std::string DescribeEarlierRun(const EarlierRun& earlier,
                                const std::vector<FoundCheckpoint>& newest) {
   std::string text = "an earlier run in this folder ";
-  text += earlier.outcome.empty() ? "did not come to its end" : earlier.outcome;
+  text += earlier.outcome.empty() ? "did not finish" : earlier.outcome;
   // A run of a moment may have ended before anybody heard how many steps it was to have.
   const bool has_trained = earlier.steps_total || earlier.steps > 0;
   if (!earlier.outcome.empty() && has_trained) {
@@ -130,9 +130,8 @@ std::string DescribeEarlierRun(const EarlierRun& earlier,
            StepsBetween(*LowestOf(newest), *HighestOf(newest));
   }
   // Of a command nobody knows what it keeps where, whatever steps it has reported.
-  return has_trained && !CheckpointFolderOf(earlier, "").empty()
-             ? text + "; there is no checkpoint of it"
-             : text;
+  return has_trained && !CheckpointFolderOf(earlier, "").empty() ? text + "; it has no checkpoint"
+                                                                 : text;
 }
 
 }  // namespace lockstep::control

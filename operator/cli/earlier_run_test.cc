@@ -81,7 +81,7 @@ TEST_F(EarlierRunTest, JobThatWasMadeShorterIsToldWithoutWhatItAskedFor) {
 TEST_F(EarlierRunTest, EndIsTold) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
   EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
-            "an earlier run in this folder did not come to its end");
+            "an earlier run in this folder did not finish");
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "stopped", "reason": "", "steps": 20, "stepsTotal": 120})";
   EXPECT_EQ(
@@ -102,7 +102,7 @@ TEST_F(EarlierRunTest, MissingCheckpointIsToldOfATrainingAlone) {
   earlier.steps = 40;
   earlier.job_text = R"({"spec": {"training": {}}})";
   EXPECT_EQ(DescribeEarlierRun(earlier, {}),
-            "an earlier run in this folder succeeded after 40 steps; there is no checkpoint of it");
+            "an earlier run in this folder succeeded after 40 steps; it has no checkpoint");
   earlier.job_text = R"({"spec": {}})";
   EXPECT_EQ(DescribeEarlierRun(earlier, {}),
             "an earlier run in this folder succeeded after 40 steps");

@@ -80,9 +80,9 @@ int MainInShortage(const std::vector<std::string>& argv) {
   try {
     return Main(argv);
   } catch (const std::bad_alloc&) {
-    std::fputs("lockstep: the machine has no memory left for it\n", stderr);
+    std::fputs("lockstep: the machine has no memory left\n", stderr);
   } catch (const std::system_error& error) {
-    std::fprintf(stderr, "lockstep: the machine gives it no thread: %s\n", error.what());
+    std::fprintf(stderr, "lockstep: the machine cannot start another thread: %s\n", error.what());
   } catch (const std::runtime_error& error) {  // a library's: no file descriptor for Asio
     std::fprintf(stderr, "lockstep: %s\n", error.what());
   }

@@ -23,14 +23,14 @@ void PortTrouble::Note(const std::optional<std::string>& taken, bool is_fixed, T
   if (now - *since_ < kPortPatience) {
     pause_end_ = now + kPortPause;
     if (is_new) {
-      warning_ =
-          *taken + "; it is waited for, at most " + std::to_string(kPortPatience.count()) + " s";
+      warning_ = *taken + "; lockstep waits for it, at most " +
+                 std::to_string(kPortPatience.count()) + " s";
     }
     return;
   }
   since_.reset();
   if (is_fixed) {
-    verdict_ = *taken + "; the manifest asks for that port, so that no other will do";
+    verdict_ = *taken + "; the manifest asks for that port, so the run cannot use another";
   } else {
     Move(*taken);
   }
@@ -45,7 +45,8 @@ void PortTrouble::NoteEnd(const std::string& said, Attempt attempt) {
 
 void PortTrouble::Move(const std::string& why) {
   if (moves_ == kMovesMax) {
-    verdict_ = why + "; the run has had other ports " + std::to_string(kMovesMax) + " times before";
+    verdict_ =
+        why + "; the run has changed its ports " + std::to_string(kMovesMax) + " times before";
     return;
   }
   ++moves_;

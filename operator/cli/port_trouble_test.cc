@@ -17,7 +17,7 @@ TEST(PortTrouble, HolderThatDiesIsWaitedForAndToldOfOnce) {
   PortTrouble trouble;
   trouble.Note(kTaken, false, At(0));
   EXPECT_EQ(trouble.pause_end(), At(100));
-  EXPECT_THAT(trouble.TakeWarning(), Optional(HasSubstr("process 4711 (python3); it is waited")));
+  EXPECT_THAT(trouble.TakeWarning(), Optional(HasSubstr("process 4711 (python3); lockstep waits")));
   trouble.Note(kTaken, false, At(100));
   EXPECT_EQ(trouble.TakeWarning(), std::nullopt);
   trouble.Note(std::nullopt, false, At(200));
@@ -41,7 +41,7 @@ TEST(PortTrouble, PortThatTheManifestAsksForEndsTheRun) {
   trouble.Note(kTaken, true, At(0));
   trouble.Note(kTaken, true, At(3000));
   EXPECT_EQ(trouble.TakeMove(), std::nullopt);
-  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("no other will do")));
+  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("cannot use another")));
 }
 
 TEST(PortTrouble, PodThatFoundItsPortTakenMeansOtherPortsSomeTimes) {
@@ -55,7 +55,7 @@ TEST(PortTrouble, PodThatFoundItsPortTakenMeansOtherPortsSomeTimes) {
   EXPECT_EQ(trouble.verdict(), std::nullopt);
   trouble.NoteEnd(kTaken, Attempt(PortTrouble::kMovesMax));
   EXPECT_EQ(trouble.TakeMove(), std::nullopt);
-  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("other ports 5 times before")));
+  EXPECT_THAT(trouble.verdict(), Optional(HasSubstr("changed its ports 5 times")));
 }
 
 }  // namespace

@@ -342,13 +342,13 @@ int Report(const RunArguments& arguments,
 // What the manifest asks for and nobody does here.
 void TellUnused(const Workshop& shop, Console* console) {
   if (const std::string init = InitContainersOf(shop.job); !init.empty()) {
-    console->Print("init containers are not run on one machine: " + init);
+    console->Print("lockstep run does not start init containers: " + init);
   }
   if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
-    console->Print("of the pod templates one machine does not use: " + Printable(unused));
+    console->Print("lockstep run ignores in pod templates: " + Printable(unused));
   }
   if (const std::string unused = UnusedSchedulingOf(shop.job); !unused.empty()) {
-    console->Print("of scheduling one machine does not use: " + Printable(unused));
+    console->Print("lockstep run ignores in scheduling: " + Printable(unused));
   }
 }
 
@@ -362,7 +362,7 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     const auto newest = NewestCheckpointsIn(
         its_own.empty() ? CheckpointDirectoryOf(shop.job, directory.path()) : its_own);
     if (!newest.ok()) {
-      console->Print("warning: of the earlier run in this folder: " + newest.error().ToString());
+      console->Print("warning: the earlier run in this folder: " + newest.error().ToString());
       return TellUnused(shop, console);
     }
     const std::string text = DescribeEarlierRun(*earlier, *newest);

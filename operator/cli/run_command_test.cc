@@ -239,7 +239,7 @@ TEST_F(RunCommandTest, LogThatCannotBeWrittenIsSaidAndCounted) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
-              HasSubstr("warning: what the operator decides is not logged: "));
+              HasSubstr("warning: the operator's decisions are not logged: "));
   EXPECT_GT(Summary()["lostLogLines"], 0);
 }
 
@@ -275,9 +275,9 @@ TEST_F(RunCommandTest, SummaryIsNotWrittenOverWhatTheRunKeeps) {
     for (const RunArguments& asked : {arguments_, again}) {
       ::testing::internal::CaptureStderr();
       EXPECT_EQ(RunRun(asked), kCliUsage) << name;
-      EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-                  HasSubstr("--summary " + arguments_.summary_file +
-                            ": the run keeps that file for itself"));
+      EXPECT_THAT(
+          ::testing::internal::GetCapturedStderr(),
+          HasSubstr("--summary " + arguments_.summary_file + ": the run uses that file itself"));
     }
   }
   EXPECT_EQ(ReadFile(folder_ + "/run/job.json", 1 << 20).value(), record);
@@ -345,7 +345,8 @@ TEST_F(RunCommandTest, LocalAddressesAreNoneThatARunCouldHave) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(RunRender(render), kCliSucceeded);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("MASTER_ADDR=127.X.Y.1\n"));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("stand for what each run finds"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("stand for the free ones that each run takes"));
 }
 
 }  // namespace

@@ -107,11 +107,11 @@ Status CheckNewDirectory(const std::string& directory) {
   const auto runs = RunsBelow(directory);
   return runs.empty()
              ? OkStatus()
-             : Status(Error(ErrorCode::kInvalidArgument,
-                            "--dir " + directory + ": the folder of other runs, such as " +
-                                runs.front().directory +
-                                ", and none itself; name a folder below it, or leave --dir "
-                                "out"));
+             : Status(
+                   Error(ErrorCode::kInvalidArgument,
+                         "--dir " + directory + ": this folder holds other runs, such as " +
+                             runs.front().directory +
+                             ", and is no run itself; name a folder below it, or leave --dir out"));
 }
 
 std::string FormatRuns(const std::vector<KnownRun>& runs) {

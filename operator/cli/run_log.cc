@@ -28,7 +28,7 @@ void RunLog::Write(LogLevel level, std::string_view message, LogFields fields) {
   error_.clear();
   file_->Log(level, message, fields);
   if (!error_.empty() && lost_lines_++ == 0) {
-    console_->Print(Printable("warning: what the operator decides is not logged: " + error_));
+    console_->Print(Printable("warning: the operator's decisions are not logged: " + error_));
   }
 }
 

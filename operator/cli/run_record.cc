@@ -241,9 +241,9 @@ void RunRecord::NoteFallBack(int64_t step) {
   }
   losses_before_fall_ = losses;
   falls_.push_back({true,
-                    "the program stands at step " + std::to_string(step) +
-                        " after the loss, and had come to step " + std::to_string(reached) +
-                        ": what it had not kept is lost"});
+                    "the program is at step " + std::to_string(step) +
+                        " after the loss and had reached step " + std::to_string(reached) +
+                        ": it lost what it had not saved"});
 }
 
 std::vector<CheckpointRemark> RunRecord::TakeRemarks() {

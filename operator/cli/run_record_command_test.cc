@@ -71,7 +71,7 @@ TEST_F(RunRecordOfCommand, LastWordsOnACheckpointThatFailedAreKept) {
   EXPECT_EQ(EncodeSummary(summary)["checkpointsFailed"], 4);
   EXPECT_EQ(EncodeSummary(summary)["checkpointError"], "no space");
   const std::string text = FormatSummary(summary);
-  EXPECT_NE(text.find("left as it was asked to (exit code 143): asked to stop after 11 steps"),
+  EXPECT_NE(text.find("left on request (exit code 143): asked to stop after 11 steps"),
             std::string::npos)
       << text;
 }
@@ -90,8 +90,8 @@ TEST_F(RunRecordOfCommand, ProgramThatComesBackFromALossWithLessIsTold) {
   const auto remarks = record_.TakeRemarks();
   ASSERT_EQ(remarks.size(), 1U);
   EXPECT_EQ(remarks[0].text,
-            "the program stands at step 13 after the loss, and had come to step 45: what it had "
-            "not kept is lost");
+            "the program is at step 13 after the loss and had reached step 45: it lost what it had "
+            "not saved");
   Report(7);
   EXPECT_TRUE(record_.TakeRemarks().empty());
 }
@@ -102,8 +102,7 @@ TEST_F(RunRecordOfCommand, WhoWasKilledIsToldFromWhoWasAskedToEnd) {
   End("job-worker-1", 143, "killed by SIGTERM", false);
   End("job-worker-0", 143, "killed by SIGTERM", true);
   const std::string text = FormatSummary(Summary());
-  EXPECT_NE(text.find("worker-0      left as it was asked to (exit code 143)\n"), text.npos)
-      << text;
+  EXPECT_NE(text.find("worker-0      left on request (exit code 143)\n"), text.npos) << text;
   EXPECT_NE(text.find("worker-1      killed by SIGTERM\n"), text.npos) << text;
 }
 

@@ -154,7 +154,7 @@ Result<std::string> ApplySetting(const Setting& setting, const JobSchema& schema
   LOCKSTEP_ASSIGN_OR_RETURN(const Json* field, schema.Find(&path));
   if (path.front().name == "status") {
     return Error(ErrorCode::kInvalidArgument,
-                 "the status is the operator's, expected spec or metadata")
+                 "the operator writes the status, expected spec or metadata")
         .WithField(FormatFieldPath(path));
   }
   FieldPath walked;

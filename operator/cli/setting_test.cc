@@ -72,7 +72,7 @@ TEST(ApplySetting, ElementsGoByIndexAndByName) {
 
 TEST(ApplySetting, StatusIsNotForManifests) {
   EXPECT_THAT(DocumentAfter("status.state=x"),
-              HasSubstr("status.state: the status is the operator's"));
+              HasSubstr("status.state: the operator writes the status"));
 }
 
 TEST(ApplySetting, NullRemovesTheField) {

@@ -109,7 +109,7 @@ std::string DescribeEnd(const PodRecord& pod) {
   const int signal = code > kExitSignalBase ? code - kExitSignalBase : 0;
   const std::string exit = DescribeExit(code, signal, pod.reason);
   const bool has_obeyed = pod.was_asked && (code == kExitPreempted || signal == SIGTERM);
-  return (has_obeyed ? "left as it was asked to (exit code " + std::to_string(code) + ")" : exit) +
+  return (has_obeyed ? "left on request (exit code " + std::to_string(code) + ")" : exit) +
          (pod.message.empty() || pod.message == exit ? "" : ": " + pod.message);
 }
 
@@ -236,7 +236,7 @@ std::string ManifestWords(const RunSummary& summary) {
   return words;
 }
 
-// "put right what the reason says, then " where a pod's last end is one that going on meets again
+// "correct what the reason says, then " where a pod's last end is one that going on meets again
 // until then: an error in the input, a full disk, a loss that is no number, a program that is not
 // there, one with a code of its own, or one whose ranks disagree on when they are done.
 std::string FirstPutRight(const RunSummary& summary) {
@@ -249,7 +249,7 @@ std::string FirstPutRight(const RunSummary& summary) {
   const std::string of_program = "cause " + std::string(ExitCauseName(ExitCause::kProgramExit));
   const bool is_said = summary.reason.find(of_program) != std::string::npos;
   return (is_needed || is_said) && summary.outcome == RunOutcome::kFailed
-             ? "put right what the reason says, then "
+             ? "correct what the reason says, then "
              : "";
 }
 
@@ -271,7 +271,7 @@ std::string FormatWayOn(const RunSummary& summary) {
   }
   return Line(
       "to go on",
-      (summary.steps > 0 ? "no checkpoint: what was trained is lost; " : "no checkpoint yet; ") +
+      (summary.steps > 0 ? "no checkpoint: the training is lost; " : "no checkpoint yet; ") +
           command + " begins at step 0");
 }
 
@@ -306,10 +306,10 @@ std::string FormatCheckpoints(const RunSummary& summary) {
     text +=
         Line("warning",
              HasSkippedAll(summary)
-                 ? "nothing was learnt: all steps were skipped, as gradients were not finite in "
-                   "Float16 even at the smallest loss scale; precision: BFloat16 may help"
-                 : "the loss is not a finite number, and most likely the saved model is not "
-                   "either (spec.training.terminateOnNaN: false trains on)");
+                 ? "nothing was learned: all steps were skipped, because gradients were not finite "
+                   "in Float16 even at the smallest loss scale; precision: BFloat16 may help"
+                 : "the loss is not a finite number, and most likely the saved model is not either "
+                   "(set spec.training.terminateOnNaN: false to train on)");
   }
   if (HadNothingToTrain(summary)) {
     // In the unit that the manifest has: it takes no other beside it.
@@ -369,7 +369,7 @@ std::string WhyUnsaved(const RunSummary& summary,
            (unsaved->first ? " of model " + std::to_string(*unsaved->first) : "");
   }
   if (tally.is_unreadable) {
-    return ", and nobody can tell whether " + step + " is saved: " + tally.last_error;
+    return ", and it is unknown whether " + step + " is saved: " + tally.last_error;
   }
   const std::string failed =
       tally.last_error.empty()
@@ -384,11 +384,11 @@ std::string WhyUnsaved(const RunSummary& summary,
   }
   for (const auto& [task, pod] : LastPods(summary)) {
     if (pod->left_no_word) {
-      return ", and " + step + " was not saved; " + pod->name + " left no word why";
+      return ", and " + step + " was not saved; " + pod->name + " gave no reason";
     }
   }
   return was_tried ? ", and the checkpoint could not be written"
-                   : ", and nobody was left to save " + step;
+                   : ", and no process was left to save " + step;
 }
 
 bool LossIsNotFinite(const RunSummary& summary) {
@@ -487,7 +487,7 @@ std::string FormatSummary(const RunSummary& summary) {
              : text + Line("to go on",
                            first + "lockstep run --resume " + ShellWord(summary.run_directory) +
                                (first.empty() ? "" : ManifestWords(summary)) +
-                               "; what a program kept in LOCKSTEP_CHECKPOINT_DIR is there");
+                               "; the files in LOCKSTEP_CHECKPOINT_DIR are still there");
 }
 
 }  // namespace lockstep::control

@@ -57,7 +57,7 @@ Status CheckSummaryFile(const std::string& file,
     return fail("that is the manifest of the job, which would be lost");
   }
   if (!run_directory.empty() && IsOfTheRun(file, run_directory)) {
-    return fail("the run keeps that file for itself; expected another name");
+    return fail("the run uses that file itself; expected another name");
   }
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     return fail("its folder: " + std::string(std::strerror(errno)));

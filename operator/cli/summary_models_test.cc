@@ -80,7 +80,7 @@ TEST(FormatSummary, WhatIsNotKnownOfAModelIsSaidToBeThat) {
               HasSubstr("  model 1       15 of 15 steps; training loss unknown; test unknown\n"));
   EXPECT_THAT(text, HasSubstr("  model 2       0 of 15 steps\n"));
   EXPECT_THAT(text, HasSubstr("  model 3       9 of 15 steps; training loss 0.5000\n"));
-  EXPECT_THAT(text, HasSubstr("  model 4       nothing is known of it\n"));
+  EXPECT_THAT(text, HasSubstr("  model 4       nothing is known about it\n"));
   EXPECT_THAT(text,
               HasSubstr("  model 5       all steps; training loss 0.5000; test loss 0.2500\n"));
   EXPECT_THAT(text, Not(HasSubstr("mean of")));

@@ -58,9 +58,9 @@ TEST(WhyUnsaved, WhoeverTriedIsNamedWithTheError) {
 
 TEST(WhyUnsaved, NobodyIsLeftWhereNoneTried) {
   EXPECT_EQ(WhyUnsaved(StoppedWith({137, 137}), kStep12, false),
-            ", and nobody was left to save step 12");
+            ", and no process was left to save step 12");
   EXPECT_EQ(WhyUnsaved(StoppedWith({42, 137}), TrainedSteps::value_type{1, Step(12)}, false),
-            ", and nobody was left to save step 12 of model 1");
+            ", and no process was left to save step 12 of model 1");
 }
 
 TEST(WhyUnsaved, StrategyThatSavesNothingAtAStopIsNamed) {
@@ -81,14 +81,14 @@ TEST(WhyUnsaved, FolderThatCannotBeReadIsNamed) {
   summary.checkpoints.is_unreadable = true;
   summary.checkpoints.last_error = "checkpoints: Permission denied";
   EXPECT_EQ(WhyUnsaved(summary, kStep12, false),
-            ", and nobody can tell whether step 12 is saved: checkpoints: Permission denied");
+            ", and it is unknown whether step 12 is saved: checkpoints: Permission denied");
 }
 
 TEST(WhyUnsaved, WhoeverLeftWithoutAWordMayHaveTried) {
   RunSummary summary = StoppedWith({137, 143});
   summary.pods[1].left_no_word = true;
   EXPECT_EQ(WhyUnsaved(summary, kStep12, false),
-            ", and step 12 was not saved; mnist-worker-1 left no word why");
+            ", and step 12 was not saved; mnist-worker-1 gave no reason");
 }
 
 TEST(WhyUnsaved, ThatSomebodyTriedMayBeAllThatIsKnown) {

@@ -96,13 +96,10 @@ TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
   last.message = "no such option";
   summary.pods = {lost, last};
   EXPECT_EQ(FormatSummary(summary),
-            "any failed after 0.00 s: worker-0: exit code 3\n"
-            "  worker-0      exit code 3: no such option\n"
-            "  restarts      0\n"
-            "  logs          /runs/b/pods/*/pod.log\n"
-            "  to go on      put right what the reason says, then lockstep run --resume /runs/b; "
-            "what a program kept in "
-            "LOCKSTEP_CHECKPOINT_DIR is there\n");
+            "any failed after 0.00 s: worker-0: exit code 3\n  worker-0      exit code 3: no such "
+            "option\n  restarts      0\n  logs          /runs/b/pods/*/pod.log\n  to go on      "
+            "correct what the reason says, then lockstep run --resume /runs/b; the files in "
+            "LOCKSTEP_CHECKPOINT_DIR are still there\n");
 }
 
 using ::testing::HasSubstr;
@@ -185,9 +182,10 @@ TEST(FormatSummary, AfterAnErrorInTheInputTheWayOnBeginsWithMendingIt) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kFailed;
   summary.pods = {EndedPod(0, 64, 0)};
-  EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  to go on      put right what the reason says, then lockstep run "
-                        "--resume /runs/a\n"));
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr(
+          "  to go on      correct what the reason says, then lockstep run --resume /runs/a\n"));
 }
 
 TEST(FormatSummary, StoppedRunTellsHowToGoOn) {
@@ -203,7 +201,7 @@ TEST(FormatSummary, StopWithoutACheckpointSaysThatThereIsNone) {
   summary.last_checkpoint_step.reset();
   EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, there is none\n"));
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  to go on      no checkpoint: what was trained is lost; lockstep run "
+              HasSubstr("  to go on      no checkpoint: the training is lost; lockstep run "
                         "--resume /runs/a begins at step 0\n"));
   summary.steps = 0;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("is lost")));
@@ -225,9 +223,8 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   summary.pods = {EndedPod(0, 137, 0)};
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("put right")));
   summary.pods = {EndedPod(0, 3, 0)};
-  EXPECT_THAT(
-      FormatSummary(summary),
-      HasSubstr("put right what the reason says, then lockstep run --resume /runs/a; what"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("correct what the reason says, then lockstep run --resume /runs/a; what"));
   summary.outcome = RunOutcome::kSucceeded;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
 }
@@ -237,7 +234,7 @@ TEST(FormatSummary, AfterARankThatLeftEarlyTheWayOnBeginsWithMendingIt) {
   summary.outcome = RunOutcome::kFailed;
   summary.pods = {EndedPod(0, 75, 0), EndedPod(1, 0, 0)};
   summary.reason = "pod a-worker-1 (rank 1) left with exit code 0, cause program_exit; incidents";
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("put right what the reason says, then lockstep"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("correct what the reason says, then lockstep"));
 }
 
 TEST(FormatSummary, WayOnCanBeCopiedIntoAShell) {
@@ -305,7 +302,7 @@ TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
   summary.checkpoint_directory = "/runs/a/checkpoints";
   summary.pods.resize(1);
   summary.pods[0].exit_code = kExitUserError;
-  const std::string way = "put right what the reason says, then lockstep run --resume /runs/a";
+  const std::string way = "correct what the reason says, then lockstep run --resume /runs/a";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + "\n"));
   summary.manifest_file = "my jobs/a.yaml";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " 'my jobs/a.yaml'\n"));

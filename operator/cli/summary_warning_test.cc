@@ -30,8 +30,8 @@ TEST(FormatSummary, LossThatIsNoNumberIsSaidWithWhatItMakesOfTheSavedModel) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  training loss not a finite number\n"));
   EXPECT_THAT(
       FormatSummary(summary),
-      HasSubstr("  warning       the loss is not a finite number, and most likely the saved "
-                "model is not either (spec.training.terminateOnNaN: false trains on)\n"));
+      HasSubstr("  warning       the loss is not a finite number, and most likely the saved model "
+                "is not either (set spec.training.terminateOnNaN: false to train on)\n"));
 }
 
 TEST(FormatSummary, TrainingThatSkippedAllStepsLearntNothingAndItsModelIsFinite) {
@@ -41,7 +41,7 @@ TEST(FormatSummary, TrainingThatSkippedAllStepsLearntNothingAndItsModelIsFinite)
   summary.steps_skipped = 7;
   EXPECT_THAT(FormatSummary(summary), HasSubstr("most likely the saved model is not either"));
   summary.steps_skipped = 8;
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("nothing was learnt: all steps were skipped"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("nothing was learned: all steps were skipped"));
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("most likely")));
 }
 

@@ -54,7 +54,8 @@ std::string WhyItWouldOnlyWait(const TrainingJob& job) {
   }
   if (!IsOurs(job)) {
     return "spec.runPolicy.managedBy: \"" + policy.managed_by +
-           "\" found, whom one machine does not have; run it with --set runPolicy.managedBy=null";
+           "\" found, and no other controller runs on one machine; run it with --set "
+           "runPolicy.managedBy=null";
   }
   return "";
 }

@@ -13,12 +13,12 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kFooter =
-    R"(Without --kubeconfig: the files in KUBECONFIG, else the service account of the pod that it
-runs in, else ~/.kube/config.
+    R"(Without --kubeconfig the operator uses the files in KUBECONFIG, else its pod's service
+account, else ~/.kube/config.
 
-POD_NAME and POD_NAMESPACE name this replica in the lease and in Events. With POD_UID, that of its
-pod, it takes over at once what a process before it in the same pod held when it died.
-SIGTERM finishes what is under way and gives the lease up; a second one ends at once.
+POD_NAME and POD_NAMESPACE name this replica in the Lease and in Events. With POD_UID, a restarted
+container takes the Lease over at once from the process before it in the same pod.
+SIGTERM finishes open calls and gives the Lease up; a second SIGTERM ends at once.
 Exit codes: 0 stopped, 1 could not start, or not stop in time, 2 bad usage.)";
 
 const std::map<std::string, int64_t> kDurationUnits = {{"ms", 1}, {"s", 1000}, {"m", 60'000}};
@@ -89,56 +89,59 @@ std::string ReadHalfLife(std::string& text) {
 void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
   app->add_flag("--learn-run-times",
                 flags->learns_run_times,
-                "gangs are planned by how long others of their kind ran");
-  app->add_option("--fair-share-half-life",
-                  *half_life_ms,
-                  "what queues have held counts in whose turn it is, half as much after each such "
-                  "time: 10m to 365d; 0s: it does not count [0s]")
+                "estimate how long a job runs from earlier jobs of its kind");
+  app->add_option(
+         "--fair-share-half-life",
+         *half_life_ms,
+         "count what queues held in the past when FairShare orders them, half as much after "
+         "each such time: 10m to 365d; 0s ignores the past [0s]")
       ->transform(CLI::Validator(ReadHalfLife, ""))
       ->type_name("TIME");
 }
 
 void AddConnection(CLI::App* app, OperatorFlags* flags) {
   const char* const group = "Cluster";
-  app->add_option("--kubeconfig", flags->kubeconfig, "kubeconfig file to connect with")
+  app->add_option("--kubeconfig", flags->kubeconfig, "kubeconfig file")
       ->type_name("FILE")
       ->group(group);
-  app->add_option("--context", flags->context, "context of the kubeconfig [its current one]")
+  app->add_option("--context", flags->context, "context in the kubeconfig [its current one]")
       ->group(group);
-  app->add_option("--namespaces", flags->namespaces, "serve jobs of these namespaces only [all]")
+  app->add_option("--namespaces", flags->namespaces, "serve only jobs in these namespaces [all]")
       ->delimiter(',')
       ->group(group);
-  app->add_option("--cluster-domain", flags->cluster_domain, "DNS domain, e.g. cluster.local")
+  app->add_option("--cluster-domain",
+                  flags->cluster_domain,
+                  "DNS domain of the cluster, such as cluster.local")
       ->group(group);
   app->add_option("--topology-levels",
                   flags->topology_levels,
-                  "labels of nodes by which the network is built, from wide to narrow; for "
+                  "node labels that name the levels of the network, from wide to narrow, for "
                   "scheduling.topology [none]")
       ->delimiter(',')
       ->type_name("LABELS")
       ->group(group);
   app->add_flag("--kueue",
                 flags->follows_kueue,
-                "look after Kueue's Workloads of jobs with the label kueue.x-k8s.io/queue-name")
+                "wait for Kueue's admission of jobs with the label kueue.x-k8s.io/queue-name")
       ->group(group);
   app->add_flag("--provisioning",
                 flags->follows_provisioning,
-                "ask cluster autoscalers for room by ProvisioningRequests, for jobs with "
+                "ask cluster autoscalers for nodes by ProvisioningRequests, for jobs with "
                 "scheduling.provisioning: ProvisioningRequest")
       ->group(group);
   app->add_flag("--placeholder-pods",
                 flags->makes_placeholders,
-                "make pods that nobody binds and cluster autoscalers see, for jobs with "
+                "ask cluster autoscalers for nodes by placeholder pods, for jobs with "
                 "scheduling.provisioning: Pods")
       ->group(group);
   app->add_flag("--native-binding",
                 flags->binds_natively,
-                "have kube-scheduler place gangs by PodGroups of scheduling.k8s.io, for "
+                "let kube-scheduler place gangs by PodGroups of scheduling.k8s.io, for "
                 "jobs with scheduling.binding: Native")
       ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
-                  "open calls to the API server, watches not counted")
+                  "most calls to the API server at a time, watches not counted")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->group(group);
@@ -149,57 +152,62 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
 void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {
   app->add_flag("--leader-elect,!--no-leader-elect",
                 flags->leader_elect,
-                "of several replicas only the holder of a Lease acts [on]");
-  app->add_option("--lease-name", flags->lease_name, "name of that Lease")->capture_default_str();
-  app->add_option("--lease-namespace", flags->lease_namespace, "its namespace [the pod's own]");
+                "only the replica that holds the Lease acts [on]");
+  app->add_option("--lease-name", flags->lease_name, "name of the Lease")->capture_default_str();
   app->add_option(
-         "--key-secret",
-         flags->key_secret,
-         "name of the Secret, beside the Lease, with the key that jobs' keys are made from")
+      "--lease-namespace", flags->lease_namespace, "namespace of the Lease [the pod's own]");
+  app->add_option("--key-secret",
+                  flags->key_secret,
+                  "name of the Secret with the operator's key, in the namespace of the Lease")
       ->capture_default_str();
   AddDuration(app,
               "--lease-duration",
               &numbers->lease_duration_ms,
-              "another takes over when the holder was silent for so long [15s]");
+              "another replica takes over when the holder has not renewed for this long [15s]");
   AddDuration(app,
               "--renew-deadline",
               &numbers->renew_deadline_ms,
-              "the holder stands by when it could not renew for so long [10s]");
-  AddDuration(app, "--retry-period", &numbers->retry_period_ms, "between two tries [2s]");
+              "the holder gives up when it could not renew for this long [10s]");
+  AddDuration(app,
+              "--retry-period",
+              &numbers->retry_period_ms,
+              "time between two tries to renew or take the Lease [2s]");
 }
 
 void AddRest(CLI::App* app, OperatorFlags* flags) {
-  app->add_option("--runtime-image", flags->runtime_image, "image with lockstep-runtime, for pods")
+  app->add_option(
+         "--runtime-image", flags->runtime_image, "image with lockstep-runtime, for pods of jobs")
       ->type_name("IMAGE");
-  app->add_option("--image-pull-policy", flags->image_pull_policy, "of that image")
+  app->add_option("--image-pull-policy", flags->image_pull_policy, "pull policy of it")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
   app->add_option("--image-pull-secrets",
                   flags->image_pull_secrets,
-                  "Secrets to pull it with, to be found in the namespace of every job")
+                  "pull Secrets of the runtime image, in the namespace of each job")
       ->delimiter(',')
       ->type_name("NAMES");
   AddChoice(app,
             "--pod-security",
             &flags->pod_security,
             kPodSecurityLevels,
-            "level that pods meet where their namespace enforces none by its label [baseline]");
+            "Pod Security level that pods meet if their namespace has no enforce label [baseline]");
   app->add_option("--metrics-address",
                   flags->metrics_address,
-                  "where /metrics, /healthz and /readyz are served; empty: nowhere")
+                  "address that serves /metrics, /healthz and /readyz; empty: none")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   CLI::Option* const log =
-      app->add_option("--round-log",
-                      flags->round_log,
-                      "where all that rounds of scheduling know and decide is kept, for "
-                      "lockstep-replay log; what was there becomes FILE.1 [nowhere]")
+      app->add_option(
+             "--round-log",
+             flags->round_log,
+             "record every scheduling round in this file, for lockstep-replay log; an older "
+             "file becomes FILE.1 [none]")
           ->type_name("FILE");
-  app->add_option("--round-log-mib", flags->round_log_mib, "nothing more is kept from there on")
+  app->add_option("--round-log-mib", flags->round_log_mib, "end the record at this size")
       ->check(CLI::Range(1, 65'536))
       ->capture_default_str()
       ->needs(log);
-  AddChoice(app, "--log-level", &flags->log_level, kLogLevels, "what is worth a line [info]");
-  AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "[text]");
+  AddChoice(app, "--log-level", &flags->log_level, kLogLevels, "least level to log [info]");
+  AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "format of log lines [text]");
 }
 
 // By RFC 1123: other than for DNS labels elsewhere, a digit may come first.

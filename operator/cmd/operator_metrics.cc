@@ -126,7 +126,7 @@ struct OperatorMetrics::Families {
           .Add(kController, TurnBuckets());
   prometheus::Gauge& workers = AddGauges(&registry,
                                          "controller_runtime_max_concurrent_reconciles",
-                                         "Turns that can be under way at a time.")
+                                         "Turns that can be in progress at a time.")
                                    .Add(kController);
   prometheus::Gauge& depth =
       AddGauges(&registry, "workqueue_depth", "Jobs that are due for a turn.").Add(kQueue);
@@ -136,7 +136,7 @@ struct OperatorMetrics::Families {
       AddCounters(&registry, "workqueue_retries_total", "Jobs that became due after a failure.")
           .Add(kQueue);
   prometheus::Histogram& queued =
-      AddHistograms(&registry, "workqueue_queue_duration_seconds", "From due to its turn.")
+      AddHistograms(&registry, "workqueue_queue_duration_seconds", "Time from due to the turn.")
           .Add(kQueue, QueueBuckets());
   prometheus::Histogram& worked =
       AddHistograms(&registry, "workqueue_work_duration_seconds", "Length of a turn.")
@@ -183,17 +183,16 @@ struct OperatorMetrics::Families {
   Counters& preemptions =
       AddCounters(&registry,
                   "lockstep_preemptions_total",
-                  "Gangs that went so that others could start, by their queue and the reason.");
-  Counters& capacity_asks =
-      AddCounters(&registry,
-                  "lockstep_capacity_asks_total",
-                  "Asks of cluster autoscalers for room, by queue and class.");
-  Counters& capacity_answers =
-      AddCounters(&registry, "lockstep_capacity_answers_total", "What became of such asks.");
-  Histograms& capacity_wait =
-      AddHistograms(&registry,
-                    "lockstep_capacity_wait_seconds",
-                    "From asking for room to places for the whole gang, by queue and class.");
+                  "Gangs that were evicted for others, by their queue and the reason.");
+  Counters& capacity_asks = AddCounters(&registry,
+                                        "lockstep_capacity_asks_total",
+                                        "Requests to cluster autoscalers, by queue and class.");
+  Counters& capacity_answers = AddCounters(
+      &registry, "lockstep_capacity_answers_total", "Results of requests to cluster autoscalers.");
+  Histograms& capacity_wait = AddHistograms(
+      &registry,
+      "lockstep_capacity_wait_seconds",
+      "From a request to an autoscaler to places for the whole gang, by queue and class.");
   prometheus::Counter& rounds =
       AddCounters(&registry, "lockstep_rounds_total", "Rounds of scheduling.").Add({});
   prometheus::Histogram& round_time =
@@ -202,15 +201,16 @@ struct OperatorMetrics::Families {
   Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
   Gauges& unreadable =
       AddGauges(&registry, "lockstep_unreadable_objects", "Objects that the operator cannot read.");
-  Gauges& missing_fields =
-      AddGauges(&registry, "lockstep_crd_missing_fields", "Fields the API server does not know.");
-  prometheus::Gauge& clock_offset =
-      AddGauges(&registry, "lockstep_clock_offset_seconds", "Our clock less the API server's.")
-          .Add({});
+  Gauges& missing_fields = AddGauges(
+      &registry, "lockstep_crd_missing_fields", "Fields that the definitions in the cluster lack.");
+  prometheus::Gauge& clock_offset = AddGauges(&registry,
+                                              "lockstep_clock_offset_seconds",
+                                              "The operator's clock minus the API server's.")
+                                        .Add({});
   prometheus::Counter& status_refused =
       AddCounters(&registry,
                   "lockstep_status_refused_total",
-                  "Answers of pods that do not take the operator's key or its clock.")
+                  "Answers of pods that do not accept the operator's key or its clock.")
           .Add({});
   prometheus::Counter& events_dropped =
       AddCounters(
@@ -220,7 +220,7 @@ struct OperatorMetrics::Families {
   prometheus::Gauge& suspect_nodes =
       AddGauges(&registry,
                 "lockstep_suspect_nodes",
-                "Nodes that jobs avoid for a while, as pods could not start there.")
+                "Nodes that jobs avoid for a while, because pods could not start there.")
           .Add({});
 
   QueueMetrics queues{&registry};

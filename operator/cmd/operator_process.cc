@@ -230,7 +230,7 @@ Status OperatorProcess::Parts::KeepRounds(const OperatorFlags& flags) {
   options.bytes_max = static_cast<std::size_t>(flags.round_log_mib) << 20U;
   options.write = [this](std::string_view text) { return round_log_file_->Write(text); };
   options.on_stop = [this, file = flags.round_log](const std::string& why) {
-    logger_->Warn("rounds of scheduling are not kept any more", {{"file", file}, {"why", why}});
+    logger_->Warn("scheduling rounds are no longer recorded", {{"file", file}, {"why", why}});
   };
   round_log_.emplace(std::move(options));
   return OkStatus();
@@ -345,7 +345,7 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
   options.live["work-loop"] = [this] {
     return kClock.Now() - work_->last_turn() < kTurnTimeMax
                ? OkStatus()
-               : Status(Error(ErrorCode::kTimeout, "the controller does not come by"));
+               : Status(Error(ErrorCode::kTimeout, "the controller does not respond"));
   };
   options.ready["sole"] = [this] {
     return is_superfluous_

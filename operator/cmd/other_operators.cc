@@ -97,9 +97,8 @@ std::string Describe(const FoundLease& other, const OperatorScope& own) {
 // Of a lease that may or may not be somebody's.
 OthersFinding AwaitSign(const FoundLease& lease) {
   return {Precedence::kAwait,
-          "whether an operator with the lease " + lease.Name() +
-              " is at work shows in a moment; a Lease of one that is gone for good may be deleted, "
-              "and nobody waits for it any more",
+          "waits a moment to see whether the operator with the lease " + lease.Name() +
+              " is active; to end the wait for an operator that is gone for good, delete its Lease",
           true};
 }
 
@@ -134,7 +133,7 @@ OthersFinding JudgeRivals(const std::vector<FoundLease>& leases,
     finding = {Precedence::kAwait, Describe(other, own) + "; it is younger: it gives way", false};
   }
   if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
-    finding = {Precedence::kReturn, "our own lease says that we give way", false};
+    finding = {Precedence::kReturn, "our own Lease says that this operator gives way", false};
   }
   return finding;
 }
@@ -212,8 +211,8 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
   OthersFinding finding;
   if (reply != nullptr && reply->status == kube::kHttpForbidden) {
     finding.why =
-        "leases of other operators may not be read: whether one is at work on the same "
-        "jobs is not known";
+        "this operator may not read the Leases of others, so it cannot tell whether another one "
+        "serves the same jobs";
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply list, kube::RequireSuccess(answers[0]));
     LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(list.body));

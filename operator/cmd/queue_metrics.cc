@@ -61,12 +61,14 @@ struct QueueMetrics::Families {
   explicit Families(prometheus::Registry* registry)
       : nominal(registry, "lockstep_queue_nominal", "What a queue may hold at any time."),
         used(registry, "lockstep_queue_used", "What the jobs of a queue hold."),
-        borrowed(
-            registry, "lockstep_queue_borrowed", "The part of that above its nominal amounts."),
+        borrowed(registry,
+                 "lockstep_queue_borrowed",
+                 "What the jobs of a queue hold above its nominal amounts."),
         waiting(registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places."),
         oldest_wait(registry,
                     "lockstep_queue_oldest_wait_seconds",
-                    "How long the job that has waited longest in a queue waits; 0 of none.") {}
+                    "How long the job that has waited longest in a queue waits; 0 if none waits.") {
+  }
 
   LabelledGauges nominal;
   LabelledGauges used;

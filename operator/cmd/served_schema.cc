@@ -106,7 +106,7 @@ kube::Request ServedSchema::Ask() {
 Result<std::vector<ServedKind>> ServedSchema::Judge(const kube::CallResult& answer) const {
   const auto* const reply = std::get_if<kube::Reply>(&answer);
   if (reply == nullptr || reply->status == kube::kHttpNotFound) {
-    return Error(ErrorCode::kUnavailable, "the API server tells no schema of lockstep.dev/v1");
+    return Error(ErrorCode::kUnavailable, "the API server has no schema of lockstep.dev/v1");
   }
   if (!reply->is_success()) {
     return kube::ToError(answer);
@@ -156,10 +156,10 @@ std::string DescribeMissing(const std::vector<ServedKind>& kinds) {
   }
   return text.empty() ? ""
                       : "the definitions in the cluster are older than this operator, and the API "
-                        "server drops what they lack from everything that is written: " +
+                        "server drops the fields that they lack: " +
                             text +
-                            "; apply those of this release: helm upgrade, or kubectl apply "
-                            "--server-side -f crds/";
+                            "; apply the definitions of this release: helm upgrade, or kubectl "
+                            "apply --server-side -f crds/";
 }
 
 }  // namespace lockstep::control

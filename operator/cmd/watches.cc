@@ -43,7 +43,7 @@ Status CheckOf(const std::string& name, const ReflectorDriver<T>& driver) {
   }
   return driver.has_synced()
              ? OkStatus()
-             : Status(Error(ErrorCode::kUnavailable, "no list of " + name + " was had yet"));
+             : Status(Error(ErrorCode::kUnavailable, "no list of " + name + " was received yet"));
 }
 
 }  // namespace

@@ -156,7 +156,7 @@ Status WorkLoop::JudgeKey(const Result<std::string>& found) {
   }
   Status kept = options_.keep_master_key(*found, held_key_);
   if (found->empty() && kept.ok()) {
-    options_.logger->Warn("somebody has deleted the operator's key: it is put back",
+    options_.logger->Warn("somebody deleted the operator's key: the leader puts it back",
                           {{"jobs", options_.loop->view()->counts().jobs}});
   }
   return kept;
@@ -183,9 +183,9 @@ void WorkLoop::SettleRights(const Status& judgement) {
     return;
   }
   if (why.empty()) {
-    options_.logger->Info("this process may read again what it needs");
+    options_.logger->Info("this process may read its objects again");
   } else {
-    options_.logger->Warn("this process may not read what it needs", {{"error", why}});
+    options_.logger->Warn("this process may not read the objects that it needs", {{"error", why}});
   }
 }
 
@@ -194,9 +194,9 @@ void WorkLoop::SettleKey() {
     return;
   }
   if (key_.why().empty()) {
-    options_.logger->Info("the operator's key can be had again");
+    options_.logger->Info("the operator's key is available again");
   } else if (MayLookAround()) {
-    options_.logger->Warn(options_.loop->is_leading() ? "the operator's key is not what it was"
+    options_.logger->Warn(options_.loop->is_leading() ? "the operator's key has changed"
                                                       : "this process could not lead",
                           {{"error", key_.why()}});
   }
@@ -248,7 +248,7 @@ void WorkLoop::SettleClock() {
     return;
   }
   if (const auto time = clock_watch_.Correct(options_.loop->controller().calendar().At(now), now)) {
-    options_.logger->Warn("limits of time are judged by another clock from now on",
+    options_.logger->Warn("time limits use another clock from now on",
                           {{"time", FormatRfc3339(*time)}});
     options_.loop->StandBy(now);
     options_.loop->Lead(held_key_, now, *time);
@@ -267,7 +267,7 @@ void WorkLoop::SettleStatusWrites() {
   }
   const bool is_first = told_[kStatusCheck].empty();
   if (Tell(kStatusCheck, why) && why.empty()) {
-    options_.logger->Info("the API server takes the status of all jobs again");
+    options_.logger->Info("the API server accepts the status of all jobs again");
   } else if (is_first && !why.empty()) {
     options_.logger->Warn("status writes are refused", {{"error", why}});
   }
@@ -288,7 +288,7 @@ void WorkLoop::SettleWay() {
   if (std::string why = right_.why(); why != told_why_) {
     if (!why.empty()) {
       options_.logger->Warn(
-          right_.may_work() ? "others may be at work" : "this process does not lead",
+          right_.may_work() ? "other operators may be active" : "this process does not lead",
           {{"error", why}});
     }
     told_why_ = std::move(why);

@@ -103,7 +103,7 @@ void ApiCluster::NoteRefused(const kube::ObjectKey& pod, TokenVerdict why, News*
   const ReportNews weight = reports_.NoteRefused(job, pod.name, why);
   if (weight != ReportNews::kNone) {
     parts_.logger->Warn(why == TokenVerdict::kExpired ? "a pod's clock differs from the operator's"
-                                                      : "a pod does not take the operator's key",
+                                                      : "a pod does not accept the operator's key",
                         {{"namespace", pod.namespace_name}, {"pod", pod.name}});
   }
   Spread(weight, job, news);

@@ -192,13 +192,12 @@ void Controller::NotePutBack(JobTurn* turn, TimePoint now) {
   if (!put_back_pace_.Note(key, now)) {
     return;
   }
-  logger_->Warn("somebody else wrote in the status of the job; it is put back",
+  logger_->Warn("somebody else wrote into the status of the job; the operator puts it back",
                 {{"job", key.name}, {"namespace", key.namespace_name}});
   turn->decision.events.push_back({EventType::kWarning,
                                    "StatusOverwritten",
-                                   "somebody else wrote in the status, which is the operator's "
-                                   "alone: it is put back, ever more "
-                                   "slowly where that happens again"});
+                                   "somebody else wrote into the status, which only the operator "
+                                   "may write: the operator puts it back, more slowly each time"});
 }
 
 // When a status that has nothing new but figures is to be written; null when it has more, or when

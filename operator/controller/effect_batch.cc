@@ -24,14 +24,14 @@ namespace {
 Error NameIsTaken(const std::string& what, const std::string& owner_uid) {
   return Error(ErrorCode::kAlreadyExists,
                "the name is taken by " + what +
-                   (owner_uid.empty() ? ", which is nobody's: was a job deleted with "
-                                        "--cascade=orphan? It is left alone"
+                   (owner_uid.empty() ? ", which has no owner, perhaps because a job was deleted "
+                                        "with --cascade=orphan; Lockstep leaves it alone"
                                       : ", which does not belong to this job"));
 }
 
 Error NameIsHeld(const std::string& name) {
   return Error(ErrorCode::kUnavailable,
-               "the name " + name + " is still held by what an earlier job of this name has left");
+               "the name " + name + " still belongs to an object of an earlier job of this name");
 }
 
 }  // namespace
@@ -204,7 +204,7 @@ ErrandCall EffectBatch::ObjectWrite(std::size_t effect, const WriteObject& write
       effect,
       [this, effect, &write]() -> std::optional<kube::Request> {  // of effects_
         if (write.kind == WriteObject::Kind::kCreate && !IsWanted()) {
-          Answer(effect, Error(ErrorCode::kAborted, "the job is another since that was decided"));
+          Answer(effect, Error(ErrorCode::kAborted, "the job was replaced since that was decided"));
           return std::nullopt;
         }
         return RequestOf(key_.namespace_name, write);
@@ -350,7 +350,7 @@ ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
       effect,
       [this, effect, &pod]() -> std::optional<kube::Request> {  // of effects_
         if (!IsWanted()) {
-          Answer(effect, Error(ErrorCode::kAborted, "the job is another since that was decided"));
+          Answer(effect, Error(ErrorCode::kAborted, "the job was replaced since that was decided"));
           return std::nullopt;
         }
         const std::string body = DumpJson(PodManifest(job_, pod, settings_));

@@ -102,8 +102,8 @@ Status CompareMasterKey(const std::string& found,
     return OkStatus();
   }
   return Error(ErrorCode::kStale,
-               "it is another key than the one that this leader works with, and who leads with it "
-               "is not heard by pods that run: delete the secret, and the old key comes back")
+               "the Secret has another key than this leader uses, and running pods would refuse "
+               "it: delete the Secret, and the leader puts the old key back")
       .WithField("secret " + place.namespace_name + "/" + place.secret + ": data.key");
 }
 

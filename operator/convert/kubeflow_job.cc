@@ -49,7 +49,7 @@ std::string RoleOf(const std::string& replica_type) {
 }
 
 // Says of a role with restartPolicy ExitCode which codes are handled otherwise here.
-// Source: IsRetryableExitCode of kubeflow/common, and docs/contract.md.
+// Source: IsRetryableExitCode of kubeflow/common, and docs/reference/exit-codes.md.
 void NoteExitCodes(const Json& role, ForeignObject* replica) {
   if (role.at("restartPolicy") == "ExitCode") {
     replica->Note("restartPolicy",

@@ -125,10 +125,10 @@ Result<ApiAccess> FindApiAccess(const ApiAccessOptions& options) {
   if (::access(file.c_str(), R_OK) == 0) {
     return ReadKubeconfig({file}, options.context);
   }
-  return Error(ErrorCode::kNotFound,
-               "no way to a cluster: no --kubeconfig, KUBECONFIG is not set, this is no pod, and "
-               "there is no " +
-                   file);
+  return Error(
+      ErrorCode::kNotFound,
+      "no cluster found: no --kubeconfig, KUBECONFIG is not set, this is no pod, and there is no " +
+          file);
 }
 
 }  // namespace lockstep::control

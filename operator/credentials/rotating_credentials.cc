@@ -184,7 +184,7 @@ class RotatingCredentials::Core {
     } else if (last->empty()) {
       return std::move(content).error();
     } else {
-      options_.logger->Warn("a credential file was not read, going on with what it held before",
+      options_.logger->Warn("a credential file could not be read; its former content is used",
                             {{"error", content.error().ToString()}});
     }
     return *last;
@@ -222,7 +222,7 @@ class RotatingCredentials::Core {
     if (!exec_) {
       return std::move(credential).error();
     }
-    options_.logger->Warn("going on with what the credential plug-in said before",
+    options_.logger->Warn("the former answer of the credential plug-in is used",
                           {{"error", credential.error().ToString()}});
     return OkStatus();
   }

@@ -195,16 +195,16 @@ void PodRunner::RestartGuard() {
   ++guards_ended_;
   if (guards_ended_ == kGuardsMax) {
     logger_->Warn(
-        "the pods' guard was killed again, and no other is started: whoever kills this "
-        "process now leaves its pods behind",
+        "the pods' guard was killed again, and no other is started: if this process is killed now, "
+        "its pods stay behind",
         {{"times", guards_ended_}});
     return;
   }
   auto guard = PodGuard::Start(AllMarked(marks_), options_.secret_file);
   if (!guard.ok()) {
     logger_->Warn(
-        "the pods' guard was killed, and no other can be started: whoever kills this "
-        "process now leaves its pods behind",
+        "the pods' guard was killed, and no other can be started: if this process is killed now, "
+        "its pods stay behind",
         {{"error", guard.error().ToString()}});
     return;
   }

@@ -37,9 +37,10 @@ TEST(DecideEdit, JobWhoseCheckpointsGoWithItsPodsSaysWhatTheChangeWillCost) {
   world.Launch();
   EditTraining(&world);
   world.Step();
-  EXPECT_NE(MessageOf(world.job.status, ConditionType::kScheduled)
-                .find("training begins at step 0 then, as no volume is mounted at /lockstep/work"),
-            std::string::npos)
+  EXPECT_NE(
+      MessageOf(world.job.status, ConditionType::kScheduled)
+          .find("training then begins at step 0, because no volume is mounted at /lockstep/work"),
+      std::string::npos)
       << MessageOf(world.job.status, ConditionType::kScheduled);
 }
 
@@ -132,8 +133,9 @@ TEST(DecideEdit, GangStaysInItsQueueUntilItStartsAnew) {
   EXPECT_EQ(EventReasons(world.Step()), "ManifestChanged");
   EXPECT_EQ(QueueOf(world.job.spec, world.job.status), "default");
   const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
-  EXPECT_NE(message.find("made from generation 1 and counts in queue default, not yet in vision; "),
-            std::string::npos)
+  EXPECT_NE(
+      message.find("manifest of generation 1 and counts in queue default, not yet in vision; "),
+      std::string::npos)
       << message;
   EXPECT_EQ(PriorityClassOf(world.job.spec, world.job.status), "urgent");
 

@@ -90,7 +90,7 @@ TEST(DecideEnd, SuccessAndFailureInOneTurnIsSuccessAndStaysSo) {
   EXPECT_EQ(TrueConditions(world.job.status), "Created Scheduled Succeeded");
   EXPECT_EQ(
       MessageOf(world.job.status, ConditionType::kSucceeded),
-      "worker-0 has finished; worker-1 had failed, which successPolicy ChiefOrWorker0 forgives");
+      "worker-0 has finished; worker-1 had failed, which successPolicy ChiefOrWorker0 accepts");
 }
 
 TEST(DecideEnd, WhatTheFirstRankSaysTrainingCameToIsInTheStatus) {

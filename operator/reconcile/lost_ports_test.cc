@@ -26,8 +26,9 @@ TEST(DecidePorts, LostOnesStartTheGangAnewOnceAndCostNothing) {
   EXPECT_EQ(decision.status.attempt, Attempt(1));
   EXPECT_EQ(DescribeRestarts(decision.status), "port_taken=1");
   EXPECT_EQ(CountedIncidents(decision.status.incidents), 0);
-  EXPECT_EQ(decision.events.front().message,
-            "127.1.0.2:12051 is in use, cause port_taken; costs nothing of runPolicy.backoffLimit");
+  EXPECT_EQ(
+      decision.events.front().message,
+      "127.1.0.2:12051 is in use, cause port_taken; does not count against runPolicy.backoffLimit");
   world.FinishDeletions();
   world.Advance(seconds(60));
   world.Step();

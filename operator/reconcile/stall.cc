@@ -121,7 +121,7 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
     decision.metrics.push_back({Metric::kJobsFinished, "failed", 1});
     return decision;
   }
-  const std::string message = "left as it is: " + problem;
+  const std::string message = "this operator cannot read it and leaves it alone: " + problem;
   if (SetCondition(&decision.status, {ConditionType::kStalled, true, kReason, message}, now)) {
     decision.events.push_back({EventType::kWarning, kReason, message});
   }

@@ -110,7 +110,7 @@ TEST(DecideUntoldEnd, PodThatIsRemovedBeforeItsEndIsToldCostsNothing) {
   EXPECT_EQ(decision.metrics.front().label, "deleted");
   ASSERT_EQ(EventReasons(decision), "PodEnded");
   EXPECT_EQ(decision.events.front().message,
-            "pod mnist-worker-1 was deleted, cause deleted; costs nothing of "
+            "pod mnist-worker-1 was deleted, cause deleted; does not count against "
             "runPolicy.backoffLimit");
 }
 

@@ -31,9 +31,9 @@ const CLI::Validator kFinite(
     "");
 
 constexpr const char* kFooter =
-    R"(Prints one JSON object. /dev/stdin is a file too: zcat TRACE.csv.gz | lockstep-replay ...
+    R"(Prints one JSON object. /dev/stdin works as a file: zcat TRACE.csv.gz | lockstep-replay ...
 Exit codes: 0 replayed, 1 the output could not be written, 2 bad usage or input,
-3 the scheduler's answer is not the right one, or not the one in the log.)";
+3 the scheduler's answer is wrong, or differs from the log.)";
 
 const std::map<std::string, PlacementPolicyKind> kPolicies = {
     {"worth", PlacementPolicyKind::kWorth},
@@ -71,17 +71,23 @@ CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
                    "CSV: cpu_milli,memory_mib,num_gpu,gpu_milli and, if any, gpu_spec")
       ->type_name("FILE")
       ->required();
-  command->add_option("--seeds", openb->seed_count, "so many orders of the pods")
+  command->add_option("--seeds", openb->seed_count, "number of orders of the pods")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
-  command->add_option("--first-seed", openb->first_seed, "the others follow it")
+  command
+      ->add_option(
+          "--first-seed", openb->first_seed, "seed of the first order; the others follow it")
       ->check(kWholeNumber)
       ->capture_default_str();
-  command->add_option("--tune", openb->tune, "pods ask for so many times the GPUs there are")
+  command
+      ->add_option(
+          "--tune", openb->tune, "all pods ask for this many times the GPUs of the cluster")
       ->check(CLI::Range(0.01, 100.0))
       ->check(kFinite)
       ->capture_default_str();
-  command->add_option("--policy", openb->policy, "ours, or what it is compared with [worth]")
+  command
+      ->add_option(
+          "--policy", openb->policy, "Lockstep's policy, or one to compare it with [worth]")
       ->transform(CLI::Transformer(kPolicies).description(""))
       ->transform(kPolicyName)
       ->type_name("worth|fgd|best-fit");
@@ -90,7 +96,7 @@ CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
 
 CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) {
   CLI::App* command =
-      app->add_subcommand("philly", "Run jobs as they came, with reservation and backfill");
+      app->add_subcommand("philly", "Run a trace of jobs, with reservation and backfill");
   command->add_option("--trace", philly->trace_file, "CSV: timestamp,duration,num_gpus")
       ->type_name("FILE")
       ->required();
@@ -103,10 +109,10 @@ CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) 
   command
       ->add_option("--estimates",
                    texts->estimates,
-                   "limits of run times: exact, times a factor such as U1-5, or none")
+                   "time limits of jobs: their run time, that times a factor such as U1-5, or none")
       ->type_name("exact|ULOW-HIGH|none")
       ->capture_default_str();
-  command->add_option("--seed", philly->options.seed, "of these factors")
+  command->add_option("--seed", philly->options.seed, "seed of these factors")
       ->check(kWholeNumber)
       ->capture_default_str();
   return command;
@@ -120,13 +126,13 @@ CLI::App* AddShape(CLI::App* app, ShapeArguments* shape) {
     list += "\n  " + one.name + ": " + one.what;
   }
   CLI::App* command = app->add_subcommand(
-      "shape", "Decide for a cluster of the size that others measure themselves with");
+      "shape", "Measure one decision on a cluster that other schedulers use as a benchmark");
   command->footer("Shapes:" + list);
-  command->add_option("NAME", shape->name, "which")
+  command->add_option("NAME", shape->name, "name of the shape")
       ->type_name("SHAPE")
       ->check(CLI::IsMember(names).description(""))
       ->required();
-  command->add_option("--runs", shape->run_count, "the median of so many is told")
+  command->add_option("--runs", shape->run_count, "number of runs; the median is printed")
       ->check(CLI::Range(1, 1'000))
       ->capture_default_str();
   return command;
@@ -134,26 +140,28 @@ CLI::App* AddShape(CLI::App* app, ShapeArguments* shape) {
 
 CLI::App* AddLog(CLI::App* app, LogArguments* log, ReplayTexts* texts) {
   CLI::App* command = app->add_subcommand(
-      "log", "Decide all rounds again that an operator has kept with --round-log");
-  command->add_option("FILE", log->file, "the log")->type_name("FILE")->required();
+      "log", "Decide all rounds again that an operator recorded with --round-log");
+  command->add_option("FILE", log->file, "the record")->type_name("FILE")->required();
   CLI::Option* const gang =
       command
-          ->add_option("--what-if", log->gang, "where and when this job, which waits, would start")
+          ->add_option("--what-if", log->gang, "print where and when this waiting job would start")
           ->type_name("NAMESPACE/JOB");
-  command->add_option("--at-round", log->at_round, "asked after that round [the last]")
+  command->add_option("--at-round", log->at_round, "ask after this round [the last]")
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
       ->needs(gang);
-  command->add_option("--replicas", texts->replicas, "if its role had so many pods")
+  command->add_option("--replicas", texts->replicas, "if this role had this many pods")
       ->type_name("ROLE=COUNT")
       ->needs(gang);
-  command->add_option("--queue", log->queue, "if it were in that queue")->needs(gang);
-  command->add_option("--priority", log->priority, "if it had that priority")
+  command->add_option("--queue", log->queue, "if it were in this queue")->needs(gang);
+  command->add_option("--priority", log->priority, "if it had this priority")
       ->check(CLI::Range(kPriorityMin, kPriorityMax))
       ->needs(gang);
-  command->add_option("--drain", log->drained, "if that node were drained")
+  command->add_option("--drain", log->drained, "if this node were drained")
       ->type_name("NODE")
       ->needs(gang);
-  command->add_option("--nodes-like", texts->nodes_like, "if there were so many more of that node")
+  command
+      ->add_option(
+          "--nodes-like", texts->nodes_like, "if there were this many more nodes like this one")
       ->type_name("NODE=COUNT")
       ->needs(gang);
   return command;

@@ -188,7 +188,7 @@ ShapeRun OneGpuTooFew() {
   AddNodes(kNodes, 0, &cluster);
   FillForReclaim(kNodes, 80, 1, &cluster);
   return Refused(InQueue("distributed", 10, 8, "queue-1"),
-                 "at most 79 to be had from other jobs, 1 GPU",
+                 "at most 79 available from other jobs, 1 GPU",
                  &cluster);
 }
 

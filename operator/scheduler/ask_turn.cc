@@ -20,8 +20,7 @@ std::map<std::string, std::string> WhoMayNotAsk(const QueueTree& queues,
   for (const GangRecord* const gang : asking) {
     if (const auto shortfall = charged.Check(*gang->queue, gang->total)) {
       why_not[gang->request.name] =
-          "nothing is asked of autoscalers for it yet, as others ask first: beside what those ask "
-          "for, " +
+          "Lockstep asks no autoscaler for it yet, because others ask first: with their requests " +
           shortfall->text;
     } else {
       charged.Charge({*gang->queue, gang->space}, gang->total);

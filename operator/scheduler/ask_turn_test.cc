@@ -54,14 +54,14 @@ TEST_F(AskTurnTest, NoMoreGangsAskAtOneTimeThanTheirQueueMayRun) {
   Submit("first", 8, 1, kNext);
   Submit("second", 8, 2, kNext);
   Submit("small", 2, 3, kNext);
-  EXPECT_EQ(cluster_.Step(),
-            "refuse default/first: w needs 8 GPUs, the largest node offers 1\n"
-            "refuse default/second: w needs 8 GPUs, the largest node offers 1; nothing is asked of "
-            "autoscalers for it yet, as others ask first: beside what those ask for, queue default "
-            "would be 8 GPUs over its nominal 8, and may borrow none\n"
-            "refuse default/small: w needs 2 GPUs, the largest node offers 1; nothing is asked of "
-            "autoscalers for it yet, as others ask first: beside what those ask for, queue default "
-            "would be 2 GPUs over its nominal 8, and may borrow none\n");
+  EXPECT_EQ(
+      cluster_.Step(),
+      "refuse default/first: w needs 8 GPUs, the largest node offers 1\nrefuse default/second: w "
+      "needs 8 GPUs, the largest node offers 1; Lockstep asks no autoscaler for it yet, because "
+      "others ask first: with their requests queue default would be 8 GPUs over its nominal 8, and "
+      "may borrow none\nrefuse default/small: w needs 2 GPUs, the largest node offers 1; Lockstep "
+      "asks no autoscaler for it yet, because others ask first: with their requests queue default "
+      "would be 2 GPUs over its nominal 8, and may borrow none\n");
   cluster_.state.Remove("default/first");
   Settle();
   EXPECT_EQ(MayAsk(), "second");

@@ -73,7 +73,8 @@ struct PackFit {
 // counts half after every `halving_count` pods.
 class PackingScore {
  public:
-  // Choices: measured on five traces, to which none of these is sensitive (docs/replay.md).
+  // Choices: measured on five traces, to which none of these is sensitive
+  // (docs/contributing/replay.md).
   struct Options {
     int64_t stream_count = 32;
     int64_t stream_pods = 100;

@@ -59,7 +59,7 @@ std::optional<std::string> BrokenReclaimBound(const ClusterState& state, const G
       const Figures figures = FiguresOf(needed.name, needed.amount, free);
       return "with " + figures.found + " free on nodes and at most " +
              FiguresOf(needed.name, needed.amount, found - free).found +
-             " to be had from other jobs, " + AmountIs(needed.name, needed.amount - found) +
+             " available from other jobs, " + AmountIs(needed.name, needed.amount - found) +
              " missing";
     }
   }
@@ -108,11 +108,11 @@ class VictimSearch {
     std::string text;
     if (!victims_.empty()) {
       text = "it would have no place even if " +
-             Plural(static_cast<int64_t>(evictions_.size()), "other job") + " went for it";
+             Plural(static_cast<int64_t>(evictions_.size()), "other job") + " left for it";
     }
     if (result_.look_again_at) {
       text += (text.empty() ? "" : "; ") +
-              std::string("others run on by minRuntimeSeconds until ") +
+              std::string("others keep their places by minRuntimeSeconds until ") +
               SecondOf(*result_.look_again_at);
     }
     return text;

@@ -139,10 +139,9 @@ TEST(Preemption, HigherPriorityThatComesWhileOthersGoTakesTheirRoom) {
   GangRequest higher = Urgent("higher", 1, 4);
   higher.priority = 20;
   cluster.state.Submit(higher);
-  EXPECT_EQ(
-      cluster.Step(),
-      "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; gets the room that is kept for "
-      "default/urgent when others have left it\n")
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; gets the room that is "
+            "reserved for default/urgent when others have left it\n")
       << "and low1 does not go";
   cluster.state.Remove("default/low2");
   EXPECT_EQ(cluster.Step(),
@@ -228,8 +227,7 @@ TEST(Preemption, GangsForWhichOthersAreLookedForHaveTheirTurns) {
   cluster.options.searches_max = 1;
   EXPECT_EQ(cluster.Step(),
             "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; it would have no place even if "
-            "2 other jobs went for it\n"
-            "refuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
+            "2 other jobs left for it\nrefuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
   EXPECT_EQ(cluster.Step(),
             "evict default/old-a1 for default/will-do\nclaim default/will-do w-0@a1\n");
 }
@@ -261,8 +259,8 @@ TEST(Preemption, NobodyGoesForAGangThatWouldNotFitAfterwards) {
   cluster.state.SetRunning(equal, {{"w-0", "n2"}}, {AtSecond(0), {}, 0});
   cluster.state.Submit(Urgent("urgent", 3, 2));
   EXPECT_EQ(cluster.Step(),
-            "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; "
-            "it would have no place even if 1 other job went for it\n");
+            "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; it would have no place even if "
+            "1 other job left for it\n");
 }
 
 // It would cost others their work time after time.
@@ -275,8 +273,8 @@ TEST(Preemption, NobodyGoesForAGangThatDoesNotStartWhereItHasRoom) {
   urgent.fails_to_start = true;
   cluster.state.Submit(urgent);
   EXPECT_EQ(cluster.Step(),
-            "refuse default/urgent: needs 4 GPUs, 0 free on 1 node; nobody goes for it any more, "
-            "as it has not started where it had room\n");
+            "refuse default/urgent: needs 4 GPUs, 0 free on 1 node; nobody is evicted for it, "
+            "because it did not start when it had room\n");
 }
 
 TEST(Preemption, WhoMayNotBeDisturbedIsNot) {
@@ -293,9 +291,8 @@ TEST(Preemption, WhoMayNotBeDisturbedIsNot) {
   patient.may_preempt = false;
   cluster.state.Submit(patient);
   EXPECT_EQ(cluster.Step(),
-            "refuse default/patient: needs 4 GPUs, 0 free on 2 nodes\n"
-            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; others run on by "
-            "minRuntimeSeconds until " +
+            "refuse default/patient: needs 4 GPUs, 0 free on 2 nodes\nrefuse default/urgent: needs "
+            "4 GPUs, 0 free on 2 nodes; others keep their places by minRuntimeSeconds until " +
                 FormatRfc3339(AtSecond(1300)).substr(0, 19) + "Z\n" + "look again at " +
                 FormatRfc3339(AtSecond(1300)) + "\n");
   cluster.now = AtSecond(1300);
@@ -397,7 +394,7 @@ TEST(Preemption, OneGpuTooFewIsProvedByCounting) {
   const PreemptionResult found = FindVictims(&statement, mine, 1000);
   EXPECT_TRUE(found.is_proved_by_counting);
   EXPECT_EQ(found.why_not,
-            "with 0 free on nodes and at most 15 to be had from other jobs, 1 GPU is missing");
+            "with 0 free on nodes and at most 15 available from other jobs, 1 GPU is missing");
 }
 
 TEST(Preemption, QueueKeepsItsNominalAmount) {

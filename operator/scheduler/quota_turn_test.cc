@@ -149,14 +149,13 @@ TEST(QuotaTurn, WhoPassesBecauseItIsStoppedInTimeHasNobodyGo) {
   brief.priority = 10;
   brief.topology.required = "rack";
   cluster.state.Submit(brief);
-  EXPECT_EQ(
-      cluster.Step(),
-      "refuse default/big: queue default would be 7 GPUs over its nominal 17, and may borrow "
-      "none; estimated start about " +
-          FormatRfc3339(AtSecond(2040)).substr(0, 16) +
-          "Z; with 8 free on nodes and at most 0 to be had from other jobs, 8 GPUs are missing\n"
-          "refuse default/brief: needs 1 w pod and 1 other pod at once, each role fits alone "
-          "but not all together\n");
+  EXPECT_EQ(cluster.Step(),
+            "refuse default/big: queue default would be 7 GPUs over its nominal 17, and may borrow "
+            "none; estimated start about " +
+                FormatRfc3339(AtSecond(2040)).substr(0, 16) +
+                "Z; with 8 free on nodes and at most 0 available from other jobs, 8 GPUs are "
+                "missing\nrefuse default/brief: needs 1 w pod and 1 other pod at once, each role "
+                "fits alone but not all together\n");
 }
 
 TEST_F(QuotaTurnTest, NobodyIsToldWhenItStartsWhoWouldNeverHaveTheQuota) {

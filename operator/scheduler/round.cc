@@ -295,12 +295,12 @@ class RoundRun {
       return false;  // nobody goes for one that could not start then
     }
     if (gang.request.fails_to_start) {
-      wait->text = "nobody goes for it any more, as it has not started where it had room";
+      wait->text = "nobody is evicted for it, because it did not start when it had room";
       return false;
     }
     const PodPermission& permission = gang.request.permission;
     if (permission.answer == PodsAllowed::kNo && statement_.now() < permission.until) {
-      wait->text = "nobody goes for it: " + permission.words;
+      wait->text = "nobody is evicted for it: " + permission.words;
       LookAgainAt(permission.until, &result_);
       return false;
     }
@@ -405,7 +405,8 @@ class RoundRun {
   }
 
   bool AsksFirst(const GangRecord& gang, std::vector<std::string> victims, Wait* wait) {
-    wait->text = "others go for it as soon as the API server has said that its pods may be created";
+    wait->text =
+        "others are evicted for it as soon as the API server confirms that its pods may be created";
     result_.permissions_needed.push_back({gang.request.name, std::move(victims)});
     return false;
   }
@@ -444,8 +445,8 @@ class RoundRun {
       return false;
     }
     if (!found.is_free) {
-      wait->text =
-          "gets the room that is kept for " + found.claimants.front() + " when others have left it";
+      wait->text = "gets the room that is reserved for " + found.claimants.front() +
+                   " when others have left it";
       awaited_.insert(found.claimants.begin(), found.claimants.end());
       return false;
     }

@@ -256,8 +256,8 @@ TEST(Round, QueueThatDoesNotExistIsSaid) {
   request.queue = "dept";
   cluster.state.Submit(request);
   EXPECT_EQ(cluster.Step(),
-            "refuse default/a: queue vision does not exist\n"
-            "refuse default/b: queue dept has queues below it: one of those is to be named\n");
+            "refuse default/a: queue vision does not exist\nrefuse default/b: queue dept has "
+            "queues below it: name one of those\n");
   ASSERT_TRUE(cluster.state.SetQueues({{.name = "vision"}}).ok());
   EXPECT_EQ(cluster.Step(),
             "start default/a w-0@n1\nrefuse default/b: queue dept does not exist\n");

@@ -28,7 +28,7 @@ struct EndedRun {
 // Kept are the last few runs of a kind, and a gang is thought to run as long as the longest of them
 // did. Why not their mean: whoever is thought shorter than it is makes a reservation late, and a
 // mean is too short for every other one; and a few, as what was long ago says little
-// (docs/replay.md has the figures).
+// (docs/contributing/replay.md has the figures).
 //
 // What was learnt does not depend on the order in which runs became known; one that is told of
 // twice counts once. Thread: one.

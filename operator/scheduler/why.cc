@@ -284,10 +284,10 @@ std::string HeldByStuckPodsText(const ClusterState& state,
     const auto& [job, nodes] = *stuck.nodes_by_job.begin();
     const auto more_nodes = static_cast<int64_t>(nodes.size()) - 1;
     const auto more_jobs = static_cast<int64_t>(stuck.nodes_by_job.size()) - 1;
-    return "; " + AmountIs(needed.name, stuck.amount) + " held by pods that do not end: of " + job +
-           " on " + *nodes.begin() +
+    return "; " + AmountIs(needed.name, stuck.amount) + " held by pods that do not end: those of " +
+           job + " on " + *nodes.begin() +
            (more_nodes > 0 ? " and " + Plural(more_nodes, "more node") : "") +
-           (more_jobs > 0 ? ", and of " + Plural(more_jobs, "more job") : "");
+           (more_jobs > 0 ? ", and those of " + Plural(more_jobs, "more job") : "");
   }
   return "";
 }

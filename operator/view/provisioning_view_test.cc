@@ -195,7 +195,7 @@ TEST(ProvisioningObjects, PlaceholderThatSomebodyMadeUselessSaysHow) {
   EXPECT_EQ(trouble(Placeholder("{" + scheduler + R"(, "nodeName": "node-a"})")),
             "was bound to node node-a by somebody");
   EXPECT_EQ(trouble(Placeholder("{" + scheduler + R"(, "schedulingGates": [{"name": "g"}]})")),
-            "was given a scheduling gate by a webhook, and no autoscaler looks at a pod with one");
+            "was given a scheduling gate by a webhook, and autoscalers ignore a pod with one");
   EXPECT_EQ(trouble(Placeholder("{" + scheduler + "}", R"({"phase": "Failed"})")), "has ended");
 }
 

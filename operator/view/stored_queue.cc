@@ -254,8 +254,8 @@ void DescribeServedQueue(const QueueTree& queues, QueueIndex queue, QueueStatus*
   status->message = "jobs name the queues below it: " + NamesOf(queues, below);
   for (const Overpromise& one : queues.OverpromisesOf(queue)) {
     status->reason = "PromisesTooMuch";
-    status->message += "; these are promised " + AmountText(one.resource, one.promised) +
-                       " in all, of its nominal " +
+    status->message += "; their nominal amounts are " + AmountText(one.resource, one.promised) +
+                       " in all, and its own is " +
                        FiguresOf(one.resource, one.promised, one.nominal).found;
   }
 }

@@ -255,8 +255,8 @@ TEST(StoredQueue, QueueThatPromisesMoreThanItHasSaysSo) {
   EXPECT_TRUE(status.is_ready);
   EXPECT_EQ(status.reason, "PromisesTooMuch");
   EXPECT_EQ(status.message,
-            "jobs name the queues below it: speech, vision; these are promised 4 GPUs in all, of "
-            "its nominal 3");
+            "jobs name the queues below it: speech, vision; their nominal amounts are 4 GPUs in "
+            "all, and its own is 3");
 }
 
 TEST(StoredQueue, DefaultQueueIsMeasuredThoughNobodyHasWrittenOne) {

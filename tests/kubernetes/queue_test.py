@@ -233,7 +233,7 @@ class PreemptionTest(ShareCase):
         self.assertNotIn("claim", high)
         by = f"preempted by {self.namespace}/high of priority 1000"
         self.assertIn(("Preempted", by, 1), self.events("low"))
-        for_whom = f"waits for 1 gang to go: {self.namespace}/low"
+        for_whom = f"waits for 1 gang to leave: {self.namespace}/low"
         self.assertIn(("WaitsForOthersToGo", for_whom, 1), self.events("high"))
         self.wait_waiting("low", "queue vision would be 12 GPUs over its nominal 20")
 

@@ -130,7 +130,7 @@ class Soak(LocalTest):
         elif self.lacks_only_its_summary(run):
             self.assertNotEqual(plan.disk, "any", f"failed\n{run.output}")
             self.seen["only the summary not written"] += 1
-        elif "nobody was left to save step" in run.output:
+        elif "no process was left to save step" in run.output:
             self.check_nobody_left(run, plan)
         else:
             self.assertEqual(run.exit_code, 1, run.output)

@@ -141,8 +141,8 @@ class Convert(LocalTest):
             template = TF_WITHOUT_COMMAND.replace("image: i", f"image: {image}")
             exit_code, job, told = convert(template, "--command", "x")
             self.assertEqual((exit_code, job), (2, ""))
-            self.assertEqual(told, "standard input:6: a template found ({{ ... }}), expected what "
-                                   "is made of it, as by helm template\n")
+            self.assertEqual(told, "standard input:6: a template found ({{ ... }}), expected "
+                                   "the rendered file: run helm template\n")
 
     def test_runtime_of_the_same_file_is_part_of_the_train_job(self):
         pod = {"containers": [{"name": "node", "image": "base", "command": ["x"]}]}

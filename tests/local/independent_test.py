@@ -219,7 +219,7 @@ class Resumed(LocalTest):
         shutil.rmtree(directory / "checkpoints" / "rank-2")
         run = self.finish(self.start_resumed(directory, "--set", "training.steps=40"))
         self.assert_trained(run)
-        self.assertIn("warning: model 2 begins at step 0: there is no checkpoint of it", run.output)
+        self.assertIn("warning: model 2 starts at step 0: it has no checkpoint", run.output)
         self.assertEqual([model["firstStep"] for model in run.summary["models"]], [20, 20, 0])
         self.assertIsNone(run.summary["restoredStep"])
 

@@ -79,7 +79,7 @@ class OddUse(LocalTest):
     def test_verbose_tells_each_thing_once(self):
         exit_code, output = self.end_of(self.lockstep("run", "job.yaml", "--dir", "run", "-v"))
         self.assertEqual(exit_code, 0, output)
-        for words in ("all 2 pods run", "create pod command-worker-1", "has taken the job up"):
+        for words in ("all 2 pods run", "create pod command-worker-1", "has accepted the job"):
             self.assertEqual(output.count(words), 1, output)
         self.assertIn("all 2 pods run", (self.scratch / "run/lockstep.log").read_text())
 
@@ -117,7 +117,8 @@ class OddUse(LocalTest):
 
     def test_what_can_never_be_due_or_found_is_refused_with_the_programs_name(self):
         for words, said in (
-                (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"], "that it reports steps"),
+                (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"],
+                 "whether a command reports steps"),
                 (["run", "job.yaml", "--summary", "-"], "/dev/stdout"),
                 (["run", "--resume", "nosuch"], "nor is one in runs/nosuch")):
             exit_code, output = self.end_of(self.lockstep(*words))
@@ -222,8 +223,9 @@ class OddUse(LocalTest):
         self.manifest.write_text(training_manifest(workers=1, backoff_limit=0))
         exit_code, output = self.shell("ulimit -v 300000; lockstep run job.yaml --dir run")
         self.assertEqual(exit_code, 1, output)
-        self.assertRegex(output, "no memory to load the numeric engine|this machine gives "
-                                 "lockstep-runtime no further thread|no memory left for")
+        self.assertRegex(output, "no memory to load the numeric engine|this machine cannot "
+                                 "start another thread for lockstep-runtime|no memory left "
+                                 "for")
         self.assertNotIn("SIGABRT", output)
         self.assertNotIn("apt-get", output)
 

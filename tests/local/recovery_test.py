@@ -183,9 +183,9 @@ class StopWhileALostRankIsReplaced(LocalTest):
         run = self.stop_after("worker-0+worker-1", "quick-worker-1-r1")
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertGreaterEqual(run.summary["steps"], 60, run.output)
-        self.assertEqual(run.summary["reason"], "stopped by SIGINT, and nobody was left to save "
-                         f"step {run.summary['steps']}")
-        self.assertIn("what was trained is lost", run.output)
+        self.assertEqual(run.summary["reason"], f"stopped by SIGINT, and no process was left "
+                                                f"to save step {run.summary['steps']}")
+        self.assertIn("the training is lost", run.output)
 
 
 class Budget(LocalTest):

@@ -54,7 +54,7 @@ class Refused(Resumed):
                          r"no checkpoint in .*/checkpoints can be used; move that folder away "
                          r"to begin at step 0: .*step-00000040")
         self.assertIn("move that folder away to begin at step 0", run.summary["reason"])
-        self.assertIn("put right what the reason says, then lockstep run --resume", run.output)
+        self.assertIn("correct what the reason says, then lockstep run --resume", run.output)
         self.assertNotIn("lost", run.output)
         self.assertIn("newest of step 40", run.output)
         self.assertIn("this try changed nothing in that run", run.output)
@@ -123,8 +123,8 @@ class Warned(Resumed):
         shutil.rmtree(directory / "checkpoints")
         run = self.resume(directory, "--quiet")
         self.assert_trained(run)
-        self.assertRegex(run.output, "warning: an earlier run in this folder succeeded after 40"
-                                     "( of 40)? steps; there is no checkpoint of it")
+        self.assertRegex(run.output, "warning: an earlier run in this folder succeeded after "
+                                     "40( of 40)? steps; it has no checkpoint")
 
 
 # Runs a training on a disk of its own, which is full from the first checkpoint on.

@@ -226,7 +226,7 @@ int main(int argc, char** argv) {
         "a promise is broken; with --replay-rounds also when a round that is decided again from "
         "its\n"
         "log comes to something else. With --bad-users, users of every fifth seed write manifests\n"
-        "badly; docs/simulation.md says what is known about these runs.\n",
+        "badly; docs/contributing/simulation.md says what is known about these runs.\n",
         stderr);
     return 2;
   }

@@ -7,13 +7,6 @@ from source_file import Finding
 from text_rules import prose_lines
 
 PAGE_LINES_MAX = 300
-# Reference pages that are still longer, with what they may have at most. They leave this list when
-# they are split.
-LONG_PAGES = {
-    "docs/contract.md": 470,
-    "docs/scheduling.md": 620,
-    "docs/trainingjob.md": 360,
-}
 MENU = "mkdocs.yml"
 # Pages that the site has and its menu has not.
 OUTSIDE_MENU = ("docs/decisions/", "docs/surprises/")
@@ -71,12 +64,10 @@ def check_lengths(pages):
     for path, file in pages.items():
         if not _PAGE.match(path):
             continue
-        limit = LONG_PAGES.get(path, PAGE_LINES_MAX)
         count = len(file.lines)
-        if count > limit:
-            yield file.finding(limit + 1, f"{count} lines, the limit is {limit} a page")
-        elif path in LONG_PAGES and count <= PAGE_LINES_MAX:
-            yield file.finding(1, f"{count} lines now: remove it from LONG_PAGES")
+        if count > PAGE_LINES_MAX:
+            yield file.finding(
+                PAGE_LINES_MAX + 1, f"{count} lines, the limit is {PAGE_LINES_MAX} a page")
 
 
 def check_named_pages(files):

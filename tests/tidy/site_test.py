@@ -57,7 +57,7 @@ class Site(unittest.TestCase):
     def setUp(self):
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="lockstep-site-"))
         self.addCleanup(shutil.rmtree, self.root)
-        for name in ("docs", "scripts"):
+        for name in ("docs", "scripts", "crds"):
             shutil.copytree(REPOSITORY / name, self.root / name)
         shutil.copy(REPOSITORY / "mkdocs.yml", self.root)
 
@@ -75,6 +75,9 @@ class Site(unittest.TestCase):
         self.assertGreater(len(pages), 30)
         for page in pages:
             self.assertTrue((self.root / "build/docs" / page).with_suffix(".html").exists(), page)
+        fields = (self.root / "build/docs/reference/fields.html").read_text()
+        self.assertIn("spec.roles[].replicas", fields)
+        self.assertNotIn("fields: crds", fields)
 
     def test_dead_link_fails_the_build(self):
         with open(self.root / "docs" / "index.md", "a", encoding="utf-8") as page:

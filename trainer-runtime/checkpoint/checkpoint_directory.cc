@@ -207,8 +207,9 @@ bool CheckpointDirectory::IsGone() const {
   }
   const bool is_gone = !std::filesystem::exists(options_.directory + "/" + kFenceFile, error);
   if (is_gone && !error) {
-    options_.logger->Warn("what was in the checkpoint directory was removed; it is made anew",
-                          {{"directory", options_.directory}});
+    options_.logger->Warn(
+        "somebody removed the content of the checkpoint directory; it is created again",
+        {{"directory", options_.directory}});
   }
   return is_gone && !error;
 }

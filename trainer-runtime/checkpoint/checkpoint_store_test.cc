@@ -311,7 +311,7 @@ TEST_F(CheckpointStoreTest, FolderThatSomebodyRemovesIsMadeAnewByTheNextSaveAndT
   std::filesystem::remove_all(directory_);
   SaveAndWait(store.get(), 20);
   EXPECT_THAT(Names(), ElementsAre("fence.json", "step-00000020"));
-  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("was removed; it is made anew directory=")));
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("it is created again directory=")));
   for (const std::string& name : Names()) {
     std::filesystem::remove_all(directory_ + "/" + name);
   }

@@ -57,37 +57,35 @@ EnvironmentMap ReadEnvironment() {
 CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
   CLI::App* run = app->add_subcommand(
       "run",
-      "Run any program under supervision: one process per local rank, each with TF_CONFIG and the\n"
-      "variables of torch and Horovod; signals are forwarded, output lines carry the rank, and "
-      "the\n"
-      "program's exit code is this one's.");
+      "Run any program under supervision: one process for each local rank, each with TF_CONFIG\n"
+      "and the variables of torch and Horovod. The runtime forwards signals, puts the rank before\n"
+      "lines of output, and ends with the program's exit code.");
   run->add_flag("!--no-prefix",
                 arguments->is_prefix_wanted,
                 "Do not put \"[rank N] \" before each line of output");
   run->add_flag("!--no-restarts",
                 arguments->may_restart,
-                "End the pod when a process is lost that liblockstep has joined with others, in\n"
-                "place of starting another one in it");
+                "End the pod when a process that uses liblockstep is lost, instead of starting it\n"
+                "again in the pod");
   run->add_flag("--together",
                 arguments->waits_for_gang,
-                "Start the program when the pods of all ranks are there, as Horovod's wants it");
+                "Start the program only when the pods of all ranks are there, as Horovod needs it");
   run->add_option("--warm",
                   arguments->warm,
                   "Keep an interpreter that has imported this module, and fork each process from "
-                  "it: a\nlost one is back in no time. COMMAND is python3 with a script or -m")
+                  "it, so\nthat a lost one starts fast. COMMAND is python3 with a script or -m")
       ->option_text("MODULE")
       ->allow_extra_args(false);
-  run->add_option("COMMAND", arguments->command, "The program and its arguments, after --")
-      ->required();
+  run->add_option("COMMAND", arguments->command, "Program and arguments, after --")->required();
   return run;
 }
 
 CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
   CLI::App* train =
       app->add_subcommand("train",
-                          "Train this pod's share of the job that the LOCKSTEP_* variables "
-                          "describe, with the built-in\n"
-                          "trainer. `lockstep run` and the operator set the variables.");
+                          "Train this pod's share of a job with the built-in trainer. The "
+                          "LOCKSTEP_* variables describe\n"
+                          "the job; `lockstep run` and the operator set them.");
   train
       ->add_option("--engine",
                    arguments->engine_path,
@@ -97,8 +95,8 @@ CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
   train->add_flag(
       "!--no-restarts",
       arguments->may_restart,
-      "In a pod with several processes: end the pod when a process is lost, in place of\n"
-      "starting another one in it");
+      "In a pod with several processes: end the pod when a process is lost, instead of\n"
+      "starting it again in the pod");
   // What the pod's first process gives those below it.
   train->add_option("--process", arguments->local_rank)->group("");
   train->add_option("--process-start", arguments->process_start)->group("");
@@ -108,17 +106,17 @@ CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
 CLI::App* AddInstall(CLI::App* app, Arguments* arguments) {
   CLI::App* install = app->add_subcommand(
       "install",
-      "Put a copy of this program into a folder: what an init container does in front of an image\n"
-      "that does not hold it. It needs nothing there but glibc 2.34 or newer.");
-  install->add_option("DIR", arguments->install_directory, "The folder; it must exist")->required();
+      "Copy this program into a folder. An init container does this for an image that lacks it.\n"
+      "The image needs glibc 2.34 or newer, and nothing else.");
+  install->add_option("DIR", arguments->install_directory, "Existing folder")->required();
   return install;
 }
 
 CLI::App* AddDevices(CLI::App* app, Arguments* arguments) {
   CLI::App* devices = app->add_subcommand(
       "devices",
-      "List the GPUs that this container sees, by UUID and PCI bus id, and the processes of the\n"
-      "pod that would use each.");
+      "List the GPUs that this container sees, by UUID and PCI bus id, and which processes of the\n"
+      "pod would use each.");
   devices->add_option("--processes", arguments->process_count, "Processes of the pod (default: 1)")
       ->envname("LOCKSTEP_PROCESSES")
       ->check(CLI::Range(1, kDevicesProcessesMax));
@@ -128,15 +126,15 @@ CLI::App* AddDevices(CLI::App* app, Arguments* arguments) {
 CLI::App* AddDoctor(CLI::App* app) {
   return app->add_subcommand(
       "doctor",
-      "Say what this container has for summing gradients on GPUs, and try it: driver, GPU, NCCL\n"
-      "with version and features, and a communicator of one rank.");
+      "Show what this container has for summing gradients on GPUs: driver, GPUs, NCCL with its\n"
+      "version and features. Then try a communicator of one rank.");
 }
 
 int Main(int argc, char** argv) {
   CLI::App app(
-      "Runs inside every worker of a Lockstep job.\n"
-      "Exit codes are listed in docs/contract.md: 0 success, 64 wrong input, 70 internal, 75 try\n"
-      "again, 76 superseded, 42 stopped after a checkpoint; others are the program's own.",
+      "Runs in every pod of a Lockstep job.\n"
+      "Exit codes (docs/reference/exit-codes.md): 0 success, 42 stopped after a checkpoint,\n"
+      "64 wrong input, 70 internal error, 75 try again, 76 superseded; others are the program's.",
       "lockstep-runtime");
   Arguments arguments;
   app.set_version_flag("--version", "lockstep-runtime " LOCKSTEP_VERSION);
@@ -145,7 +143,7 @@ int Main(int argc, char** argv) {
                                                   {"info", LogLevel::kInfo},
                                                   {"warn", LogLevel::kWarn},
                                                   {"error", LogLevel::kError}};
-  app.add_option("--log-level", arguments.log_level, "Least level that is logged (default: info)")
+  app.add_option("--log-level", arguments.log_level, "Least level to log (default: info)")
       ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case))
       ->option_text("debug|info|warn|error");
   const CLI::App* run = AddRun(&app, &arguments);

@@ -341,7 +341,7 @@ class TorchrunTrouble {
 
  private:
   void Hear(const TorchrunFault& fault) {
-    logger_->Error("torchrun is not as the job asks", {{"reason", fault.what}});
+    logger_->Error("torchrun does not match the job", {{"reason", fault.what}});
     if (fault.is_fatal) {
       TerminationMessage message;
       message.outcome = Outcome::kPermanent;
@@ -377,7 +377,7 @@ void TellOfForeignTfConfig(const EnvironmentMap& inherited,
                            const SupervisedProcess& process,
                            Logger* logger) {
   if (inherited.count(env::kTfConfig) > 0 && process.environment.count(env::kTfConfig) == 0) {
-    logger->Warn("TF_CONFIG of the image, or of a source of variables, is left out",
+    logger->Warn("the TF_CONFIG of the image or of envFrom is removed",
                  {{"reason", "the job has one process, which is a cluster of its own"}});
   }
 }

@@ -19,9 +19,9 @@ auto ReportShortage(Work&& work) -> decltype(work()) {
   } catch (const std::bad_alloc&) {
     return Error(ErrorCode::kIo, "this machine has no memory left for lockstep-runtime");
   } catch (const std::system_error& error) {
-    return Error(
-        ErrorCode::kIo,
-        std::string("this machine gives lockstep-runtime no further thread: ") + error.what());
+    return Error(ErrorCode::kIo,
+                 std::string("this machine cannot start another thread for lockstep-runtime: ") +
+                     error.what());
   } catch (const std::runtime_error& error) {  // a library's: no file descriptor for Asio
     return Error(ErrorCode::kIo, error.what());
   }

@@ -18,9 +18,9 @@ TEST(ShortageTest, WantOfAThreadIsSaidInTheMachinesWords) {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
   });
   EXPECT_EQ(result.error().code(), ErrorCode::kIo);
-  EXPECT_EQ(
-      result.error().message(),
-      "this machine gives lockstep-runtime no further thread: Resource temporarily unavailable");
+  EXPECT_EQ(result.error().message(),
+            "this machine cannot start another thread for lockstep-runtime: Resource temporarily "
+            "unavailable");
 }
 
 TEST(ShortageTest, WhatALibraryIsRefusedIsSaidInItsWords) {

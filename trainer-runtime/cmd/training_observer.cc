@@ -135,13 +135,13 @@ void TrainingObserver::CardsAreUnused(const std::string& cards) {
   board_->Update([&](StatusDocument& document) {
     document.backend_detail += "; over TCP (NET/Socket) beside " + cards;
   });
-  logger_->Warn(
-      "NCCL goes by TCP beside network cards of this node, so sums between pods are slow",
-      {{"rank", rank_},
-       {"cards", cards},
-       {"help",
-        "ask for the cards in the pod's resources, and for IPC_LOCK: images.md, InfiniBand "
-        "and RoCE; NCCL_IB_DISABLE=1 in the template's env says that TCP is meant"}});
+  logger_->Warn("NCCL uses TCP although this node has network cards, so sums between pods are slow",
+                {{"rank", rank_},
+                 {"cards", cards},
+                 {"help",
+                  "request the cards in the pod's resources, and IPC_LOCK "
+                  "(docs/reference/images.md, InfiniBand and RoCE); or set NCCL_IB_DISABLE=1 in "
+                  "the template's env to use TCP on purpose"}});
 }
 
 void TrainingObserver::PeerLost(const PeerLoss& loss) {

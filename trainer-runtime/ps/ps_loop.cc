@@ -210,7 +210,7 @@ void PsLoop::ReadGuests(const PollSet& poll) {
     if (!read.ok()) {
       const bool is_end = read.error().code() == ErrorCode::kPeerLost;
       options_.logger->Log(is_end ? LogLevel::kDebug : LogLevel::kWarn,
-                           is_end ? "guest has gone" : "guest sent away",
+                           is_end ? "client has disconnected" : "client rejected",
                            {{"place", guest->place}, {"error", read.error().ToString()}});
       guests_.erase(current);
     }

@@ -51,7 +51,7 @@ std::vector<Visitor> Reception::Advance(const PollSet& poll, TimePoint now) {
     }
     if (!is_done.ok()) {
       // Port scanners and health checks end up here: nothing to alarm anybody.
-      options_.logger->Debug("caller sent away", {{"error", is_done.error().ToString()}});
+      options_.logger->Debug("caller rejected", {{"error", is_done.error().ToString()}});
     } else if (*is_done) {
       visitors.push_back(Visitor{std::move(caller.socket), caller.handshake.caller()});
     } else {

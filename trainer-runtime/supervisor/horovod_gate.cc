@@ -182,7 +182,7 @@ bool WaitAtHorovodGate(const WorkerEnvironment& environment,
   while (!gate.is_open() && !is_asked_to_end()) {
     const TimePoint now = SteadyNow();
     if (deadline.HasPassed(now)) {
-      SayAwaited(gate, "the gang is not there in time, Horovod starts all the same", logger);
+      SayAwaited(gate, "not all pods came in time; Horovod starts anyway", logger);
       return false;
     }
     if (say_at.HasPassed(now)) {

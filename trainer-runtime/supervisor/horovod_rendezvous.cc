@@ -29,7 +29,7 @@ class RefusalLog {
     logger_->Warn("Horovod's request refused",
                   {{"status", status}, {"error", reason}, {"request", request}});
     if (count_ == kRefusalLinesMax) {
-      logger_->Warn("further requests are refused without a word");
+      logger_->Warn("further refusals are not logged");
     }
   }
 

@@ -306,7 +306,7 @@ void PodListener::KillSilent(TimePoint now) {
     if (!IsGivenUp(silent, limits_, watch_.LookAtProcess(process.pid, now))) {
       continue;
     }
-    logger_->Warn("process hangs: it says nothing, and is killed",
+    logger_->Warn("process hangs: it is silent, and is killed",
                   {{"local_rank", i}, {"silent_seconds", ToSeconds(silent)}});
     ::syscall(SYS_pidfd_send_signal, process.pid_fd.get(), SIGKILL, nullptr, 0);
     process.hangs_since = std::exchange(process.heard_at, std::nullopt);

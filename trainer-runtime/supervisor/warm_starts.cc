@@ -18,7 +18,7 @@ WarmStarts::WarmStarts(std::vector<std::string> names, Logger* logger)
 
 void WarmStarts::TellMissing(Slot* slot, const std::string& why) {
   if (!slot->is_told) {
-    logger_->Warn("no warm interpreter, the process is started plainly",
+    logger_->Warn("no warm interpreter; the process starts without one",
                   {{"process", slot->name}, {"error", why}});
     slot->is_told = true;
   }
@@ -44,8 +44,9 @@ void WarmStarts::TakeNews(Slot* slot) {
   if (interpreter.state() == WarmInterpreter::State::kGone) {
     TellMissing(slot, interpreter.trouble());
   } else if (interpreter.thread_count() > 0) {
-    logger_->Warn("modules kept warm have started threads, which forked processes have not",
-                  {{"process", slot->name}, {"threads", interpreter.thread_count()}});
+    logger_->Warn(
+        "modules in the warm interpreter have started threads, which forked processes lack",
+        {{"process", slot->name}, {"threads", interpreter.thread_count()}});
   }
 }
 
@@ -83,7 +84,7 @@ std::optional<ChildProcess> WarmStarts::Fork(int local_rank, const WarmStart& st
     case WarmInterpreter::State::kGone:
       return std::nullopt;  // and told
     case WarmInterpreter::State::kImporting:
-      logger_->Warn("the warm interpreter is not ready yet, the process is started plainly",
+      logger_->Warn("the warm interpreter is not ready yet; the process starts without it",
                     {{"process", slot.name}});
       return std::nullopt;
     case WarmInterpreter::State::kReady:
@@ -94,7 +95,7 @@ std::optional<ChildProcess> WarmStarts::Fork(int local_rank, const WarmStart& st
   if (child.ok()) {
     return std::move(child).value();
   }
-  logger_->Warn("the warm interpreter gave no process, which is started plainly",
+  logger_->Warn("the warm interpreter gave no process; it starts without it",
                 {{"process", slot.name}, {"error", child.error().ToString()}});
   return std::nullopt;
 }

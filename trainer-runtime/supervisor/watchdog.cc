@@ -49,11 +49,11 @@ std::string DescribeBlame(const HungProcess& culprit,
   }
   if (culprits.size() > 1) {
     return "; " + std::to_string(hung.size()) +
-           " processes of the pod do nothing since the same time: which of them the others wait "
-           "for cannot be told";
+           " processes of the pod have done nothing since the same time, so it is unknown which of "
+           "them the others wait for";
   }
   if (hung.size() > 1) {
-    return "; the others of the pod do nothing since later: they wait for it";
+    return "; the other processes of the pod stopped later: they wait for it";
   }
   return has_peers_elsewhere ? "; it may only wait for a rank of another pod" : "";
 }

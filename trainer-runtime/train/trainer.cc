@@ -187,8 +187,8 @@ Result<StepTotals> Trainer::RunStep(const MeetingParts& meeting, bool is_stop_re
   LOCKSTEP_ASSIGN_OR_RETURN(const bool may_take, MayTake(totals, is_skipped));
   if (computed.is_guarded) {
     LOCKSTEP_CHECK(computed.sums.is_updated == (may_take && !is_skipped),
-                   "the device judges step " + std::to_string(state_.step.value() + 1) +
-                       " otherwise than the host");
+                   "the device and the host disagree about step " +
+                       std::to_string(state_.step.value() + 1) + "");
   }
   if (!may_take) {
     return totals;  // not applied: the last finite state stays
@@ -226,8 +226,8 @@ Status Trainer::CheckFinite(double loss_sum, int64_t update) {
     trouble_ = "the gradients of step " + step + " are not finite";
   }
   trouble_ +=
-      ": the model has diverged; a smaller learning rate may help (spec.training.terminateOnNaN: "
-      "false trains on)";
+      ": the model has diverged; a smaller learning rate may help (set "
+      "spec.training.terminateOnNaN: false to train on)";
   return OkStatus();
 }
 
@@ -241,8 +241,8 @@ Result<bool> Trainer::IsStateFinite() {
   for (const TensorView& tensor : parts_.strategy->TakeState()) {
     if (!AllFinite(tensor.data)) {
       trouble_ = "after step " + std::to_string(state_.step.value()) + " " + tensor.name +
-                 " is not finite: the model has diverged; a smaller learning rate may help "
-                 "(spec.training.terminateOnNaN: false trains on)";
+                 " is not finite: the model has diverged; a smaller learning rate may help (set "
+                 "spec.training.terminateOnNaN: false to train on)";
       return false;
     }
   }
@@ -344,8 +344,8 @@ void Trainer::ReportCheckpoint(const SaveOutcome& outcome) {
   if (outcome.skipped > 0 && !has_told_of_skips_) {
     has_told_of_skips_ = true;  // once: it may be so at every step
     parts_.logger->Warn(
-        "checkpoints are skipped, as the disk is slower than checkpoint.everySteps asks for; "
-        "the status counts them",
+        "checkpoints are skipped, because the disk is too slow for checkpoint.everySteps; the "
+        "status counts them",
         {{"skipped", outcome.skipped}});
   }
   if (hooks_.on_checkpoint) {

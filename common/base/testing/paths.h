@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// A file or folder of the repository, such as "docs/contract.md".
+// A file or folder of the repository, such as "docs/reference/environment.md".
 std::string RepositoryFile(const std::string& path);
 
 // What the build has made, such as "bin/lockstep-runtime".

@@ -34,13 +34,12 @@ constexpr const char* kCapacityIsNotFound = "CapacityIsNotFound";
 constexpr std::chrono::minutes kAnswerTimeout{10};
 
 constexpr const char* kNoPlaceholders =
-    "scheduling.provisioning: Pods asks for nodes by placeholder pods, and this operator makes "
-    "none: "
-    "that takes placeholderPods.enabled of the chart (the flag --placeholder-pods)";
+    "scheduling.provisioning: Pods needs placeholder pods, and this operator makes none; set "
+    "placeholderPods.enabled of the chart (the flag --placeholder-pods)";
 
 constexpr const char* kNoDomains =
-    "; nothing is asked of autoscalers, which do not know the domains of "
-    "scheduling.topology.required, nor of required pod affinity and anti-affinity";
+    "; Lockstep asks no autoscaler for this job, because autoscalers do not know the domains of "
+    "scheduling.topology.required and of required pod affinity and anti-affinity";
 
 // What a refused gang lacks.
 enum class Lack {
@@ -114,7 +113,9 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
       OpenAsk{ask_class, RevisionOfCapacity(AsDecided(*builder), ask_class), builder->now(), false};
   CountAsk(Metric::kCapacityAsks, "", builder);
   if (IsByPods(*ask->open)) {  // of a request it is told when it is there
-    builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + RequestText(*ask, *builder));
+    builder->Say(EventType::kNormal,
+                 "CapacityAsked",
+                 "asks autoscalers with " + RequestText(*ask, *builder));
   }
 }
 
@@ -122,11 +123,10 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
 void TakeBack(const std::string& why, DecisionBuilder* builder) {
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
   if (ask->open->has_capacity) {
-    builder->Say(
-        EventType::kWarning,
-        "CapacityNotProvisioned",
-        RequestText(*ask, *builder) +
-            " is taken back, though there was room, as the gang may not start in it: " + why);
+    builder->Say(EventType::kWarning,
+                 "CapacityNotProvisioned",
+                 RequestText(*ask, *builder) +
+                     " found room and was taken back, because the gang may not start: " + why);
   }
   CountAnswer(CapacityAnswer::kTakenBack, builder);
   ask->open.reset();

@@ -145,14 +145,14 @@ std::string DescribeAsk(const DecisionBuilder& builder) {
   }
   const std::string last = LastAnswer(ask);
   if (IsByPods(*ask.open)) {
-    return RequestText(ask, builder) + " show cluster autoscalers what it lacks" + last;
+    return RequestText(ask, builder) + " show cluster autoscalers what the gang needs" + last;
   }
   if (std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
     return obstacle + last;
   }
   const CapacityObject* const request = OpenRequest(builder);
   if (request == nullptr) {
-    return "is about to ask with " + RequestText(ask, builder) + last;
+    return "is about to ask autoscalers with " + RequestText(ask, builder) + last;
   }
   const std::string answer = AnswerIn(request->conditions, ask.open->ask_class);
   return RequestText(ask, builder) + ": " +
@@ -167,7 +167,7 @@ std::string DescribePastAsk(const DecisionBuilder& builder) {
   }
   const std::string asked = "; " + RequestText(ask, builder);
   if (IsByPods(*ask.open)) {
-    return asked + " showed cluster autoscalers what it lacked" + last;
+    return asked + " showed cluster autoscalers what the gang needs" + last;
   }
   if (const std::string obstacle = ObstacleOf(builder); !obstacle.empty()) {
     return "; " + obstacle + last;
@@ -191,7 +191,7 @@ void SayWhatBecameOfIt(DecisionBuilder* builder) {
   }
   const std::string request = RequestText(ask, *builder);
   if (OpenRequest(*builder) != nullptr && !HasSaid("; " + request + ": ", *builder)) {
-    builder->Say(EventType::kNormal, "CapacityAsked", "asks with " + request);
+    builder->Say(EventType::kNormal, "CapacityAsked", "asks autoscalers with " + request);
   }
 }
 

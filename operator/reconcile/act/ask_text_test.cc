@@ -53,9 +53,9 @@ class AskText : public ::testing::Test, protected FakeAskingWorld {
 
 TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
   EXPECT_EQ(Events(), "") << "there is none yet";
-  EXPECT_TRUE(Says("is about to ask with ProvisioningRequest mnist-uid-1-1")) << Why();
+  EXPECT_TRUE(Says("is about to ask autoscalers with ProvisioningRequest mnist-uid-1-1")) << Why();
   Answer(Json());
-  EXPECT_EQ(Events(), std::string("CapacityAsked: asks with ") + kRequestText);
+  EXPECT_EQ(Events(), std::string("CapacityAsked: asks autoscalers with ") + kRequestText);
   EXPECT_EQ(Events(), "");
   Answer(ConditionOf("Accepted", true, "Reason", "ok"));
   EXPECT_EQ(Events(), "");
@@ -173,17 +173,17 @@ TEST_F(AskText, WhoWasToldOfRoomThatAnotherGetsIsToldThatToo) {
   world_.observed.round = Unschedulable{Constraint::kQueue, "waits behind team/first"};
   EXPECT_EQ(Events(),
             std::string("CapacityNotProvisioned: ") + kRequestText +
-                " is taken back, though there was room, as the gang may not start in it: waits "
-                "behind team/first");
+                " found room and was taken back, because the gang may not start: waits behind "
+                "team/first");
 }
 
 TEST_F(AskText, WhoMustStandWithinOneDomainAsksForNothingFromTheStart) {
   world_.job.spec.scheduling.topology.required = "example.com/rack";
   EXPECT_EQ(Events(), "");
   EXPECT_FALSE(world_.job.status.provisioning.has_value());
-  EXPECT_TRUE(
-      Says("nothing is asked of autoscalers, which do not know the domains of "
-           "scheduling.topology.required"))
+  EXPECT_TRUE(Says(
+      "Lockstep asks no autoscaler for this job, because autoscalers do not know the domains of "
+      "scheduling.topology.required"))
       << Why();
 }
 

@@ -85,7 +85,7 @@ void CheckDevices(const GangView& view, DecisionBuilder* builder) {
                   false,
                   "TooManyToRecord",
                   "the job has more than " + CountOf(kDevicesRecordedMax) +
-                      ": a status has no room for the names of all, and they are not compared"});
+                      ": the status cannot name them all, so Lockstep does not compare them"});
     return;
   }
   NoteDevices(view, builder);

@@ -215,7 +215,7 @@ TEST(EvictGang, RoomThatWasBorrowedIsTakenBackInTheNameOfItsQueue) {
   world.observed.eviction = EvictionOrder{"team/other", 0, "vision", true};
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
-            "preempted by team/other, whose queue vision takes back what was borrowed of it");
+            "preempted by team/other: its queue vision takes back what others borrowed");
 }
 
 TEST(EvictGang, JobThatIsDoneIsDone) {
@@ -231,7 +231,7 @@ TEST(EvictGang, JobThatIsDoneIsDone) {
 
 TEST(EvictGang, ThatOthersGoIsToldOnceHoweverManyTheyAre) {
   TestWorld world(MakeTrainingJob(1));
-  for (const char* const left : {"2 gangs to go: team/a, team/b", "1 gang to go: team/b"}) {
+  for (const char* const left : {"2 gangs to leave: team/a, team/b", "1 gang to leave: team/b"}) {
     world.observed.round = Unschedulable{Constraint::kPreemption, std::string("waits for ") + left};
     const Decision waiting = world.Step();
     EXPECT_EQ(EventReasons(waiting).find("WaitsForOthersToGo") != std::string::npos,
@@ -245,7 +245,8 @@ TEST(EvictGang, ClaimIsInTheStatusWhileOthersGoAndNoLonger) {
   TestWorld world(MakeTrainingJob(1));
   const RoomClaim claim{world.now, {{"team/low", "uid", Attempt()}}, {{"worker-0", "node-a"}}};
   world.observed.claim = claim;
-  world.observed.round = Unschedulable{Constraint::kPreemption, "waits for 1 gang to go: team/low"};
+  world.observed.round =
+      Unschedulable{Constraint::kPreemption, "waits for 1 gang to leave: team/low"};
   const Decision waiting = world.Step();
   EXPECT_EQ(waiting.status.claim, claim);
   EXPECT_EQ(ReasonOf(waiting.status, ConditionType::kScheduled), "WaitsForOthersToGo");

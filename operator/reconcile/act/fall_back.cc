@@ -57,16 +57,16 @@ struct Fall {
 void SayLost(const Fall& fall, DecisionBuilder* builder) {
   std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
   if (!why.empty()) {
-    why = "nobody who had its state is left, and " + why + ", so checkpoints went with their pods";
+    why = "no rank with its state is left, and " + why + ", so checkpoints went with their pods";
   } else if (fall.next == 0) {
-    why = "nobody who had its state is left, and no checkpoint was found";
+    why = "no rank with its state is left, and no checkpoint was found";
   } else {
-    why = "nobody who had its state is left, and that is the newest checkpoint found";
+    why = "no rank with its state is left, and this is the newest checkpoint";
   }
   builder->Say(EventType::kWarning,
                "ProgressLost",
-               fall.who + " goes on at step " + std::to_string(fall.next) +
-                   ", and had come to step " + std::to_string(fall.reached) + " at least: " + why +
+               fall.who + " continues at step " + std::to_string(fall.next) +
+                   " and had reached step " + std::to_string(fall.reached) + " at least: " + why +
                    fall.others);
 }
 

@@ -63,7 +63,7 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
 
 std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
   return IsFree(failure)
-             ? "costs nothing of runPolicy.backoffLimit"
+             ? "does not count against runPolicy.backoffLimit"
              : "incident " + std::to_string(CountedIncidents(builder.status().incidents)) + " of " +
                    std::to_string(builder.spec().run_policy.backoff_limit);
 }
@@ -99,7 +99,7 @@ void RestartGang(const Failure& origin, const std::string& why_new_pods, Decisio
   GiveUpGang(builder);
   std::string message = origin.sentence + ", cause " + origin.cause + "; " +
                         CostOf(origin, *builder) +
-                        (why_new_pods.empty() ? "" : "; new pods, as " + why_new_pods);
+                        (why_new_pods.empty() ? "" : "; new pods, because " + why_new_pods);
   const std::chrono::seconds delay = RestartDelay(status->quick_restarts);
   if (delay > std::chrono::seconds(0)) {
     status->retry_at = builder->now() + delay;

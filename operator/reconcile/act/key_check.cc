@@ -12,14 +12,14 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kNodeSilent = "NodeNotReady";
-constexpr const char* kCost = ": losses are noticed late";
+constexpr const char* kCost = ". The operator learns of lost pods late";
 
 // Training goes on unheard, and nothing of it is lost that way: whoever starts it anew for the sake
 // of being heard is told what that costs.
 std::string WhatToDo(const DecisionBuilder& builder) {
-  return ", and training goes on unheard: nothing is lost if it is left to come to its end, or if "
-         "the operator's secret gets its old key back and the operator is started anew; else "
-         "delete the secret " +
+  return ", and progress is not reported. Training continues and its result is safe: let the job "
+         "end, or put the old key back into the operator's Secret and restart the operator. To "
+         "start the job's pods anew instead, delete the Secret " +
          KeySecretName(builder.job().metadata) + ", then suspend and resume the job" +
          CostOfNewGang(builder.job(), builder.observed());
 }
@@ -71,7 +71,7 @@ bool WaitsForNode(const TrainingJobStatus& status) {
 }
 
 std::string DoNotTake(int64_t count) {
-  return Plural(count, "pod") + (count == 1 ? " does" : " do") + " not take the operator's ";
+  return Plural(count, "pod") + (count == 1 ? " does" : " do") + " not accept the operator's ";
 }
 
 }  // namespace
@@ -84,14 +84,14 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                   false,
                   "KeyRefused",
                   DoNotTake(foreign.count) +
-                      "key, which was made anew since, or their runtime is of another version" +
-                      kCost + WhatToDo(*builder)},
+                      "key: the key has changed, or their runtime is of another version" + kCost +
+                      WhatToDo(*builder)},
                  EventType::kWarning);
   } else if (expired.count > 0) {
     builder->Set({ConditionType::kRuntimeHeard,
                   false,
                   "ClockDiffers",
-                  DoNotTake(expired.count) + "tokens, as the clock of " + expired.node +
+                  DoNotTake(expired.count) + "tokens: the clock of " + expired.node +
                       " and the operator's differ by more than five minutes" + kCost +
                       "; set the clock that is wrong"},
                  EventType::kWarning);
@@ -99,16 +99,17 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
     builder->Set({ConditionType::kRuntimeHeard,
                   false,
                   kNodeSilent,
-                  "node " + silent.node + " does not report, and nobody hears of " +
+                  "node " + silent.node + " does not report, so the state is unknown of " +
                       Plural(silent.count, "pod") +
-                      ": the job goes on when it reports, is removed, or Kubernetes takes its pods "
-                      "off it, which it does after five minutes unless they say otherwise"},
+                      ": the job goes on when the node reports or is removed, or when Kubernetes "
+                      "evicts its pods, by default after five minutes"},
                  EventType::kWarning);
   } else if (WaitsForNode(builder->status()) && !view.members.empty()) {
     builder->Set({ConditionType::kRuntimeHeard, true, "NodeReports", "the pods' nodes report"});
   } else if (FindCondition(builder->status(), ConditionType::kRuntimeHeard) != nullptr &&
              std::any_of(view.members.begin(), view.members.end(), GivesFreshReport)) {
-    builder->Set({ConditionType::kRuntimeHeard, true, "KeyTaken", "pods take the operator's key"});
+    builder->Set(
+        {ConditionType::kRuntimeHeard, true, "KeyTaken", "pods accept the operator's key"});
   }
 }
 

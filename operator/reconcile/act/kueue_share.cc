@@ -27,9 +27,9 @@ constexpr const char* kWaitForStart = "WaitForStart";
 constexpr const char* kWaitForRecovery = "WaitForRecovery";
 
 constexpr const char* kKueueNotFollowed =
-    "the label kueue.x-k8s.io/queue-name asks for a share of Kueue's, and this operator sees no "
-    "Workloads of kueue.x-k8s.io/v1beta2: they take Kueue 0.15 or later in the cluster, and "
-    "kueue.enabled of the chart (the flag --kueue)";
+    "the label kueue.x-k8s.io/queue-name needs Kueue, and this operator sees no Workloads of "
+    "kueue.x-k8s.io/v1beta2; install Kueue 0.15 or later, and set kueue.enabled of the chart (the "
+    "flag --kueue)";
 
 // Why a job does not look for places.
 struct Wait {
@@ -102,7 +102,7 @@ Wait WhyNotAdmitted(const WorkloadSight& workload, const DecisionBuilder& builde
   }
   if (workload.is_deleting || IsWorkload(workload, kFinished) ||
       !AsksForTheSame(workload, builder)) {
-    return WaitsForKueue(builder, "its Workload of before is deleted first");
+    return WaitsForKueue(builder, "its earlier Workload is deleted first");
   }
   if (IsWorkload(workload, kEvicted) && HoldsQuota(workload)) {
     return WaitsForKueue(builder,
@@ -245,7 +245,8 @@ void AnswerEviction(const WorkloadSight& workload, DecisionBuilder* builder) {
 // there is another of its name, and the next one may come before Kueue has noticed.
 void Remove(const WorkloadSight& workload, DecisionBuilder* builder) {
   if (HoldsQuota(workload) && !IsWorkload(workload, kFinished)) {
-    GiveUpQuota(workload, {"JobChanged", "the job wants another share, or none", false}, builder);
+    GiveUpQuota(
+        workload, {"JobChanged", "the job asks for another share, or for none", false}, builder);
     return;
   }
   builder->Do(WriteObject{WriteObject::Kind::kDelete,

@@ -7,8 +7,8 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kTooLate =
-    "; a later change of spec has no effect: delete the job and create it anew "
-    "(runPolicy.cleanPodPolicy and ttlSecondsAfterFinished are heeded)";
+    "; a later change of spec has no effect: delete the job and create it again (only "
+    "runPolicy.cleanPodPolicy and ttlSecondsAfterFinished still count)";
 
 }  // namespace
 

@@ -153,7 +153,7 @@ void SettleDeparture(const PodPlacement& placement,
       PodName(builder->job().metadata.name, TaskOf(before), {status->attempt, before.incarnation});
   TellOfPodEnd("pod " + name + " was " + cause +
                    (disruption.empty() ? "" : " (" + disruption + ")") + ", cause " + cause +
-                   "; costs nothing of runPolicy.backoffLimit",
+                   "; does not count against runPolicy.backoffLimit",
                builder);
 }
 

@@ -174,7 +174,7 @@ TEST_F(NativeBinding, GangThatIsNotPlacedIsRolledBackWithAllThatWasSaid) {
       "a gang to be scheduled; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu; pod group "
       "is unschedulable";
   Step();
-  EXPECT_EQ(Why(), words + "; it is waited for");
+  EXPECT_EQ(Why(), words + "; the operator waits for it");
   EXPECT_EQ(world_.job.status.attempt, Attempt(0));
   world_.Advance(seconds(10));
 

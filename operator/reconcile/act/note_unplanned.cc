@@ -13,7 +13,7 @@ void NoteUnplanned(bool is_edited, DecisionBuilder* builder) {
           ? ""
           : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
   const ConditionChange planned = {
-      ConditionType::kFullyPlanned, true, "FieldsPlanned", "all fields are heeded"};
+      ConditionType::kFullyPlanned, true, "FieldsPlanned", "the scheduler uses all fields"};
   if (!unplanned.empty()) {
     builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
                  EventType::kWarning);

@@ -38,7 +38,8 @@ std::string WhyStuck(const kube::Pod& pod, const DecisionBuilder& builder) {
   }
   if (IsOverdue(pod, builder.now())) {
     return "waits for pod " + pod.name + ", which does not end on node " + node +
-           " although its grace is over; goes on when it has ended, or when the node is removed " +
+           " although its grace period is over; goes on when it has ended, or when the node is "
+           "removed " +
            "or has the taint " + std::string(kOutOfService) + WhoKeeps(pod);
   }
   return "";
@@ -54,7 +55,7 @@ std::string WhyNodeKeeps(const kube::Pod& pod, const DecisionBuilder& builder) {
     return ", whose node " + node + " does not report";
   }
   return IsOverdue(pod, builder.now())
-             ? ", which does not end on node " + node + " although its grace is over"
+             ? ", which does not end on node " + node + " although its grace period is over"
              : "";
 }
 
@@ -142,9 +143,9 @@ bool WaitsForDisowned(DecisionBuilder* builder) {
                   false,
                   std::string(kReasonNameTaken),
                   "waits for pod " + pod.name +
-                      ", which may run on and is not the job's any more, as its ownerReference was "
-                      "taken away: it would write beside its successor; goes on when it is gone: "
-                      "kubectl delete pod " +
+                      ", which may still run and does not belong to the job any more, because "
+                      "somebody removed its ownerReference: it would write beside its successor. "
+                      "To go on, run kubectl delete pod " +
                       pod.name + " --namespace " + pod.namespace_name},
                  EventType::kWarning);
     return true;

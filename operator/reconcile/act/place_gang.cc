@@ -62,9 +62,10 @@ std::string AddedText(const DecisionBuilder& builder) {
   const std::string amounts = DescribeRaised(builder.status());
   return amounts.empty()
              ? ""
-             : "; the cluster made earlier pods ask for more than the template says (" + amounts +
-                   "), a LimitRange or a webhook; any edit of the spec, or suspend and "
-                   "resume, has that asked anew";
+             : "; a LimitRange or a webhook made earlier pods ask for more than the template says "
+               "(" +
+                   amounts +
+                   "); edit the spec, or suspend and resume the job, to ask the cluster again";
 }
 
 // Of the condition Scheduled, and of what is told in events.
@@ -91,9 +92,9 @@ std::string ReasonOf(Constraint constraint) {
 std::string_view FirstComers(QueueOrder order) {
   switch (order) {
     case QueueOrder::kPriority:
-      return "jobs of higher priority come first, and of the same priority older ones";
+      return "jobs of higher priority come first, then older ones";
     case QueueOrder::kFairShare:
-      return "jobs of namespaces that hold less come first, and of the same namespace older ones";
+      return "jobs of namespaces that hold less come first, then older ones";
     case QueueOrder::kFifo:
       break;
   }
@@ -123,7 +124,7 @@ void SayWhyItWaits(const Unschedulable& refusal,
     builder->Say(EventType::kNormal,
                  reason,
                  std::string(FirstComers(builder->observed().queue_order)) +
-                     "; the condition Scheduled names the one that it waits for");
+                     "; the condition Scheduled names the job that it waits for");
   } else if (refusal.constraint == Constraint::kPreemption) {
     if (!was_so) {
       builder->Say(EventType::kNormal, reason, why);
@@ -154,11 +155,13 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
     return false;  // their ends come as news
   }
   if (WaitsForLeftOvers(builder)) {
-    HasWaitedTooLong("names of its pods are held by what an earlier job has left", builder);
+    HasWaitedTooLong("pods of an earlier job of this name still have the names of its pods",
+                     builder);
     return false;
   }
   if (WaitsForDisowned(builder)) {
-    HasWaitedTooLong("a pod of an earlier attempt runs on and is not the job's any more", builder);
+    HasWaitedTooLong(
+        "a pod of an earlier attempt still runs and does not belong to the job any more", builder);
     return false;
   }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
@@ -173,7 +176,7 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
   if (builder->observed().service == ServiceState::kForeign) {
     builder->HoldBack("ServiceNameTaken",
                       "the service " + builder->job().metadata.name +
-                          ", by which the pods would find each other, belongs to somebody else");
+                          ", which the pods need to find each other, belongs to somebody else");
     return false;
   }
   return true;

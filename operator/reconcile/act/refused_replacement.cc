@@ -68,14 +68,14 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
       TellOfRefusal({ConditionType::kRestarting,
                      true,
                      "ReplacementRefused",
-                     what + "; the others wait, and it is asked for again"},
+                     what + "; the other ranks wait, and the operator asks again"},
                     next_try,
                     builder);
     } else if (IsTrue(builder->status(), ConditionType::kRunning)) {  // the ranks do without it
       TellOfRefusal({ConditionType::kRunning,
                      true,
                      "ReplacementRefused",
-                     what + "; the ranks run, and it is asked for again"},
+                     what + "; the ranks run, and the operator asks again"},
                     next_try,
                     builder);
     }

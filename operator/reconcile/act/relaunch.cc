@@ -80,7 +80,7 @@ std::string WhyNotThere(const Member& member) {
   const std::string pod = "pod " + member.pod_name;
   const bool runs = member.state == MemberState::kRunning || member.state == MemberState::kHeld;
   return member.state == MemberState::kSucceeded ? pod + " has ended with exit code 0"
-         : runs                                  ? pod + " does not say that it can do it"
+         : runs                                  ? pod + " does not support a relaunch"
                                                  : pod + " is not there any more";
 }
 
@@ -93,10 +93,10 @@ std::string WhyNewPods(const DecisionBuilder& builder,
     return "the gang had not run yet";
   }
   if (relaunch.since.has_value()) {
-    return "the relaunch under way was not done";
+    return "the last relaunch did not finish";
   }
   if (relaunch.count >= kRelaunchesMax) {
-    return "these were relaunched " + std::to_string(relaunch.count) + " times";
+    return "these pods were relaunched " + std::to_string(relaunch.count) + " times";
   }
   if (BreaksAgainSoon(builder)) {
     return "it broke again soon after its last start";
@@ -110,7 +110,7 @@ std::string WhyNewPods(const DecisionBuilder& builder,
       return why;
     }
     if (has_failed && member->state != MemberState::kHeld) {
-      return "pod " + member->pod_name + " has failed, and not its programs alone";
+      return "pod " + member->pod_name + " has failed, and not only its programs";
     }
   }
   return "";

@@ -204,9 +204,10 @@ void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
   SetCondition(builder->mutable_status(),
                {ConditionType::kRestarting, true, reason, message},
                builder->now());
-  builder->Say(EventType::kWarning,
-               kFirstToEnd,
-               first.size() == 1 ? "by the clock this ended first: " + sentence : sentence);
+  builder->Say(
+      EventType::kWarning,
+      kFirstToEnd,
+      first.size() == 1 ? "this program ended first, by the clock: " + sentence : sentence);
 }
 
 }  // namespace lockstep::control

@@ -332,7 +332,7 @@ TEST_F(RelaunchTest, LostPodTakesThePresentWay) {
   world_.Exit(kSecond, 137);
   Step();
   EXPECT_THAT(MessageOf(world_.job.status, ConditionType::kRestarting),
-              testing::HasSubstr("; new pods, as pod mnist-worker-1 is not there any more"));
+              testing::HasSubstr("; new pods, because pod mnist-worker-1 is not there any more"));
   EXPECT_EQ(world_.job.status.attempt, Attempt(1));
   EXPECT_EQ(world_.job.status.relaunch.count, 0);
 }
@@ -348,13 +348,13 @@ TEST_F(RelaunchTest, RuntimeThatDoesNotKnowItGetsANewPod) {
 TEST_F(RelaunchTest, NewPodsComeWithTheReason) {
   const auto why = [this] {
     const std::string message = MessageOf(world_.job.status, ConditionType::kRestarting);
-    const std::size_t at = message.find("new pods, as ");
+    const std::size_t at = message.find("new pods, because ");
     return at == std::string::npos ? message : message.substr(at);
   };
   world_.Exit(kSecond, 0);
   Hold(kFirst, 137);
   Step();
-  EXPECT_EQ(why(), "new pods, as pod mnist-worker-1 has ended with exit code 0");
+  EXPECT_EQ(why(), "new pods, because pod mnist-worker-1 has ended with exit code 0");
 }
 
 TEST_F(RelaunchTest, GangThatBreaksAgainSoonGetsNewPods) {
@@ -365,7 +365,7 @@ TEST_F(RelaunchTest, GangThatBreaksAgainSoonGetsNewPods) {
   Step();
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));
   EXPECT_THAT(MessageOf(world_.job.status, ConditionType::kRestarting),
-              testing::HasSubstr("; new pods, as it broke again soon after its last start"));
+              testing::HasSubstr("; new pods, because it broke again soon after its last start"));
   EXPECT_EQ(world_.job.status.incidents.size(), 2U);
 }
 

@@ -23,8 +23,8 @@ constexpr const char* kForegroundDeletion = "foregroundDeletion";
 constexpr const char* kOrphan = "orphan";
 
 constexpr const char* kPodsOrphaned =
-    "the job is being deleted without its pods (--cascade=orphan): they run on and hold what they "
-    "hold until somebody deletes them; lost ones are not replaced";
+    "the job is being deleted without its pods (--cascade=orphan): they run on and keep their "
+    "resources until somebody deletes them; lost pods are not replaced";
 
 // Of a job with pods, which are garbage collection's: whether it waits for the job, or the job for
 // it, or lets them be, is in the job's finalizers. `told`: Scheduled before; null: nothing. The
@@ -42,7 +42,7 @@ std::string WhatBecomesOfPods(const std::vector<std::string>& finalizers, const 
   return (go_first
               ? "the job is being deleted, and its pods before it"
               : "the job is being deleted: its pods run on until " + until + ", and end with it") +
-         std::string("; lost ones are not replaced");
+         std::string("; lost pods are not replaced");
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ Decision ReleaseJob(const TrainingJob& job, const Observed& observed, WallTime n
                  {ConditionType::kScheduled,
                   false,
                   std::string(kReasonJobDeleted),
-                  "the job is being deleted, and waits for nothing any more"},
+                  "the job is being deleted and no longer waits"},
                  now);
     status->queue.reset();
     status->claim.reset();

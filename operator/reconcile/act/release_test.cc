@@ -34,7 +34,7 @@ TEST_F(ReleaseJobTest, WhatAWaitingJobHasAskedForIsTakenBackAndItSaysThatItWaits
   EXPECT_FALSE(ask().open.has_value());
   EXPECT_FALSE(world_.job.status.queue.has_value());
   EXPECT_FALSE(world_.job.status.claim.has_value());
-  EXPECT_EQ(Why(), "the job is being deleted, and waits for nothing any more");
+  EXPECT_EQ(Why(), "the job is being deleted and no longer waits");
   EXPECT_EQ(Step(), "");
 }
 
@@ -72,7 +72,7 @@ TEST_F(ReleaseJobTest, PodsOfAGangAreLeftToWhoeverDeletesTheJob) {
   world_.observed.job_finalizers = {"example.com/keep"};
   const std::string words =
       "the job is being deleted: its pods run on until its finalizers example.com/keep are gone, "
-      "and end with it; lost ones are not replaced";
+      "and end with it; lost pods are not replaced";
   const Decision told = world_.Step();
   EXPECT_EQ(DescribeEffects(told), "");
   ASSERT_EQ(told.events.size(), 1U);
@@ -95,7 +95,7 @@ TEST_F(ReleaseJobTest, PodsThatGoBeforeTheJobAreNotSaidToRunOn) {
   Delete();
   world_.observed.job_finalizers = {"foregroundDeletion", "example.com/keep"};
   world_.Step();
-  EXPECT_EQ(Why(), "the job is being deleted, and its pods before it; lost ones are not replaced");
+  EXPECT_EQ(Why(), "the job is being deleted, and its pods before it; lost pods are not replaced");
 }
 
 // `kubectl delete --cascade=orphan`.
@@ -107,8 +107,8 @@ TEST_F(ReleaseJobTest, PodsThatAreLeftWithoutAnOwnerAreNotSaidToEnd) {
   world_.observed.job_finalizers = {"orphan", "example.com/keep"};
   world_.Step();
   const std::string words =
-      "the job is being deleted without its pods (--cascade=orphan): they run on and hold what "
-      "they hold until somebody deletes them; lost ones are not replaced";
+      "the job is being deleted without its pods (--cascade=orphan): they run on and keep their "
+      "resources until somebody deletes them; lost pods are not replaced";
   EXPECT_EQ(Why(), words);
   world_.observed.job_finalizers = {"example.com/keep"};
   world_.Step();

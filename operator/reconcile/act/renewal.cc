@@ -15,7 +15,7 @@ namespace {
 // A change that costs what was trained is not to be a surprise.
 std::string WhatIsLost(const DecisionBuilder& builder) {
   const std::string cost = CostOfNewGang(builder.job(), builder.observed());
-  return cost.empty() ? "" : cost + ": take the change back to keep what was trained";
+  return cost.empty() ? "" : cost + ": undo the change to keep what was trained";
 }
 
 // A queue is charged for a gang as long as that runs, whatever the manifest says meanwhile.
@@ -67,7 +67,7 @@ void AnnounceChange(DecisionBuilder* builder) {
     builder->Set({ConditionType::kScheduled,
                   true,
                   std::string(kReasonManifestChanged),
-                  "the gang runs on as it was made from generation " +
+                  "the gang still runs the manifest of generation " +
                       std::to_string(builder->status().origin.generation) +
                       WhereItCounts(*builder) +
                       "; the change takes effect when it starts anew: set runPolicy.suspend to "

@@ -90,11 +90,11 @@ TEST_F(ReportsTest, PodsThatDoNotTakeTheKeyAreSaidUntilTheyDo) {
   const Decision decision = world_.Step();
   EXPECT_NE(EventReasons(decision).find("KeyRefused"), std::string::npos);
   const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
-  EXPECT_EQ(message.find("1 pod does not take the operator's key"), 0U) << message;
-  EXPECT_NE(message.find("nothing is lost if it is left to come to its end"), std::string::npos)
+  EXPECT_EQ(message.find("1 pod does not accept the operator's key"), 0U) << message;
+  EXPECT_NE(message.find("Training continues and its result is safe"), std::string::npos)
       << message;
-  EXPECT_NE(message.find("delete the secret mnist-"), std::string::npos) << message;
-  EXPECT_NE(message.find("training begins at step 0 then, as no volume is mounted at"),
+  EXPECT_NE(message.find("delete the Secret mnist-"), std::string::npos) << message;
+  EXPECT_NE(message.find("training then begins at step 0, because no volume is mounted at"),
             std::string::npos)
       << message;
 
@@ -116,7 +116,7 @@ TEST_F(ReportsTest, ClockThatDiffersIsNotTakenForAKeyThatDoes) {
   EXPECT_NE(message.find("the clock of " + world_.Find("mnist-worker-1")->spec.node_name),
             std::string::npos)
       << message;
-  EXPECT_EQ(message.find("delete the secret"), std::string::npos) << message;
+  EXPECT_EQ(message.find("delete the Secret"), std::string::npos) << message;
 }
 
 // The pods' last word is that they run; whoever looks has to see that nobody knows.
@@ -126,7 +126,7 @@ TEST_F(ReportsTest, PodsThatNobodyHearsOnANodeThatDoesNotReportAreSaid) {
   const Decision decision = world_.Step();
   EXPECT_NE(EventReasons(decision).find("NodeNotReady"), std::string::npos);
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRuntimeHeard)
-                .find("node node-a does not report, and nobody hears of 2 pods"),
+                .find("node node-a does not report, so the state is unknown of 2 pods"),
             0U);
 
   world_.nodes().front().is_ready = true;

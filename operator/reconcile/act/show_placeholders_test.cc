@@ -51,8 +51,8 @@ TEST_F(ShowPlaceholdersTest, GangWithoutRoomHasOneForEachPodAndMarksItForAutosca
   EXPECT_EQ(pods()[0].conditions[0]["status"], "False");
   EXPECT_EQ(pods()[0].conditions[0]["reason"], "Unschedulable");
   EXPECT_TRUE(
-      Says("2 placeholder pods (label lockstep.dev/placeholder-of=mnist) show cluster "
-           "autoscalers what it lacks"))
+      Says("2 placeholder pods (label lockstep.dev/placeholder-of=mnist) show cluster autoscalers "
+           "what the gang needs"))
       << Why();
   EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kPlaceholderPods);
   world_.Advance(std::chrono::hours(3));
@@ -158,7 +158,7 @@ TEST_F(ShowPlaceholdersTest, WaitThatIsOverDoesNotSayThatTheyAreShown) {
   EXPECT_TRUE(pods().empty());
   EXPECT_TRUE(
       Says("; 2 placeholder pods (label lockstep.dev/placeholder-of=mnist) showed cluster "
-           "autoscalers what it lacked"))
+           "autoscalers what the gang needs"))
       << Why();
 }
 

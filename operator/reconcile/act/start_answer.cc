@@ -102,8 +102,8 @@ bool RollBackOverQuota(DecisionBuilder* builder) {
     return false;
   }
   RollBackGang(std::string(kQuotaExceeded),
-               "the cluster made its pods ask for more than the template says (" +
-                   DescribeRaised(builder->status()) + "), a LimitRange or a webhook: " + excess,
+               "a LimitRange or a webhook made its pods ask for more than the template says (" +
+                   DescribeRaised(builder->status()) + "): " + excess,
                builder);
   return true;
 }

@@ -287,7 +287,7 @@ std::string WhyNoPlace(const GangView& view, const TaskId& task, const DecisionB
   MarkSuspects(builder.status(), builder.now(), &snapshot);
   KeepToDomain(builder, {task}, &snapshot);
   if (snapshot.nodes.empty()) {
-    return "no node is known to be of the same " + FindGangSpread(builder.job()).required +
+    return "no node is known to be in the same " + FindGangSpread(builder.job()).required +
            " as the gang";
   }
   KeepApart(builder, view, {task}, &snapshot);

@@ -81,7 +81,7 @@ TEST_F(SuccessorTest, WhereNoNodeTellsTheDomainThatIsSaid) {
   world_->Step();
   EXPECT_EQ(Restarting(),
             "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: no node is known to be "
-            "of the same rack as the gang; the others wait for it");
+            "in the same rack as the gang; the others wait for it");
 }
 
 TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {

@@ -114,19 +114,18 @@ void TakeUp(DecisionBuilder* builder) {
                       !CheckTopology(builder->topology()).empty();
   if (is_new) {
     builder->Set(
-        {ConditionType::kCreated, true, "JobCreated", "the operator has taken the job up"});
+        {ConditionType::kCreated, true, "JobCreated", "the operator has accepted the job"});
     return;
   }
-  builder->Set(
-      {ConditionType::kCreated,
-       true,
-       "StatusLost",
-       "somebody has wiped the status of a job that has pods. Taken up from them: " +
-           TakeUpFrom(pods, builder) + ". Restarts, incidents and times of before are forgotten"},
-      EventType::kWarning);
+  builder->Set({ConditionType::kCreated,
+                true,
+                "StatusLost",
+                "somebody deleted the status of a job that has pods. Rebuilt from them: " +
+                    TakeUpFrom(pods, builder) + ". Earlier restarts, incidents and times are lost"},
+               EventType::kWarning);
   if (!builder->status().placement.empty()) {
     SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled, true, "GangTakenUp", "as its pods tell"},
+                 {ConditionType::kScheduled, true, "GangTakenUp", "rebuilt from its pods"},
                  builder->now());
   }
 }

@@ -75,7 +75,7 @@ std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed) {
 std::string CostOfNewGang(const TrainingJob& job, const Observed& observed) {
   const std::string why = WhyCheckpointsGo(job, observed);
   return why.empty() ? ""
-                     : "; training begins at step 0 then, as " + why +
+                     : "; training then begins at step 0, because " + why +
                            ", so checkpoints go with their pods";
 }
 

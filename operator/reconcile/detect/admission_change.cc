@@ -76,8 +76,7 @@ std::string SchedulerOf(const Json& pod_spec) {
 std::string DescribeAdmission(const TrainingJob& job, const RoleSpec& role, const kube::Pod& pod) {
   std::string text;
   const auto add = [&](const std::string& field, const std::string& made, const std::string& ours) {
-    text +=
-        (text.empty() ? "" : ", ") + field + " is " + made + " where the template makes it " + ours;
+    text += (text.empty() ? "" : ", ") + field + " is " + made + ", and the template says " + ours;
   };
   const ResourceVector planned = RequestsOf(role);
   for (const NamedAmount& amount : RaisedAmounts(role, pod)) {
@@ -158,14 +157,13 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
     NoteNodesChosen(builder);
     return true;
   }
-  builder->Set(
-      {ConditionType::kScheduled,
-       true,
-       std::string(kReasonPodElsewhere),
-       first + (count == 1 ? "" : ", and so are " + std::to_string(count - 1) + " more") +
-           ": a webhook, perhaps, has changed its nodeName or node affinity. It is counted "
-           "where it is; whatever the plan heeded beyond that may not hold"},
-      EventType::kWarning);
+  builder->Set({ConditionType::kScheduled,
+                true,
+                std::string(kReasonPodElsewhere),
+                first + (count == 1 ? "" : ", and so are " + std::to_string(count - 1) + " more") +
+                    ": a webhook may have changed its nodeName or node affinity. Lockstep counts "
+                    "it where it is; other rules of the plan may not hold there"},
+               EventType::kWarning);
   return true;
 }
 

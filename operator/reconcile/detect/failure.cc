@@ -93,11 +93,11 @@ bool IsAskedByNode(const std::string& reason) {
   return std::find(kAskedByNode.begin(), kAskedByNode.end(), reason) != kAskedByNode.end();
 }
 
-// "was asked to go (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
+// "was asked to end (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
 // that checkpoint is gone with its pod. What a command keeps is its own.
 std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& pod) {
   const std::string& who = pod.status.disruption;
-  std::string text = "was asked to go" + (who.empty() ? "" : " (" + who + ")");
+  std::string text = "was asked to end" + (who.empty() ? "" : " (" + who + ")");
   if (!pod.status.termination.has_value()) {
     return text;
   }
@@ -166,7 +166,8 @@ std::string HowRemoved(const DecisionBuilder& builder,
     return pod.name == member.pod_name && IsDisowned(pod, builder.job().metadata);
   });
   if (is_disowned) {
-    return "is not the job's any more: its ownerReference was taken away, and it may run on";
+    return "does not belong to the job any more: somebody removed its ownerReference, and it may "
+           "still run";
   }
   return disruption.empty() ? "is gone: it was deleted or evicted"
                             : "is gone: it was evicted (" + disruption + ")";
@@ -246,14 +247,14 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
     return failure;
   }
   if (silence.hanging.count(*member.rank) > 0) {
-    failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers hear nothing of it");
+    failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers hear nothing from it");
   } else if (silence.absent.count(*member.rank) > 0) {
     failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers wait for it in vain");
   } else if (silence.lost.count(*member.rank) > 0) {
     failure = OutsideFailure(builder,
                              member,
                              ExitCauseName(ExitCause::kNodeLost),
-                             "has lost its peers, and its node tells of no end");
+                             "has lost its peers, and its node reports no end");
   }
   if (failure.has_value()) {
     failure->is_node_at_fault = true;
@@ -266,11 +267,11 @@ std::optional<Failure> StuckFailure(const DecisionBuilder& builder, const Member
   if (member.state != MemberState::kLeaving || !IsOverdue(*member.pod, builder.now())) {
     return std::nullopt;
   }
-  Failure failure = OutsideFailure(
-      builder,
-      member,
-      kCauseStuck,
-      "was asked to go and has not ended on node " + member.node + " although its grace is over");
+  Failure failure = OutsideFailure(builder,
+                                   member,
+                                   kCauseStuck,
+                                   "was asked to end and has not ended on node " + member.node +
+                                       " although its grace period is over");
   failure.is_node_at_fault = true;
   return failure;
 }
@@ -398,7 +399,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   const bool is_unasked =
       end.exit_code == kExitPreempted && verdict.cause == ExitCause::kProgramExit;
   const std::string how = is_early     ? "ended with exit code 0 before the end of training"
-                          : is_unasked ? "left with exit code 42, and nobody had asked it to go"
+                          : is_unasked ? "left with exit code 42, and nobody had asked it to end"
                           : verdict.cause == ExitCause::kOom
                               ? DescribeEnd(end, reason) + LimitText(RoleOf(builder, member), end)
                           : status.termination.has_value() ? DescribeEnd(end, reason)
@@ -463,7 +464,7 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       failures.push_back(OutsideFailure(builder,
                                         member,
                                         ExitCauseName(ExitCause::kCompleted),
-                                        "has ended its work before it could be started anew"));
+                                        "has finished its work before it could start anew"));
     } else if (IsLateForRelaunch(builder, member)) {
       failures.push_back(OutsideFailure(builder,
                                         member,

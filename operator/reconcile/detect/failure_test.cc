@@ -67,12 +67,10 @@ TEST(EndedFailure, WhoLeavesThoughNobodyAskedIsAnIncidentAndWhoWasAskedIsNot) {
     EXPECT_EQ(CountedIncidents(decision.status.incidents), was_asked ? 0 : 1);
     EXPECT_EQ(FreeIncidents(decision.status.incidents), was_asked ? 1 : 0);
     EXPECT_EQ(DescribeRestarts(decision.status), was_asked ? "preempted=1" : "program_exit=1");
-    EXPECT_EQ(
-        MessageOf(decision.status, ConditionType::kRestarting)
-            .starts_with(
-                "pod mnist-worker-0 (rank 0) left with exit code 42, and nobody had asked it to "
-                "go, cause program_exit; "),
-        !was_asked)
+    EXPECT_EQ(MessageOf(decision.status, ConditionType::kRestarting)
+                  .starts_with("pod mnist-worker-0 (rank 0) left with exit code 42, and nobody had "
+                               "asked it to end, cause program_exit; "),
+              !was_asked)
         << MessageOf(decision.status, ConditionType::kRestarting);
   }
 }

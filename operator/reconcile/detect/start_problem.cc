@@ -133,8 +133,8 @@ std::optional<StartProblem> NotCreated(const Candidate& one) {
   return refusal->second.is_invalid
              ? one.FinalProblem("InvalidPod",
                                 what +
-                                    "; what the manifest does not say, a LimitRange or an "
-                                    "admission webhook may have set in the job's namespace")
+                                    "; a LimitRange or an admission webhook of the job's namespace "
+                                    "may have set what the manifest does not say")
              : one.Problem(std::string(kPodNotCreated), what);
 }
 
@@ -306,14 +306,15 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
         return IsInTrouble(member, *builder);
       });
   if (troubled != view.members.end() && !builder->status().has_run) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled,
-                  true,
-                  std::string(kReasonPodWaits),
-                  WithAdmission(DescribeTrouble(*troubled, view, *builder) + "; it is waited for",
-                                *troubled,
-                                builder->job())},
-                 builder->now());
+    SetCondition(
+        builder->mutable_status(),
+        {ConditionType::kScheduled,
+         true,
+         std::string(kReasonPodWaits),
+         WithAdmission(DescribeTrouble(*troubled, view, *builder) + "; the operator waits for it",
+                       *troubled,
+                       builder->job())},
+        builder->now());
   } else if (scheduled->reason == kReasonPodWaits) {
     SetCondition(builder->mutable_status(),
                  {ConditionType::kScheduled, true, "GangPlaced", "no pod waits for its start"},

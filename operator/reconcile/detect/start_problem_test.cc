@@ -249,9 +249,9 @@ TEST(RollBack, WhatNoLaterTryCanMendFailsTheJobAtOnce) {
   other.Step();
   EXPECT_EQ(FindCondition(other.job.status, ConditionType::kFailed)->reason, "InvalidPod");
   EXPECT_EQ(MessageOf(other.job.status, ConditionType::kFailed),
-            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value; "
-            "what the manifest does not say, a LimitRange or an admission webhook may have set in "
-            "the job's namespace");
+            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value; a "
+            "LimitRange or an admission webhook of the job's namespace may have set what the "
+            "manifest does not say");
 }
 
 // Every way in which three pods can fare: a minute later all run, or none is left.
@@ -417,10 +417,11 @@ TEST(StartProblem, WhatAPolicyAddedIsNamedAsSoonAsThePodIsNotBound) {
   pod->status.is_unbound = true;
   pod->status.unschedulable = "didn't match Pod's node affinity/selector";
   const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
-  EXPECT_NE(message.find("it is waited for; the cluster has changed the pod: nodeSelector.pool is "
-                         "training where the template makes it absent, schedulerName is other "
-                         "where the template makes it default-scheduler, affinity.podAntiAffinity "
-                         "is set where the template makes it absent"),
+  EXPECT_NE(message.find(
+                "the operator waits for it; the cluster has changed the pod: nodeSelector.pool is "
+                "training, "
+                "and the template says absent, schedulerName is other, and the template says "
+                "default-scheduler, affinity.podAntiAffinity is set, and the template says absent"),
             std::string::npos)
       << message;
 }

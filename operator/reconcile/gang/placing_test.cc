@@ -101,7 +101,7 @@ TEST(Placing, PodOfAnEarlierJobThatDoesNotEndIsSaidToBeStuckOnItsNode) {
 
   EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
             "waits for pod mnist-worker-0 of an earlier job of this name, which does not end on "
-            "node node-a although its grace is over; goes on when it is gone");
+            "node node-a although its grace period is over; goes on when it is gone");
   EXPECT_EQ(EventReasons(decision), "PodStuck");
 }
 
@@ -328,10 +328,10 @@ TEST(Placing, WhatAdmissionAddsIsSaidAndCounted) {
   world.Step();
 
   const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
-  EXPECT_NE(message.find("the cluster has changed the pod: requests.memory is 8Ki where the "
-                         "template makes it 0, nodeSelector.pool is training where the template "
-                         "makes it absent"),
-            std::string::npos)
+  EXPECT_NE(
+      message.find("the cluster has changed the pod: requests.memory is 8Ki, and the template says "
+                   "0, nodeSelector.pool is training, and the template says absent"),
+      std::string::npos)
       << message;
   EXPECT_EQ(world.job.status.admitted,
             (std::vector<AdmittedAmount>{{Role::kWorker, "memory", 8192}}));
@@ -349,8 +349,8 @@ TEST(Placing, WhatAdmissionAddedIsNamedAndAskedAnewAfterAnEdit) {
   world.job.status.admitted = {{Role::kWorker, "memory", int64_t{2} << 30}};
   world.job.status.observed_generation = world.job.metadata.generation;
   const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
-  EXPECT_NE(message.find("the cluster made earlier pods ask for more than the template says "
-                         "(worker has 2 GiB memory)"),
+  EXPECT_NE(message.find("a LimitRange or a webhook made earlier pods ask for more than the "
+                         "template says (worker has 2 GiB memory)"),
             std::string::npos)
       << message;
   EXPECT_EQ(world.Pods(), "");
@@ -406,11 +406,11 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
                                   .value();
   TestWorld world(job);
   const Decision first = world.Step();
-  EXPECT_EQ(MessageOf(first.status, ConditionType::kFullyPlanned),
-            "spec.roles[0].template.spec.volumes: no plan knows which nodes a claim's volume can "
-            "be used on; spec.roles[0].template.spec.resourceClaims: devices of claims are not "
-            "counted; spec.roles[0].template.spec.priorityClassName: the whole gang counts with "
-            "high");
+  EXPECT_EQ(
+      MessageOf(first.status, ConditionType::kFullyPlanned),
+      "spec.roles[0].template.spec.volumes: Lockstep does not know on which nodes the volume of a "
+      "claim can be used; spec.roles[0].template.spec.resourceClaims: devices of claims are not "
+      "counted; spec.roles[0].template.spec.priorityClassName: the whole gang counts with high");
   job.spec.scheduling.priority_class_name = "";
   EXPECT_EQ(PriorityClassOf(job.spec), "low");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
@@ -467,9 +467,9 @@ TEST(Placing, GangWhosePodsAskForMoreThanItsQueueMayHoldIsRolledBackBeforeItRuns
   const Decision decision = world.Step();
   EXPECT_EQ(EventReasons(decision), "QuotaExceeded");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
-            "gang rolled back: the cluster made its pods ask for more than the template says "
-            "(worker has 2 GiB memory), a LimitRange or a webhook: queue default would be 1 GiB "
-            "memory over its nominal 1 GiB, and may borrow none; next try after 5 s");
+            "gang rolled back: a LimitRange or a webhook made its pods ask for more than the "
+            "template says (worker has 2 GiB memory): queue default would be 1 GiB memory over its "
+            "nominal 1 GiB, and may borrow none; next try after 5 s");
   EXPECT_TRUE(decision.status.placement.empty());
   EXPECT_TRUE(decision.status.suspect_nodes.empty());
   EXPECT_EQ(decision.status.admitted,

@@ -46,9 +46,9 @@ TEST(DecideRound, EventOfAWaitSaysWhatTheClusterAddedAndIsToldOnce) {
   const Event told = world.Step().events.back();
 
   EXPECT_EQ(told.message,
-            "queue vision does not exist; the cluster made earlier pods ask for more than the "
-            "template says (worker has 2 GiB memory), a LimitRange or a webhook; any edit of the "
-            "spec, or suspend and resume, has that asked anew");
+            "queue vision does not exist; a LimitRange or a webhook made earlier pods ask for more "
+            "than the template says (worker has 2 GiB memory); edit the spec, or suspend and "
+            "resume the job, to ask the cluster again");
   EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), told.message);
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
@@ -148,10 +148,9 @@ TEST(DecideRound, WhoComesFirstIsToldByTheOrderingOfTheQueue) {
   };
 
   EXPECT_EQ(told(QueueOrder::kFifo), "older jobs come first");
-  EXPECT_EQ(told(QueueOrder::kPriority),
-            "jobs of higher priority come first, and of the same priority older ones");
+  EXPECT_EQ(told(QueueOrder::kPriority), "jobs of higher priority come first, then older ones");
   EXPECT_EQ(told(QueueOrder::kFairShare),
-            "jobs of namespaces that hold less come first, and of the same namespace older ones");
+            "jobs of namespaces that hold less come first, then older ones");
 }
 
 }  // namespace

@@ -117,7 +117,7 @@ TEST(Budget, OpenIncidentTakesInWhatBelongsToIt) {
        seconds(60),
        true},
       {"a later one does not", ChargeOf("start_timeout", "", seconds(60)), seconds(91), false},
-      {"a pod that was asked to go", ChargeOf("preempted", "a", seconds(60)), seconds(10), true},
+      {"a pod that was asked to end", ChargeOf("preempted", "a", seconds(60)), seconds(10), true},
   };
   for (const Row& row : rows) {
     const std::vector<Incident> known = {{kNow - row.began, "killed", "a", 0, false, 1}};

@@ -65,7 +65,7 @@ std::string DescribeSuccess(SuccessPolicy policy,
   const std::string finished = TaskName(*DecidingTask(topology)) + " has finished";
   return failed.empty() ? finished
                         : finished + "; " + NameList(failed) +
-                              " had failed, which successPolicy ChiefOrWorker0 forgives";
+                              " had failed, which successPolicy ChiefOrWorker0 accepts";
 }
 
 const Member* FinishedBefore(const GangView& view) {

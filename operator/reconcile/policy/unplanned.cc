@@ -31,13 +31,14 @@ void Add(const std::string& what, std::string* text) {
 
 std::string HowItRunsOn(const std::optional<GrantedPriority>& granted) {
   return granted.has_value() ? "keeps priority " + std::to_string(granted->value)
-                             : "is evicted by nobody, as its priority is not known";
+                             : "cannot be evicted, because its priority is not known";
 }
 
 void AddOfTemplate(const std::string& path, const Json& spec, std::string* text) {
   const Json* const volumes = FieldOf(spec, "volumes");
   if (HasAny(volumes, "persistentVolumeClaim") || HasAny(volumes, "ephemeral")) {
-    Add(path + ".volumes: no plan knows which nodes a claim's volume can be used on", text);
+    Add(path + ".volumes: Lockstep does not know on which nodes the volume of a claim can be used",
+        text);
   }
   if (IsPresent(FieldOf(spec, "resourceClaims"))) {
     Add(path + ".resourceClaims: devices of claims are not counted", text);
@@ -65,7 +66,8 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
     if (!own.empty() && own != priority_class) {
       Add(path + ".priorityClassName: the whole gang counts with " + priority_class +
               (spec.scheduling.binding == PodBinding::kNative
-                   ? ", and its pods have that class, as those of a PodGroup have one priority"
+                   ? ", and its pods have that class, because all pods of a PodGroup have one "
+                     "priority"
                    : ""),
           &text);
     }

@@ -1,4 +1,4 @@
-"""What a process leaves for whoever asks why it has ended: "Last words" in docs/contract.md."""
+"""What a process leaves for whoever asks why it ended (docs/reference/pod-endpoints.md)."""
 
 from __future__ import annotations
 
