@@ -1,9 +1,12 @@
 #include "operator/reconcile/stall.h"
 
+#include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/act/ask_capacity.h"
 #include "operator/reconcile/act/evict_gang.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/late_change.h"
@@ -89,6 +92,27 @@ void KeepPromises(const TrainingJob& job,
   }
 }
 
+// Nothing is asked of autoscalers for a gang that gets no places: what was asked goes.
+void StopAsking(const TrainingJob& job,
+                const Observed& observed,
+                WallTime now,
+                Decision* decision) {
+  const TrainingJobStatus& status = decision->status;
+  if (!status.placement.empty() && !HasEnded(status)) {
+    return;
+  }
+  TrainingJob decided = job;
+  decided.status = status;
+  if (decided.status.provisioning.has_value()) {
+    decided.status.provisioning->open.reset();
+  }
+  DecisionBuilder builder(decided, observed, now);
+  TellAutoscaler(&builder);
+  Decision asks = builder.Take();
+  decision->status = std::move(asks.status);
+  std::move(asks.effects.begin(), asks.effects.end(), std::back_inserter(decision->effects));
+}
+
 }  // namespace
 
 bool MustStalledPodsGo(const TrainingJobStatus& status) {
@@ -127,6 +151,7 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
   }
   if (is_readable && !observed.is_job_deleting && IsOurs(job)) {
     KeepPromises(job, observed, now, &decision);
+    StopAsking(job, observed, now, &decision);
   }
   return decision;
 }

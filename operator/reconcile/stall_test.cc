@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/testing/fake_asking_world.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -81,6 +82,27 @@ TEST_F(StallTest, GangWhoseManifestCannotBeReadGoesForOthersAsBefore) {
   EXPECT_EQ(decision.effects.size(), 2U);
   EXPECT_NE(MessageOf(decision.status, ConditionType::kScheduled).find("team/urgent"),
             std::string::npos);
+}
+
+// A gang runs, and its request is still there; then nobody can read its manifest, and its time is
+// over.
+TEST_F(StallTest, NothingIsAskedForAGangThatALimitHasEnded) {
+  world_.job.spec.run_policy.active_deadline = std::chrono::seconds(60);
+  world_.Launch();
+  world_.job.status.provisioning.emplace().open.emplace();
+  world_.observed.provisioning.is_followed = true;
+  CapacityObject request;
+  request.name = "mnist-1";
+  request.is_ours = true;
+  world_.observed.provisioning.requests = {request};
+  const Decision before = Stall("spec.color: unknown field", false);
+  EXPECT_TRUE(before.status.provisioning->open.has_value()) << "its pods may still use what came";
+
+  world_.now = *before.next_wakeup;
+  const Decision decision = Stall("spec.color: unknown field", false);
+  EXPECT_TRUE(HasEndedByLimit(decision.status));
+  EXPECT_FALSE(decision.status.provisioning->open.has_value());
+  EXPECT_EQ(FakeAskingWorld::WritesOf(decision).size(), 1U) << "the request is removed";
 }
 
 }  // namespace

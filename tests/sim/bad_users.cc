@@ -31,9 +31,24 @@ constexpr int kNodesMany = 100;
 // the quota holds for a minute.
 constexpr seconds kMendedAfter{260};
 constexpr seconds kQuotaStays{230};
-constexpr int64_t kUnlimited = 1'000'000;
 
-constexpr const char* kRackLabel = "example.com/rack";
+// What is done to a training in peace is done by then: all of it shows while the quota stays.
+constexpr seconds kLossesUntil{150};
+
+// In peace. Choices: steps of two minutes, and for ever.
+constexpr int kWorkersBesideQuota = 2;
+constexpr int64_t kStepsLong = 800;
+constexpr int64_t kStepsForever = 1'000'000;
+
+// Jobs of two queues come when views know the cluster and no larger job is before them. They are
+// more than it has room for, and so small that each start weighs.
+constexpr seconds kCrowdComesAfter{40};
+constexpr int kCrowdMany = 24;
+
+// More than all nodes have.
+constexpr int64_t kGpusOfFairQueue = 100;
+
+constexpr int64_t kUnlimited = 1'000'000;
 
 Json Nested(int depth) {
   Json inner = Json::array();
@@ -211,8 +226,17 @@ void Simulation::ChangeServedQuota() {
   }
 }
 
+void Simulation::ReturnLabel() {
+  if (!unlabelled_.empty()) {
+    server_.Edit(kube::kNodes, {"", unlabelled_}, [](Json* node) {
+      (*node)["metadata"]["labels"][kRackLabel] = "r0";
+    });
+    unlabelled_.clear();
+  }
+}
+
 // A node loses the label of its rack, as long as two others have theirs: those hold the largest
-// job.
+// job. A rank of the same gang, on another node, is lost.
 void Simulation::TakeLabelAway() {
   if (!context_.has_racks || !unlabelled_.empty()) {
     return;
@@ -220,10 +244,12 @@ void Simulation::TakeLabelAway() {
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
     const std::vector<PodPlacement>& places = jobs_.Of(job).status.placement;
     if (!HoldsPlaces(*job) || places.size() < 2 || places.front().node == places.back().node ||
-        processes_.Find(places.back().pod_uid) == nullptr) {
+        processes_.Find(places.back().pod_uid) == nullptr ||
+        (!context_.has_faults && UidOf(*job) != long_training_)) {
       continue;
     }
     unlabelled_ = places.front().node;
+    loss_ = nullptr;
     context_.Count("a node that loses the label of its rack under a gang");
     context_.Tell("engineer: takes the label of its rack from " + unlabelled_);
     server_.Edit(kube::kNodes, {"", unlabelled_}, [](Json* node) {
@@ -234,7 +260,8 @@ void Simulation::TakeLabelAway() {
   }
 }
 
-// Two queues above which one lets both have the same.
+// Two queues above which one lets both have the same. All that they hold is over their nominal
+// amounts, so that a gang weighs by what it would add.
 void Simulation::CreateFairQueues() {
   const auto add = [this](const std::string& name, Json spec) {
     server_.mutable_store()->Put(
@@ -242,44 +269,99 @@ void Simulation::CreateFairQueues() {
         {"", name},
         {{"metadata", {{"name", name}, {"uid", "uid-" + name}}}, {"spec", std::move(spec)}});
   };
-  add("fair", {{"ordering", "FairShare"}});
-  add("left", {{"parent", "fair"}});
-  add("right", {{"parent", "fair"}});
+  const auto gpus = [](int64_t count) { return Json{{"nvidia.com/gpu", count}}; };
+  add("fair", {{"ordering", "FairShare"}, {"nominal", gpus(kGpusOfFairQueue)}});
+  add("left", {{"parent", "fair"}, {"nominal", gpus(0)}});
+  add("right", {{"parent", "fair"}, {"nominal", gpus(0)}});
 }
 
 // What bad users leave behind, and meet, in peace.
 void Simulation::LeaveBadUsers() {
-  Prng* const prng = &context_.bad_users_prng;
   RemoveManyNodes();
   context_.older_release.reset();
-  if (context_.has_racks) {
-    TakeLabelAway();
+  ReturnLabel();
+  DropQuota();
+  if (keeps_time_) {
+    context_.Count("in peace: a training that only its limit of time ends");
+    TrainingJob job = MakeTrainingJob(1);
+    job.spec.run_policy.active_deadline = seconds(60);
+    job.spec.run_policy.clean_pod_policy = CleanPodPolicy::kNone;
+    CreateLongTraining(std::move(job), 1, kStepsForever);
   }
   if (context_.has_shares) {
     ServeQuota({2, kUnlimited, kUnlimited});
-  } else if (prng->Below(2) == 0) {
-    KillBesideQuota();
   } else {
-    DropQuota();
+    PrepareLosses();
   }
 }
 
+// A rank of a long training is to be lost beside a full quota, or beside a node that has lost the
+// label of its rack; or many jobs of two queues come.
+void Simulation::PrepareLosses() {
+  const bool is_quota_meant = context_.bad_users_prng.Below(2) == 0;
+  if (context_.has_fair_queues && !is_quota_meant) {
+    is_crowd_due_ = true;
+    return;
+  }
+  if (context_.has_racks && !is_quota_meant) {
+    loss_ = &Simulation::TakeLabelAway;
+    TrainingJob job = MakeTrainingJob(4);  // of two nodes
+    job.spec.scheduling.topology.required = kRackLabel;
+    CreateLongTraining(std::move(job), 2, kStepsLong);
+    return;
+  }
+  loss_ = &Simulation::LosePodBesideQuota;
+  CreateLongTraining(MakeTrainingJob(kWorkersBesideQuota), 1, kStepsLong);
+}
+
 // A rank is lost where the quota counts the pods that are there, and no more.
-void Simulation::KillBesideQuota() {
-  const auto count = static_cast<int64_t>(server_.store().Of(kube::kPods).objects.size());
-  ServeQuota({kUnlimited, kUnlimited, count});
+void Simulation::LosePodBesideQuota() {
   for (const auto& [uid, process] : processes_.all()) {
-    if (process.is_training && !process.end.has_value() && process.environment.rank > 0) {
+    if (process.environment.job_uid == long_training_ && !process.end.has_value() &&
+        process.phase == Phase::kTraining && process.environment.rank > 0) {
       context_.Count("in peace: a rank that is lost where a quota is full");
+      ServeQuota({kUnlimited, kUnlimited, kUnlimited});
+      is_quota_full_ = true;
+      KeepQuotaFull();
       processes_.Fail(uid, {137, "Error"});
+      loss_ = nullptr;
       return;
     }
+  }
+}
+
+// It has room for the gang of the long training, and for the pods of others that are there.
+void Simulation::KeepQuotaFull() {
+  const auto quota = server_.quotas.find(kNamespace);
+  if (!is_quota_full_ || quota == server_.quotas.end()) {
+    return;
+  }
+  const auto& pods = server_.store().Of(kube::kPods).objects;
+  const auto others = std::count_if(pods.begin(), pods.end(), [this](const auto& pod) {
+    return JobUidOf(*pod.second) != long_training_;
+  });
+  quota->second.objects_max = kWorkersBesideQuota + others;
+}
+
+void Simulation::CreateCrowd() {
+  context_.Count("in peace: many jobs of two queues that share evenly");
+  CreateJob("job" + std::to_string(next_name_++), 4, kGpusOfNode + 1);  // first of one, for ever
+  for (int i = 0; i < kCrowdMany; ++i) {
+    CreateJob("job" + std::to_string(next_name_++), 1, 1);
   }
 }
 
 // In peace people mend what is wrong, after a while.
 void Simulation::MendBadUsers() {
   const Duration since = context_.now - context_.peace_since;
+  if (loss_ != nullptr && since < kLossesUntil) {
+    (this->*loss_)();
+  }
+  KeepQuotaFull();
+  if (is_crowd_due_ && since >= kCrowdComesAfter && AllEnded()) {
+    is_crowd_due_ = false;
+    CreateCrowd();
+  }
   if (since >= kQuotaStays && server_.quotas.contains(kNamespace)) {
     DropQuota();
   }

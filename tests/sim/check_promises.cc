@@ -27,7 +27,7 @@ constexpr seconds kPermissionOld{90};
 
 // In peace. Choices: several turns of a job, with a new leader in between.
 constexpr seconds kEndedSoon{45};
-constexpr seconds kGivesWaySoon{60};
+constexpr seconds kGivesWaySoon{45};
 constexpr seconds kToldSoon{30};
 constexpr minutes kStartsSoon{15};
 
@@ -62,11 +62,18 @@ std::string QueueNamedBy(const Json& job) {
   return origin.empty() ? TextAt(job, "spec.scheduling.queue") : origin;
 }
 
-bool IsLess(const Amounts& a, const Amounts& b) {
-  return AmountOf(a, kGpu) < AmountOf(b, kGpu) &&
-         std::all_of(a.begin(), a.end(), [&](const auto& one) {
-           return one.second <= AmountOf(b, one.first);
+bool WaitsForNode(const Json& job) {
+  return sim::HasPlaces(job) &&
+         std::ranges::any_of(job.at("status").at("placement"), [](const Json& one) {
+           return TextAt(one, "node").empty() && !one.value("completed", false);
          });
+}
+
+// Whether somewhere more is taken than there is.
+bool IsOverdrawn(const AmountsByNode& free) {
+  return std::ranges::any_of(free, [](const auto& node) {
+    return std::ranges::any_of(node.second, [](const auto& one) { return one.second < 0; });
+  });
 }
 
 }  // namespace
@@ -133,12 +140,20 @@ void Checks::CheckServer(const TrainingJob& before, const ObjectPtr& after_objec
               " pods, and a ResourceQuota allows " + std::to_string(quota->second.pods_max));
 }
 
+bool Checks::IsAnyPodLeaving() const {
+  return std::ranges::any_of(server_->store().Of(kube::kPods).objects, [](const auto& pod) {
+    return !JobUidOf(*pod.second).empty() && IsDeleting(*pod.second) && !HasPodEnded(*pod.second);
+  });
+}
+
 // Of two queues that share evenly, the one that would have less comes first: with the first of its
-// jobs that could start, whatever stands before that.
+// jobs that could start, whatever stands before that. A round knows of a gang that has just left
+// where the placed one could not stand otherwise; of others it may, or may not. Queues have nominal
+// amounts of GPUs alone, which decide.
 void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_object) {
   if (!context_->has_fair_queues || !IsNewlyPlaced(before, *after_object) || context_->has_faults ||
       context_->now - cluster_since_ < kViewLag ||
-      context_->now - context_->peace_since < 2 * kViewLag || !departures_.empty() ||
+      context_->now - context_->peace_since < 2 * kViewLag || IsAnyPodLeaving() ||
       server_->admission.raised_count > 0) {
     return;
   }
@@ -165,8 +180,19 @@ void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_obj
   AddTo(&theirs, GangOf(*first));
   AmountsByNode beside = room;
   GiveBackPlaces(*after_object, &beside);
+  for (const Departure& one : departures_) {
+    AmountsByNode without = room;
+    TakePlaces(*one.job, &without);
+    if (!IsOverdrawn(without)) {
+      TakePlaces(*one.job, &beside);
+      if (QueueNamedBy(*one.job) != own) {
+        AddTo(&theirs, GangOf(*one.job));
+      }
+    }
+  }
   context_->Count("a turn between two queues that share evenly");
-  Require(!IsLess(theirs, mine) || !FitsGang(beside, *first) || FitsGang(room, *first),
+  Require(AmountOf(theirs, kGpu) >= AmountOf(mine, kGpu) || !FitsGang(beside, *first) ||
+              FitsGang(room, *first),
           TextAt(*after_object, "metadata.name") + ": starts before " +
               TextAt(*first, "metadata.name") + ", whose queue would hold less");
 }
@@ -211,16 +237,35 @@ void Checks::CheckDeadGiveWay(const ObjectPtr& object) {
   }
 }
 
+// A successor does not wait for a place that its rack has, whatever label a node has lost.
+void Checks::CheckRackHasNoRoom(const Json& job) {
+  const bool waits = context_->has_racks && !context_->has_faults && WaitsForNode(job) &&
+                     HoldsPlaces(job) && !IsUnreadable(job);
+  if (!waits) {
+    Lasts("rack " + UidOf(job), false);
+    return;
+  }
+  AmountsByNode room = RoomForJobs();
+  std::erase_if(room, [&](const auto& node) {
+    const ObjectPtr object = server_->store().Get(kube::kNodes, {"", node.first});
+    return !LabelsOf(*object).contains(kRackLabel);
+  });
+  for (const auto& [key, other] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (HoldsPlaces(*other)) {
+      TakePlaces(*other, &room);
+    }
+  }
+  Json one = job;
+  one["spec"]["roles"][0]["replicas"] = 1;
+  Require(Lasts("rack " + UidOf(job), FitsGang(room, one)) <= kToldSoon,
+          TextAt(job, "metadata.name") + ": a replacement waits, and its rack has room");
+}
+
 // Whoever goes on for ever says why, or runs; and a replacement that waits is told of.
 void Checks::CheckReasons(const Json& job) {
   const bool is_open = !context_->has_faults && TextAt(job, "status.completionTime").empty();
   const Json* const running = ConditionOf(job, "Running");
   const Json* const restarting = ConditionOf(job, "Restarting");
-  const bool waits_for_node =
-      sim::HasPlaces(job) &&
-      std::ranges::any_of(job.at("status").at("placement"), [](const Json& one) {
-        return TextAt(one, "node").empty() && !one.value("completed", false);
-      });
   const auto says = [](const Json* condition) {
     return condition != nullptr && TextAt(*condition, "reason") == "ReplacementWaits";
   };
@@ -230,7 +275,7 @@ void Checks::CheckReasons(const Json& job) {
   const std::string name = TextAt(job, "metadata.name");
   Require(Lasts("untold " + UidOf(job), is_open && !is_told) <= kStartsSoon,
           name + ": neither runs nor says what it waits for");
-  const bool is_silent = waits_for_node && !says(running) && !says(restarting) &&
+  const bool is_silent = WaitsForNode(job) && !says(running) && !says(restarting) &&
                          WhyUnscheduled(job) == nullptr && !IsUnreadable(job);
   Require(Lasts("place " + UidOf(job), is_open && is_silent) <= kToldSoon,
           name + ": a replacement waits for a place, and nobody says so");

@@ -325,6 +325,7 @@ void Checks::CheckWorld() {
       CheckLimitEndsPods(*object);
       CheckDeadGiveWay(object);
       CheckReasons(*object);
+      CheckRackHasNoRoom(*object);
     }
   }
   CheckQuotas();

@@ -178,9 +178,11 @@ class Checks {
   void CheckQuotas();
   void CheckServer(const TrainingJob& before, const ObjectPtr& after_object);
   void CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_object);
+  bool IsAnyPodLeaving() const;
   void CheckLimitEndsPods(const Json& job);
   void CheckDeadGiveWay(const ObjectPtr& job);
   void CheckReasons(const Json& job);
+  void CheckRackHasNoRoom(const Json& job);
   bool MayRun(const ObjectPtr& object, const PodPlacement& placement);
   Duration Lasts(const std::string& what, bool is_so);
   void CheckReady(const Json& job, const std::vector<ObjectPtr>& pods);

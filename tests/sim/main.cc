@@ -86,7 +86,9 @@ std::string RunSeed(uint64_t seed, const Arguments& arguments, Tally* tally) {
                           arguments.lets_bad_users,
                           is_verbose ? trace : std::function<void(const std::string&)>());
     if (arguments.replays_rounds) {
-      simulation.RecordRounds([&](const std::string& identity) { return logs.Begin(identity); });
+      simulation.RecordRounds([&](const std::string& identity) {
+        return logs.Begin(identity, simulation.context().Levels());
+      });
     }
     problem = simulation.Run(tally);
   }
@@ -191,7 +193,10 @@ constexpr const char* kMovesOfBadUsers[] = {
     "a ResourceQuota that the server shows and enforces",
     "a node that loses the label of its rack under a gang",
     "a job that can never start at the head of a queue",
+    "a turn between two queues that share evenly",
+    "in peace: a training that only its limit of time ends",
     "in peace: a rank that is lost where a quota is full",
+    "in peace: many jobs of two queues that share evenly",
     "in peace: an urgent job whose pods a quota refuses"};
 
 // Says how often each move was made. Returns false where one was to be made and was not.

@@ -50,7 +50,7 @@ void Nodes::Add(const std::string& name, int gpus) {
           {"nvidia.com/gpu", std::to_string(gpus)}}},
         {"conditions", Json::array({{{"type", "Ready"}, {"status", "True"}}})}}}};
   if (context_->has_racks) {
-    object["metadata"]["labels"]["example.com/rack"] = "r0";
+    object["metadata"]["labels"][kRackLabel] = "r0";
   }
   server_->mutable_store()->Put(
       &server_->mutable_store()->Of(kube::kNodes), {"", name}, std::move(object));

@@ -27,8 +27,12 @@ PLANTED = ROOT / "tests" / "sim" / "planted"
 SEEDS = 1000
 # The bugs that need --bad-users, and what a seed says of each. No seed says that without the bug.
 BAD_USERS = {
+    "dead_pod_waits_for_its_successor": "is in the way of its successor",
+    "hopeless_gang_weighs_in": "whose queue would hold less",
+    "limit_of_time_leaves_pods": "goes on after its job's time was over",
     "nobody_asks_the_server": "and a ResourceQuota allows",
     "ports_become_resources": "bytes from the heap",
+    "rack_of_a_node_without_label": "a replacement waits, and its rack has room",
     "two_releases_serve_a_queue": "which another release serves",
     "unparsed_job_is_nobodys": "has had its places for longer than",
     "unreadable_gang_is_untouchable": "has had its places for longer than",

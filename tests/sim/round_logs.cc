@@ -1,16 +1,19 @@
 #include "tests/sim/round_logs.h"
 
 #include <sstream>
+#include <utility>
 
 #include "operator/round_log/round_log_player.h"
 #include "operator/round_log/round_log_writer.h"
 
 namespace lockstep::control::sim {
 
-std::unique_ptr<StateRecorder> RoundLogs::Begin(const std::string& identity) {
+std::unique_ptr<StateRecorder> RoundLogs::Begin(const std::string& identity,
+                                                std::vector<std::string> levels) {
   std::string* const text =
       logs_.emplace_back(identity, std::make_unique<std::string>()).second.get();
   RoundLogWriter::Options options;
+  options.levels = std::move(levels);
   options.write = [text](std::string_view more) {
     *text += more;
     return OkStatus();

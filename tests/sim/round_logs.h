@@ -13,8 +13,10 @@ namespace lockstep::control::sim {
 // What operators of one run keep of their rounds of scheduling, in memory.
 class RoundLogs {
  public:
-  // A log of its own for each process. This outlives what is returned.
-  std::unique_ptr<StateRecorder> Begin(const std::string& identity);
+  // A log of its own for each process, which is told of these levels of nodes. This outlives what
+  // is returned.
+  std::unique_ptr<StateRecorder> Begin(const std::string& identity,
+                                       std::vector<std::string> levels);
 
   // Decides all of it again, when every operator has gone. Returns the first difference, or what is
   // wrong with a log; empty: nothing.

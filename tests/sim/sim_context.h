@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/base/prng.h"
 #include "common/base/time.h"
@@ -13,6 +14,9 @@ namespace lockstep::control::sim {
 
 // Where the jobs are.
 inline constexpr const char* kNamespace = "team";
+
+// What nodes of one rack share.
+inline constexpr const char* kRackLabel = "example.com/rack";
 
 // What all parts of one simulated cluster share: time, chance, and what is told of it.
 struct SimContext {
@@ -28,7 +32,7 @@ struct SimContext {
         autoscaler_prng(seed + 7),
         has_bad_users(lets_bad_users && seed % 5 == 4),
         has_racks(has_bad_users && seed % 15 == 4 && !has_autoscaler),
-        has_fair_queues(has_bad_users && seed % 15 == 9),
+        has_fair_queues(has_bad_users && seed % 15 == 9 && !has_autoscaler),
         has_older_release(has_bad_users && seed % 30 == 14),
         bad_users_prng(seed + 9),
         older_release(has_older_release ? std::optional<std::string>("elsewhere/older")
@@ -68,6 +72,11 @@ struct SimContext {
 
   // Whether gangs stand in one line: no queue, and no rack, sets some apart.
   bool HasOneLine() const { return !has_shares && !has_racks && !has_fair_queues; }
+
+  // What operators are told of levels of nodes.
+  std::vector<std::string> Levels() const {
+    return has_racks ? std::vector<std::string>{kRackLabel} : std::vector<std::string>();
+  }
 
   int64_t work_max = 0;  // bytes that one step of an operator took
 

@@ -38,9 +38,7 @@ kube::LeaseOptions LeaseOf(const std::string& identity) {
 ControlLoopOptions LoopOptions(const SimContext& context) {
   ControlLoopOptions options;
   options.learns_run_times = context.learns_run_times;
-  if (context.has_racks) {
-    options.topology_levels = {"example.com/rack"};
-  }
+  options.topology_levels = context.Levels();
   if (context.has_older_release) {
     options.namespaces = {kNamespace};
   }

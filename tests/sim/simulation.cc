@@ -106,7 +106,7 @@ std::string Simulation::Run(Tally* tally) {
   if (context_.learns_run_times) {
     LetUsersGoOn();
   }
-  Settle("jobs did not end", minutes(90), [this] { return AllEnded(); });
+  Settle("jobs did not end", minutes(90), [this] { return AllEnded() && !is_crowd_due_; });
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
     const TrainingJobStatus& status = jobs_.Of(job).status;
     tally->succeeded += IsTrue(status, ConditionType::kSucceeded) ? 1 : 0;

@@ -47,6 +47,8 @@ class Simulation {
 
   void RecordRounds(MakeRecorder make) { make_recorder_ = std::move(make); }
 
+  const SimContext& context() const { return context_; }
+
   // Returns the first broken promise; empty when all held.
   std::string Run(Tally* tally);
 
@@ -74,6 +76,7 @@ class Simulation {
   void CreateJob(const std::string& name);
   void CreateJob(const std::string& name, int workers, int64_t gpus);
   void CreateRegularJob(const std::string& name);
+  void CreateLongTraining(TrainingJob job, int64_t gpus, int64_t steps);
   std::string Submit(TrainingJob job, const std::string& recipe);
   void ForgetOldest();
   void LetUsersGoOn();
@@ -142,9 +145,13 @@ class Simulation {
   void DropQuota();
   void ChangeServedQuota();
   void TakeLabelAway();
+  void ReturnLabel();
+  void CreateCrowd();
   void CreateFairQueues();
   void LeaveBadUsers();
-  void KillBesideQuota();
+  void PrepareLosses();
+  void LosePodBesideQuota();
+  void KeepQuotaFull();
   void MendBadUsers();
 
   // What goes on in peace.
@@ -190,6 +197,10 @@ class Simulation {
   std::vector<Recipe> recipes_;             // where operators learn how long programs run
   std::vector<std::string> crowd_;          // nodes that are there for a moment
   std::string unlabelled_;                  // the node that lost the label of its rack
+  std::string long_training_;               // uid of the job that bad users made last to go on
+  bool is_quota_full_ = false;              // for that job, whoever else comes or goes
+  void (Simulation::*loss_)() = nullptr;    // in peace: what is yet to be done to that job
+  bool is_crowd_due_ = false;               // in peace: jobs of two queues are yet to come at once
   bool has_large_jobs_ = false;             // for which an autoscaler has to add nodes
   std::map<std::string, int> breaks_left_;  // by job uid: times that its program is yet to break
   std::map<std::string, TimePoint> stuck_since_;  // by job uid

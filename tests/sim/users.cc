@@ -154,6 +154,18 @@ void Simulation::CreateJob(const std::string& name, int workers, int64_t gpus) {
   Submit(std::move(job), "");
 }
 
+// One of the built-in trainer that outlasts what is done to it.
+void Simulation::CreateLongTraining(TrainingJob job, int64_t gpus, int64_t steps) {
+  NameData(&job);
+  job.metadata.name = "job" + std::to_string(next_name_++);
+  job.spec.roles[0].gpus = gpus;
+  job.spec.run_policy.backoff_limit = 1000;
+  long_training_ = Submit(std::move(job), "");
+  if (!long_training_.empty()) {
+    processes_.steps_by_job[long_training_] = steps;
+  }
+}
+
 // The user makes it as users do. Returns its uid; empty: the server has refused it.
 std::string Simulation::Submit(TrainingJob job, const std::string& recipe) {
   Prng* const prng = &context_.prng;
@@ -171,7 +183,7 @@ std::string Simulation::Submit(TrainingJob job, const std::string& recipe) {
     GiveShare(&job);
   }
   if (context_.has_racks && context_.bad_users_prng.Below(2) == 0) {
-    job.spec.scheduling.topology.required = "example.com/rack";
+    job.spec.scheduling.topology.required = kRackLabel;
   }
   if (context_.has_fair_queues) {
     job.spec.scheduling.queue = context_.bad_users_prng.Below(2) == 0 ? "left" : "right";
