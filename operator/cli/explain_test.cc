@@ -26,7 +26,7 @@ TEST(ExplainField, FieldHasTypeRangeDefaultAndMeaning) {
             "DEFAULT:  3\n"
             "\n"
             "DESCRIPTION:\n"
-            "  Older checkpoints than the last so many are removed. Default: 3.\n");
+            "  Number of newest checkpoints to keep; older ones are removed. Default: 3.\n");
 }
 
 TEST(ExplainField, WordsAreListed) {

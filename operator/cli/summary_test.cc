@@ -219,12 +219,13 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   RunSummary summary;
   summary.run_directory = "/runs/a";
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("on      lockstep run --resume /runs/a; what a pr"));
+              HasSubstr("on      lockstep run --resume /runs/a; the files"));
   summary.pods = {EndedPod(0, 137, 0)};
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("put right")));
   summary.pods = {EndedPod(0, 3, 0)};
-  EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("correct what the reason says, then lockstep run --resume /runs/a; what"));
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("correct what the reason says, then lockstep run --resume /runs/a; the files"));
   summary.outcome = RunOutcome::kSucceeded;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
 }
