@@ -221,7 +221,7 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("on      lockstep run --resume /runs/a; the files"));
   summary.pods = {EndedPod(0, 137, 0)};
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("put right")));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("correct what")));
   summary.pods = {EndedPod(0, 3, 0)};
   EXPECT_THAT(
       FormatSummary(summary),
