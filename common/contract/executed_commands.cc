@@ -20,6 +20,11 @@ using Words = std::vector<std::string>;
 
 constexpr int kNestingMax = 8;  // choice: of shells in each other
 
+// What a command is read up to: texts that name themselves grow without end. Choices: manifests
+// have at most 1.5 MiB, and scripts in them some hundred lines.
+constexpr std::size_t kBytesMax = std::size_t{4} << 20U;
+constexpr std::size_t kCommandsMax = 65'536;
+
 // A program that executes another, whose words follow its own.
 struct Wrapper {
   std::string_view name;
@@ -236,6 +241,9 @@ class Execution {
   // Variables that texts have set, and the arguments of this one: "0", "1" and so on.
   void ReadText(const std::string& text, Words arguments, int nesting) {
     for (const ShellCommand& command : ReadShellText(text)) {
+      if (bytes_ > kBytesMax || ++commands_ > kCommandsMax) {
+        return;
+      }
       Words words;
       for (const ShellWord& word : command.words) {
         Put(word, arguments, &words);
@@ -285,11 +293,12 @@ class Execution {
   }
 
   // What the shell makes of `word`, as far as that can be told.
-  void Put(const ShellWord& word, const Words& arguments, Words* words) const {
+  void Put(const ShellWord& word, const Words& arguments, Words* words) {
     const std::string name = VariableOf(word.text);
     if (name == "@" || name == "*") {
-      const Words rest = From(arguments, 1);
-      words->insert(words->end(), rest.begin(), rest.end());
+      for (std::size_t i = 1; i < arguments.size(); ++i) {
+        Add(arguments[i], words);
+      }
       return;
     }
     std::optional<std::string> value = FoundProgram(word.text);
@@ -300,14 +309,24 @@ class Execution {
       value = found->second;
     }
     if (!value.has_value() || word.is_quoted) {
-      words->push_back(value.value_or(word.text));
+      Add(value.value_or(word.text), words);
       return;
     }
-    const Words split = SplitAtBlanks(*value);
-    words->insert(words->end(), split.begin(), split.end());
+    for (const std::string& part : SplitAtBlanks(*value)) {
+      Add(part, words);
+    }
+  }
+
+  void Add(const std::string& word, Words* words) {
+    bytes_ += word.size() + sizeof word;
+    if (bytes_ <= kBytesMax) {
+      words->push_back(word);
+    }
   }
 
   std::vector<Words> executed_;
+  std::size_t bytes_ = 0;     // of all words that texts had
+  std::size_t commands_ = 0;  // that texts had
   std::map<std::string, std::string> variables_;
 };
 

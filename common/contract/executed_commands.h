@@ -9,7 +9,8 @@ namespace lockstep {
 // ("env", "exec", "timeout 60", "nice"). The text of `sh -c` is read, and each of its simple
 // commands is one; variables that it sets, "$@" and "$(which NAME)" are put in where a whole word
 // is one. Variables that are set before a program stand as a command of their own: {"A=1"}. What a
-// script of the image does, or another program with its arguments, is not seen.
+// script of the image does, or another program with its arguments, is not seen; nor what comes
+// after 4 MiB of words, or 65,536 commands.
 std::vector<std::vector<std::string>> ExecutedCommands(const std::vector<std::string>& command);
 
 }  // namespace lockstep

@@ -84,5 +84,19 @@ TEST(ExecutedCommands, TextThatAShellRefusesIsReadAsFarAsItGoes) {
   }
 }
 
+// Each would be millions of words, or of commands.
+TEST(ExecutedCommands, TextsThatDoubleThemselvesEndSomewhere) {
+  std::string doubled = "set -- a\n";
+  for (int i = 0; i < 40; ++i) {
+    doubled += "set -- $@ $@\n";
+  }
+  EXPECT_TRUE(InShell("echo one\n" + doubled + "echo $@").starts_with("echo one"));
+  std::string evaluated = "A='";
+  for (int i = 0; i < 100; ++i) {
+    evaluated += "eval \"$A\"; ";
+  }
+  EXPECT_LE(ExecutedCommands({"sh", "-c", evaluated + "'; eval \"$A\""}).size(), 1000U);
+}
+
 }  // namespace
 }  // namespace lockstep

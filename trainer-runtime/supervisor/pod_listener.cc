@@ -104,6 +104,7 @@ void PodListener::ForgetLosses() {
   furthest_.reset();
   trainer_.reset();
   trainer_progress_ = TrainerProgress();
+  pace_.Reset();
 }
 
 void PodListener::TakeTrainerStatus(const TrainerStatus& status) {
