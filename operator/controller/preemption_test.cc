@@ -393,7 +393,7 @@ TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
   TrainingJobStatus status = Stored("high").status;
   status.rollbacks = 2;
   Write("high", status);
-  EXPECT_EQ(Ask("high").find("needs 2 GPUs, 0 free on 1 node; nobody goes for it"), 0U);
+  EXPECT_EQ(Ask("high").find("needs 2 GPUs, 0 free on 1 node; nobody is evicted for it"), 0U);
 
   status.rollbacks = 1;
   Write("high", status);
