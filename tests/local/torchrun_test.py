@@ -162,8 +162,20 @@ class Job(TorchrunCase, LocalTest):
         process, directory, _ = started
         self.wait_for(lambda: "--standalone does not join the 4 ranks of the job"
                       in self.pod_log(directory, "ranks-worker-0"))
+        self.wait_for(lambda: "began as 1 of 2, local 1"
+                      in self.pod_log(directory, "ranks-worker-0"))
         process.send_signal(signal.SIGTERM)
         self.finish(started)
+
+    # The runtime does not see in a script that torchrun is to train alone, and tells it of others.
+    def test_standalone_in_a_script_that_waits_for_others_is_ended_with_the_cure(self):
+        script = self.scratch / "train.sh"
+        script.write_text("#!/bin/sh\n" + shlex.join(self.idle_words(options=["--standalone"])))
+        script.chmod(0o755)
+        run = self.run_job(self.manifest([str(script)]).replace(
+            f"processes: {PROCESSES}", f"processes: {PROCESSES}\n    launcher: Torchrun"))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("and waits for them; remove --standalone", run.summary["reason"])
 
     def test_exit_code_of_a_rank_fails_the_job_by_its_name(self):
         run = self.run_ranks("3:3")

@@ -1,10 +1,12 @@
-"""How far a trainer is that tells it as Kubeflow's trainers do, without a word of ours in it: the
-pod takes the request that Hugging Face's Trainer and Kubeflow's SDK send."""
+"""How far a program is that works together by another library. Trainers tell it as Kubeflow's do,
+without a word of ours in them: the pod takes the request that Hugging Face's Trainer and Kubeflow's
+SDK send. Other programs have lockstep.Reporter."""
 
 import re
 import unittest
 
 from harness import LocalTest, command_manifest
+from python_case import python_words
 
 # Rank 0 posts as transformers does, by urllib with a new connection each time. A step takes 0.25 s.
 PROGRAM = """\
@@ -78,6 +80,25 @@ class TrainerStatus(LocalTest):
         log = run.pod_log("own-worker-0")
         self.assertIn("KUBEFLOW_TRAINER_SERVER_URL=https://elsewhere\n", log)
         self.assertNotIn("KUBEFLOW_TRAINER_SERVER_TOKEN", log)
+
+
+REPORTS = """\
+import time
+import lockstep
+reporter = lockstep.Reporter()
+reporter.report(lockstep.Progress(100, steps_total=1000, loss=0.9))
+time.sleep(0.5)
+reporter.report(lockstep.Progress(1000, steps_total=1000, loss=0.1))
+"""
+
+
+class Reports(LocalTest):
+    def test_the_last_one_before_the_end_is_told(self):
+        program = self.scratch / "reports.py"
+        program.write_text(REPORTS)
+        run = self.run_job(command_manifest(python_words(program), workers=1))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual((run.summary["steps"], run.summary["loss"]), (1000, 0.1), run.output)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,13 @@ std::optional<int> WorldIn(const std::vector<std::string>& variables) {
   return is_of_torchrun ? world : std::nullopt;
 }
 
+// Whether torchrun with these variables expects other nodes where no argument says so.
+bool IsToldOfOthers(const std::vector<std::string>& variables) {
+  return std::ranges::any_of(variables, [](const std::string& variable) {
+    return variable.starts_with("PET_NNODES=") && variable != "PET_NNODES=1";
+  });
+}
+
 }  // namespace
 
 TorchrunSight LookForTorchrun(pid_t ancestor, const std::string& folder) {
@@ -72,7 +79,12 @@ TorchrunSight LookForTorchrun(pid_t ancestor, const std::string& folder) {
         TorchrunCallOf(ZeroEndedParts(folder + "/" + std::to_string(stat.pid) + "/cmdline"));
     if (call.has_value()) {
       torchruns.insert(stat.pid);
-      sight.is_alone = sight.is_alone || call->options.contains("--standalone");
+      const bool is_alone = call->options.contains("--standalone");
+      sight.is_alone = sight.is_alone || is_alone;
+      sight.waits_alone =
+          sight.waits_alone ||
+          (is_alone && !call->options.contains("--nnodes") &&
+           IsToldOfOthers(ZeroEndedParts(folder + "/" + std::to_string(stat.pid) + "/environ")));
     }
   }
   sight.count = static_cast<int>(torchruns.size());
@@ -101,6 +113,12 @@ std::optional<TorchrunFault> FaultOf(const TorchrunSight& sight,
                          true};
   }
   const std::string ranks = std::to_string(expected.world_size) + " ranks of the job";
+  if (sight.waits_alone && expected.world_size > 1) {
+    return TorchrunFault{"torchrun --standalone does not join the " + ranks +
+                             ", and waits for them; remove --standalone, or set --nnodes=1 for a "
+                             "training in each pod",
+                         true};
+  }
   if (sight.is_alone && expected.world_size > 1) {
     return TorchrunFault{
         "torchrun --standalone does not join the " + ranks + "; remove --standalone", false};

@@ -14,6 +14,7 @@ struct TorchrunSight {
   int count = 0;             // of torchruns
   bool is_alone = false;     // one was told --standalone
   std::optional<int> world;  // the smallest that processes of theirs are in; absent: none runs yet
+  bool waits_alone = false;  // one of these waits for pods that it will never hear of
 
   friend bool operator==(const TorchrunSight&, const TorchrunSight&) = default;
 };

@@ -61,6 +61,23 @@ TEST_F(TorchrunWatchTest, ProcessThatHasTheNameAmongItsArgumentsIsNone) {
   EXPECT_EQ(Look(), (TorchrunSight{2, true, std::nullopt}));
 }
 
+TEST_F(TorchrunWatchTest, StandaloneOneThatIsToldOfOtherPodsWaitsForThem) {
+  const std::vector<std::string> alone = {"python3", "/opt/torchrun", "--standalone", "t.py"};
+  Add(10, 1, {"lockstep-runtime", "run", "--", "./train.sh"});
+  Add(11, 10, alone, {"PET_NNODES=1"});
+  EXPECT_FALSE(Look().waits_alone);
+  Add(11, 10, {"python3", "/opt/torchrun", "--nnodes=1", "--standalone", "t.py"}, {"PET_NNODES=2"});
+  EXPECT_FALSE(Look().waits_alone);
+  Add(11, 10, alone, {"PET_NNODES=2"});
+  EXPECT_TRUE(Look().waits_alone);
+
+  const auto fault = FaultOf(Look(), {1, 4});
+  ASSERT_TRUE(fault.has_value());
+  EXPECT_TRUE(fault->is_fatal);
+  EXPECT_TRUE(
+      fault->what.starts_with("torchrun --standalone does not join the 4 ranks of the job"));
+}
+
 TEST_F(TorchrunWatchTest, ProcessesOfATorchrunInAScriptTellTheirWorld) {
   Add(10, 1, {"lockstep-runtime", "run", "--", "./train.sh", "torchrun"});
   Add(11, 10, {"/bin/sh", "./train.sh"}, {"WORLD_SIZE=6"});

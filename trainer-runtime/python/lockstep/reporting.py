@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 
 from lockstep import library
-from lockstep.errors import error_of
+from lockstep.errors import LockstepError, error_of
 from lockstep.session import Progress, figures_of
 
 
@@ -24,6 +26,8 @@ class Reporter:
         options = library.Options(struct_size=ctypes.sizeof(library.Options), report_only=1)
         self._check(self._library.lockstep_open(
             ctypes.byref(options), ctypes.byref(self._handle)))
+        # What was reported last may not be told yet when the program ends.
+        atexit.register(self._close_at_exit)
 
     def report(self, progress: Progress) -> None:
         """As `Session.report`; does not wait. Errors: Forked, InvalidArgument,
@@ -37,6 +41,11 @@ class Reporter:
             return
         self._check(self._library.lockstep_close(self._handle))
         self._handle = ctypes.c_void_p()
+        atexit.unregister(self._close_at_exit)
+
+    def _close_at_exit(self) -> None:
+        with contextlib.suppress(LockstepError):  # of a process that was forked
+            self.close()
 
     def _check(self, status: int) -> None:
         if status != 0:
