@@ -116,7 +116,7 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
             self.assertIn("started 2 times; set launcher: Torchrun", pod.words["reason"])
 
     def test_world_of_its_own_is_told_while_it_runs(self):
-        words = self.idle_words("1:pause", options=["--nnodes=1", "--rdzv_backend=c10d",
+        words = self.idle_words("nobody:waits", options=["--nnodes=1", "--rdzv_backend=c10d",
                                                     "--rdzv_endpoint=localhost:0"])
         started = self.start(self.script(words), "Torchrun", pods=2)
         self.wait_for(lambda: "trains 2 ranks by themselves, not the 4 ranks of the job"
@@ -158,7 +158,7 @@ class Job(TorchrunCase, LocalTest):
         self.assertEqual((run.exit_code, run.summary["restarts"]), (130, []), run.output)
 
     def test_world_of_its_own_is_told_while_it_runs(self):
-        started = self.start(self.manifest(self.idle_words("1:pause", ["--standalone"])))
+        started = self.start(self.manifest(self.idle_words("nobody:waits", ["--standalone"])))
         process, directory, _ = started
         self.wait_for(lambda: "--standalone does not join the 4 ranks of the job"
                       in self.pod_log(directory, "ranks-worker-0"))
