@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import datetime
 import enum
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +15,7 @@ import secrets
 import shutil
 import sys
 import threading
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 
@@ -40,6 +37,7 @@ from lockstep.torch.checkpoint_format import (
     read_hashed,
     read_regular,
 )
+from lockstep.torch.lasting_files import exchange, locked, sync, write_lasting
 from lockstep.torch.not_written import NotWritten
 from lockstep.torch.state import FlatState, unflatten
 
@@ -159,7 +157,7 @@ class CheckpointStore:
         self._writer = writer
 
     def _take(self, writer: Writer) -> None:
-        with self._locked():
+        with locked(self._directory):
             holder, shut_out = self._read_fence_or_none()
             if holder is not None and holder.job_uid != writer.job_uid:
                 if self._writer is not None or writer.job_uid in shut_out:
@@ -323,7 +321,7 @@ class CheckpointStore:
         folder = self._directory / f".tmp-{secrets.token_hex(8)}"
         folder.mkdir()
         try:
-            _write_lasting(folder / _TENSORS, raw)
+            write_lasting(folder / _TENSORS, raw)
             document = {
                 "formatVersion": _FORMAT_VERSION,
                 **writer.fields(),
@@ -341,18 +339,18 @@ class CheckpointStore:
                 "created": datetime.datetime.now(datetime.timezone.utc).strftime(
                     "%Y-%m-%dT%H:%M:%SZ"),
             }
-            _write_lasting(folder / _MANIFEST, dump_hashed(document))
-            _sync(folder)
+            write_lasting(folder / _MANIFEST, dump_hashed(document))
+            sync(folder)
             self._publish(folder, self._path_of(manifest.step), writer)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # what failed, or what stood there before
         self._remove_old(manifest.step)
 
     def _publish(self, folder: pathlib.Path, target: pathlib.Path, writer: Writer) -> None:
-        with self._locked():
+        with locked(self._directory):
             self._check_holder(self._read_fence()[0], writer)
-            _exchange(folder, target)
-            _sync(self._directory)
+            exchange(folder, target)
+            sync(self._directory)
 
     def _path_of(self, step: int) -> pathlib.Path:
         return self._directory / f"step-{step:08}"
@@ -413,19 +411,9 @@ class CheckpointStore:
 
     def _write_atomically(self, name: str, text: bytes) -> None:
         temporary = self._directory / f".{name}.{secrets.token_hex(8)}"
-        _write_lasting(temporary, text)
+        write_lasting(temporary, text)
         temporary.rename(self._directory / name)
-        _sync(self._directory)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """The built-in trainer's lock; held for some system calls."""
-        folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
+        sync(self._directory)
 
 
 def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
@@ -454,45 +442,5 @@ def _look(folder: pathlib.Path) -> _Soundness:
         return _Soundness.UNREADABLE
 
 
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-
-
-def _exchange(folder: pathlib.Path, target: pathlib.Path) -> None:
-    """Puts `folder` at `target`, which is there at each moment. What stood there, if anything, is
-    at `folder` afterwards."""
-    try:
-        folder.rename(target)
-        return  # nothing stood there, or an empty folder
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise
-    rename = ctypes.CDLL(None, use_errno=True).renameat2
-    paths = os.fsencode(folder), os.fsencode(target)
-    if rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
-        return
-    # Some network file systems cannot exchange. Between these two renames this step is missing, and
-    # a reader falls back to the one before.
-    aside = folder.with_name(folder.name + ".old")
-    target.rename(aside)
-    folder.rename(target)
-    aside.rename(folder)
-
-
 def _is_finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
-
-
-def _write_lasting(path: pathlib.Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: pathlib.Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -46,7 +46,7 @@ def equal(one, other):
 def failing_writes(number):
     """No file can be written, for the reason of that number."""
     return unittest.mock.patch.object(
-        checkpoint, "_write_lasting", side_effect=OSError(number, os.strerror(number)))
+        checkpoint, "write_lasting", side_effect=OSError(number, os.strerror(number)))
 
 
 class Flat(unittest.TestCase):

@@ -9,12 +9,10 @@ import os
 import signal
 import sys
 import time
-from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 import torch
 
-from lockstep.arguments import folder
 from lockstep.errors import (
     Finished,
     InvalidArgument,
@@ -94,9 +92,7 @@ class Job:
                 "Job: a second one in this process found, expected one: with the end of the first "
                 "all ranks have said that no work is left; train on by `epochs` of one sampler, or "
                 "in a job of its own")
-        variable = os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
-        directory = options.checkpoint_directory or (
-            folder("LOCKSTEP_CHECKPOINT_DIR", variable) if variable else None)
+        directory = options.checkpoint_folder()
         self.model = model
         self.optimizer = optimizer
         self.sampler = sampler
@@ -255,12 +251,7 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if isinstance(error, MeetAgain) and not self._is_over:
             print(_MEET_AGAIN_HINT, file=sys.stderr, flush=True)
         if kind is None or (isinstance(error, SystemExit) and not error.code):
@@ -452,11 +443,10 @@ class Job:
 
     def _terms(self) -> dict[str, str]:
         """What ranks have to agree on; a checkpoint may be of other batches, epochs and groups."""
-        sampler = ("sample_count", "batch_size", "epochs", "seed", "shuffle")
         return {
             "plan:": repr(self._options.plan),
             "checkpoint_directory:": "none" if self._keeper.store is None else "some",
-            **{f"sampler: {name}": str(getattr(self.sampler, name)) for name in sampler},
+            **self.sampler.terms(),
             **self._holdings.terms(),
         }
 

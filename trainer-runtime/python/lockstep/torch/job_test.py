@@ -137,7 +137,7 @@ class Loop(unittest.TestCase):
         return sorted(path.name for path in self.directory.glob("step-*"))
 
     def full_disk(self):
-        return unittest.mock.patch.object(checkpoint, "_write_lasting", side_effect=DISK_FULL)
+        return unittest.mock.patch.object(checkpoint, "write_lasting", side_effect=DISK_FULL)
 
     def test_an_end_that_cannot_be_saved_is_none(self):
         session = FakeSession()
