@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import re
 import sys
 from typing import Callable, NoReturn, Optional, Tuple
@@ -142,11 +143,11 @@ def note_end(error: LockstepError) -> None:
     """`error` ends this process's work, though the program may catch it: `run` ends the process
     with its code. The first that asks for a code other than 0 stays."""
     global _end
-    if _end is None and _code_of(error) != 0:
-        _end = (_code_of(error), type(error).__name__, str(error))
+    if _end is None and code_of(error) != 0:
+        _end = (code_of(error), type(error).__name__, str(error))
 
 
-def _code_of(error: LockstepError) -> int:
+def code_of(error: LockstepError) -> int:
     """That of an exception that nobody catches, where it asks for none."""
     return int(getattr(error, "exit_code", 1))
 
@@ -169,3 +170,10 @@ def run(work: Callable[[], object]) -> NoReturn:
     print(f"lockstep: the program caught {name} and ended as if all were well, so this process "
           f"ends with {code}: {words}", file=sys.stderr, flush=True)
     sys.exit(code)
+
+
+def end_at_exit(code: int, sentence: str) -> NoReturn:
+    """Says `sentence` and ends this process with `code`, of a handler that runs at its exit."""
+    print(f"lockstep: {sentence}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(code)  # nothing else changes the code there

@@ -174,8 +174,9 @@ class CheckpointStore:
                 shutil.rmtree(left, ignore_errors=True)
 
     def save_async(self, state: FlatState, manifest: Manifest) -> None:
-        """Copies the state and returns; the one before is waited for. A step that this process has
-        saved already is not written again: its state is the same. Precondition: `claim`.
+        """Copies the state and returns; the one before is waited for. Where no thread can be
+        started, it returns once all is written. A step that this process has saved already is not
+        written again: its state is the same. Precondition: `claim`.
 
         Errors: those of `flush`, of the one before.
         """
@@ -188,9 +189,14 @@ class CheckpointStore:
         }
         tree = json.dumps(state.tree)
         self._newest = manifest.step
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._save, args=(copied, tree, manifest), name="lockstep-checkpoint")
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # as at the interpreter's exit, from Python 3.12 on
+            self._save(copied, tree, manifest)
+        else:
+            self._thread = thread
 
     def flush(self) -> Optional[Exception]:
         """Waits until all is written. What kept the newest from that is returned and told on

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import os
 import signal
 import sys
 import time
@@ -20,6 +19,8 @@ from lockstep.errors import (
     MeetAgain,
     Status,
     Stopped,
+    code_of,
+    end_at_exit,
     note_end,
 )
 from lockstep.library import Leave, Phase
@@ -36,12 +37,6 @@ from lockstep.torch.state import broadcast_state, flatten
 from lockstep.torch.watch import Watch
 
 Batch = TypeVar("Batch")
-
-
-_MEET_AGAIN_HINT = (
-    "lockstep: a call of job.session has lost a rank, and the loop was left: the gang starts anew "
-    "from the newest checkpoint, which checkpoint_every makes. Catch lockstep.MeetAgain around the "
-    "call and take the next batch, and all others keep their steps")
 
 # All ranks say at the end of a job that no work is left: a process has one.
 _has_finished = False
@@ -199,8 +194,6 @@ class Job:
         try:
             total = self._reducer.reduce(self.session, share, self._options.call_seconds)
             self._watch.compare_now_and_then(self._step, total.changed_count)
-        except LeftLoop as left:
-            raise left.error(self._progress()) from None
         except MeetAgain as lost:
             self._lost = lost
             self._reducer.forget_step()
@@ -253,7 +246,7 @@ class Job:
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if isinstance(error, MeetAgain) and not self._is_over:
-            print(_MEET_AGAIN_HINT, file=sys.stderr, flush=True)
+            self._watch.tell_of_loss_in_program()
         if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:
@@ -273,7 +266,10 @@ class Job:
     def _ending_with_errors(self) -> Iterator[None]:
         """An error of ours is the end of this rank, whatever the program makes of it."""
         try:
-            yield
+            try:
+                yield
+            except LeftLoop as left:
+                raise left.error(self._progress()) from None
         except LockstepError as error:
             self._is_over = True
             note_end(error)
@@ -284,32 +280,41 @@ class Job:
         if self._is_over or self._is_finished or getattr(sys, "last_type", None) is not None:
             return
         try:
-            if self._owes_turn:
-                self._check_if_save_is_due()
-                self.session.should_stop(self._options.call_seconds)
+            with self._ending_with_errors():
+                self._end_at_exit()
+        except LockstepError as error:
+            end_at_exit(code_of(error), str(error))
+
+    def _end_at_exit(self) -> None:
+        """As `close` does, but where a rank is lost this process meets nobody again."""
+        if not self._is_whole:
+            raise LockstepError(f"the update after step {self._step} has failed halfway")
+        self._drop_batch()
+        if self._owes_turn:
+            self._check_if_save_is_due()
+            self.session.should_stop(self._options.call_seconds)
+        if not self.sampler.is_done:
             self._reducer.say_leaving(self.session, self._options.call_seconds)
-            self.session.finish(self._options.call_seconds)
-        except (LeftLoop, LockstepError) as problem:
-            error = problem.error(self._progress()) if isinstance(problem, LeftLoop) else problem
-            print(f"lockstep: {error}", file=sys.stderr, flush=True)
-            sys.stdout.flush()
-            os._exit(getattr(error, "exit_code", 1))  # nothing else changes the code here
+        self._save_and_finish()
+        self._is_finished = True
+
+    def _drop_batch(self) -> None:
+        """One that is out, for which `step` is not called any more."""
+        if self._is_open:
+            self._is_open = False
+            self._reducer.forget_step()  # buffers that the forward pass has changed
 
     def _end_early(self) -> None:
         """As of a loop that was left before its end, or that has just come to it."""
         if self._is_finished or not self._is_whole:
             return
-        if self._is_open:
-            self._is_open = False
-            self._reducer.forget_step()  # buffers that the forward pass has changed
+        self._drop_batch()
         if self._owes_turn:
             self._between_steps()
         while not self._is_finished:
             try:
                 if not self.sampler.is_done:
                     self._reducer.say_leaving(self.session, self._options.call_seconds)
-            except LeftLoop as left:
-                raise left.error(self._progress()) from None
             except MeetAgain as lost:
                 self._recover(lost)
                 continue
@@ -388,9 +393,7 @@ class Job:
     def _finish(self) -> None:
         global _has_finished
         try:
-            self._watch.check_before_save(self._step)
-            self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
-            self.session.finish(self._long_seconds())
+            self._save_and_finish()
         except MeetAgain as lost:
             with contextlib.suppress(Finished):
                 self._recover(lost)
@@ -398,6 +401,11 @@ class Job:
             # The others know already.
         self._is_finished = True
         _has_finished = True
+
+    def _save_and_finish(self) -> None:
+        self._watch.check_before_save(self._step)
+        self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
+        self.session.finish(self._long_seconds())
 
     def _progress(self) -> Progress:
         return Progress(

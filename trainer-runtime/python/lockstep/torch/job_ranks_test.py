@@ -368,7 +368,7 @@ class Ranks(unittest.TestCase):
                     made._at_exit()  # as the interpreter calls it
                     raise SystemExit(1)
 
-        with unittest.mock.patch.object(job.os, "_exit") as ended:
+        with unittest.mock.patch("os._exit") as ended:
             _, other = self.run_on(2, Ends)
         self.assertEqual(ended.call_args_list, [unittest.mock.call(1)])
         self.assertIsInstance(other, Mismatch)

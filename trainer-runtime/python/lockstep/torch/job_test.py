@@ -1,5 +1,6 @@
 """The loop on a session without peers: what is saved when, and what is refused."""
 
+import atexit
 import contextlib
 import io
 import json
@@ -104,9 +105,11 @@ class Loop(unittest.TestCase):
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
                 "state_seconds": 50.0, **options}
         with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session):
-            return Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            made = Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
                        sampler=Sampler(8, batch_size, epochs=epochs), extra=extra,
                        options=JobOptions(**made))
+        atexit.unregister(made._at_exit)
+        return made
 
     def train(self, made, change=lambda loss: loss.backward()):
         """`change`: what the program does with the loss before `step`."""
