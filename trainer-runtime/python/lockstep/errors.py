@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-import os
 import re
 import sys
 from typing import Callable, NoReturn, Optional, Tuple
+
+from lockstep import exits
 
 
 class Status(enum.IntEnum):
@@ -162,6 +163,7 @@ def run(work: Callable[[], object]) -> NoReturn:
         print(f"lockstep: {end}", file=sys.stderr, flush=True)
         sys.exit(end.exit_code)
     except SystemExit as end:
+        exits.note(end.code)
         if end.code:
             raise
     if _end is None:
@@ -170,10 +172,3 @@ def run(work: Callable[[], object]) -> NoReturn:
     print(f"lockstep: the program caught {name} and ended as if all were well, so this process "
           f"ends with {code}: {words}", file=sys.stderr, flush=True)
     sys.exit(code)
-
-
-def end_at_exit(code: int, sentence: str) -> NoReturn:
-    """Says `sentence` and ends this process with `code`, of a handler that runs at its exit."""
-    print(f"lockstep: {sentence}", file=sys.stderr, flush=True)
-    sys.stdout.flush()
-    os._exit(code)  # nothing else changes the code there

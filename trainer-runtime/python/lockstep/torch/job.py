@@ -6,12 +6,12 @@ import atexit
 import contextlib
 import dataclasses
 import signal
-import sys
 import time
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 import torch
 
+from lockstep import exits
 from lockstep.errors import (
     Finished,
     InvalidArgument,
@@ -20,7 +20,6 @@ from lockstep.errors import (
     Status,
     Stopped,
     code_of,
-    end_at_exit,
     note_end,
 )
 from lockstep.library import Leave, Phase
@@ -119,6 +118,7 @@ class Job:
         except BaseException:
             self.session.close()  # else its threads may outlive what they stand on
             raise
+        exits.watch()
         atexit.register(self._at_exit)
 
     @property
@@ -180,6 +180,7 @@ class Job:
         """
         if not self._is_open:
             raise LockstepError("step: there is no batch in progress; call it once for each")
+        exits.note(0)  # what was asked for before was caught
         value = loss_of(loss)
         self._watch.check_scalers()
         self._is_open = False
@@ -254,8 +255,11 @@ class Job:
                 self._leave()
 
     def _leave(self) -> None:
-        self._is_over = True
         atexit.unregister(self._at_exit)
+        self._part()
+
+    def _part(self) -> None:
+        self._is_over = True
         try:
             if self._keeper.store is not None:
                 self._keeper.store.flush()
@@ -277,13 +281,14 @@ class Job:
 
     def _at_exit(self) -> None:
         """Of a process that ends without `close`, and maybe with 0 while other ranks go on."""
-        if self._is_over or self._is_finished or getattr(sys, "last_type", None) is not None:
+        if self._is_over or self._is_finished:
             return
+        code = exits.code()
         try:
             with self._ending_with_errors():
-                self._end_at_exit()
+                self._end_at_exit() if code == 0 else self._part()
         except LockstepError as error:
-            end_at_exit(code_of(error), str(error))
+            exits.end_now(code or code_of(error), str(error))
 
     def _end_at_exit(self) -> None:
         """As `close` does, but where a rank is lost this process meets nobody again."""
@@ -388,7 +393,7 @@ class Job:
                 self._watch.compare(self._step)
         except MeetAgain as lost:
             self._keeper.stop_without(Stopped(str(lost), Status.STOPPED))
-        self._keeper.stop(leave, self._long_seconds())
+        self._keeper.stop(leave, self._options.long_seconds())
 
     def _finish(self) -> None:
         global _has_finished
@@ -404,8 +409,8 @@ class Job:
 
     def _save_and_finish(self) -> None:
         self._watch.check_before_save(self._step)
-        self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
-        self.session.finish(self._long_seconds())
+        self._keeper.save_at_end(not self.sampler.is_done, self._options.long_seconds())
+        self.session.finish(self._options.long_seconds())
 
     def _progress(self) -> Progress:
         return Progress(
@@ -458,10 +463,6 @@ class Job:
             **self._holdings.terms(),
         }
 
-    def _long_seconds(self) -> float:
-        """Where others may wait for rank 0 to read or write a checkpoint."""
-        return max(self._options.call_seconds, self._options.state_seconds)
-
     def _take_over(self) -> None:
         members = self.meeting.members
         source = self.meeting.state_source
@@ -473,7 +474,7 @@ class Job:
         elif all(one.has_state and one.step == members[source].step for one in members):
             return  # equal to the bit already
         state = self._state() if self.rank == source else None
-        state = broadcast_state(self.session, state, source, self._long_seconds())
+        state = broadcast_state(self.session, state, source, self._options.long_seconds())
         if self.rank != source:
             self._load(state, is_of_file=False)
 

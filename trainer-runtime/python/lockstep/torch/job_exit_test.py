@@ -11,7 +11,8 @@ import unittest.mock
 
 import torch
 
-from lockstep import errors
+from lockstep import errors, exits
+from lockstep.errors import LockstepError
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.torch import job
 from lockstep.torch.job import Job, JobOptions
@@ -51,10 +52,13 @@ class Exits(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
         self.exit_codes = {}  # by rank, of those that os._exit has ended
+        self.wanted_code = 0  # of all
         for patch in (
                 unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own),
                 unittest.mock.patch.object(job.atexit, "register"),
                 unittest.mock.patch.object(errors, "_end", None),
+                unittest.mock.patch.object(exits, "watch"),
+                unittest.mock.patch.object(exits, "code", lambda: self.wanted_code),
                 unittest.mock.patch.object(os, "_exit", self.exit)):
             patch.start()
             self.addCleanup(patch.stop)
@@ -159,6 +163,20 @@ class Exits(unittest.TestCase):
 
         self.run_on(1, self.script(fail))
         self.assertEqual((self.exit_codes, self.saved()), ({0: 1}, []))
+
+    def test_ranks_that_end_with_a_code_leave_as_from_with_and_keep_it(self):
+        self.wanted_code = 75
+        with unittest.mock.patch.object(FakeSession, "close") as close, \
+                unittest.mock.patch.object(FakeSession, "finish") as finish:
+            self.run_on(2, self.script())
+        self.assertEqual((close.call_count, finish.call_count), (2, 0))
+        self.assertEqual((self.exit_codes, self.saved(), self.words()), ({}, [], []))
+
+    def test_what_is_in_the_way_of_leaving_changes_no_code(self):
+        self.wanted_code = 75
+        with unittest.mock.patch.object(FakeSession, "close", side_effect=LockstepError("why")):
+            self.run_on(1, self.script())
+        self.assertEqual((self.exit_codes, self.words()), ({0: 75}, ["lockstep: why"]))
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def hash64(tensor: torch.Tensor) -> int:
     weights = _weights(raw.device)
     result: int = raw.numel()
     for part in parts:
-        mixed = (part >> 32).bitwise_and_(0xFFFFFFFF).bitwise_xor_(part)
+        mixed = part.bitwise_right_shift(32).bitwise_and_(0xFFFFFFFF).bitwise_xor_(part)
         share = int(mixed.mul_(weights[: part.numel()]).sum())
         result = (result * _CHUNK_FACTOR + share) % (1 << 64)
     return result
