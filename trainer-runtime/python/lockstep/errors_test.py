@@ -2,8 +2,6 @@
 
 import contextlib
 import io
-import pathlib
-import subprocess
 import sys
 import unittest
 import unittest.mock
@@ -47,39 +45,6 @@ class Run(unittest.TestCase):
     def test_the_end_of_the_others_is_no_error(self):
         note_end(Finished("all others have finished"))
         self.assertEqual(self.end(lambda: None), (0, ""))
-
-
-# Ends as its words say, and tells what its handler at exit knows of that.
-SCRIPT = """\
-import atexit, os, signal, sys, threading
-from lockstep import errors, exits
-atexit.register(lambda: print("handler:", exits.code()))
-exits.watch()
-{0}
-"""
-
-
-class Exit(unittest.TestCase):
-    def end(self, words):
-        """The code of a process, what it wrote, and its errors."""
-        root = pathlib.Path(errors.__file__).parent.parent
-        ended = subprocess.run([sys.executable, "-c", SCRIPT.format(words)], cwd=root,
-                               capture_output=True, text=True, timeout=60)
-        return ended.returncode, ended.stdout, ended.stderr
-
-    def test_a_handler_at_exit_knows_the_code(self):
-        for words, code in (
-                ("pass", 0), ("sys.exit()", 0), ("sys.exit(75)", 75), ("sys.exit('text')", 1),
-                ("errors.run(lambda: None)", 0),
-                ("def work(): raise SystemExit(5)\nerrors.run(work)", 5),
-                ("def work(): raise errors.Superseded('x')\nerrors.run(work)", 76),
-                ("1 / 0", 1),
-                ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))\n"
-                 "os.kill(os.getpid(), signal.SIGTERM)", 143),
-                ("one = threading.Thread(target=lambda: sys.exit(3))\none.start(); one.join()", 0),
-                ("try: sys.exit(3)\nexcept SystemExit: exits.note(0)", 0)):
-            with self.subTest(words):
-                self.assertEqual(self.end(words)[:2], (code, f"handler: {code}\n"))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import sys
@@ -13,12 +14,21 @@ _asked: object = None
 _is_watched = False
 
 
-def watch() -> None:
-    """From now on `code` knows what sys.exit is called with."""
+def call_at_exit(handler: Callable[[], None]) -> Callable[[], None]:
+    """Calls `handler` when this process exits, but not where a fork of it does. From now on `code`
+    knows what sys.exit is called with. Returns what takes the handler back."""
     global _is_watched
     if not _is_watched:
         setattr(sys, "exit", _noting(sys.exit))
     _is_watched = True
+    owner = os.getpid()
+
+    def call() -> None:
+        if os.getpid() == owner:
+            handler()
+
+    atexit.register(call)
+    return functools.partial(atexit.unregister, call)
 
 
 def _noting(plain: Callable[[Any], NoReturn]) -> Callable[..., NoReturn]:

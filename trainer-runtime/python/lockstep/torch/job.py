@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
 import signal
@@ -118,8 +117,7 @@ class Job:
         except BaseException:
             self.session.close()  # else its threads may outlive what they stand on
             raise
-        exits.watch()
-        atexit.register(self._at_exit)
+        self._forget_exit = exits.call_at_exit(self._at_exit)
 
     @property
     def rank(self) -> int:
@@ -255,7 +253,7 @@ class Job:
                 self._leave()
 
     def _leave(self) -> None:
-        atexit.unregister(self._at_exit)
+        self._forget_exit()
         self._part()
 
     def _part(self) -> None:

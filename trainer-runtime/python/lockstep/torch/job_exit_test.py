@@ -55,9 +55,8 @@ class Exits(unittest.TestCase):
         self.wanted_code = 0  # of all
         for patch in (
                 unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own),
-                unittest.mock.patch.object(job.atexit, "register"),
                 unittest.mock.patch.object(errors, "_end", None),
-                unittest.mock.patch.object(exits, "watch"),
+                unittest.mock.patch.object(exits, "call_at_exit"),
                 unittest.mock.patch.object(exits, "code", lambda: self.wanted_code),
                 unittest.mock.patch.object(os, "_exit", self.exit)):
             patch.start()

@@ -10,6 +10,7 @@ import unittest.mock
 import torch
 from torch import nn
 
+from lockstep import exits
 from lockstep.errors import Diverged, InvalidArgument, Mismatch
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.library import Leave
@@ -170,9 +171,10 @@ sessions = threading.local()
 
 class Ranks(unittest.TestCase):
     def setUp(self):
-        opened = unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own)
-        opened.start()
-        self.addCleanup(opened.stop)
+        for patch in (unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own),
+                      unittest.mock.patch.object(exits, "call_at_exit")):
+            patch.start()
+            self.addCleanup(patch.stop)
         self.said = io.StringIO()
 
     def run_on(self, size, kind):

@@ -1,6 +1,5 @@
 """The loop on a session without peers: what is saved when, and what is refused."""
 
-import atexit
 import contextlib
 import io
 import json
@@ -14,6 +13,7 @@ import unittest.mock
 
 import torch
 
+from lockstep import exits
 from lockstep.errors import (
     Diverged,
     InvalidArgument,
@@ -104,12 +104,11 @@ class Loop(unittest.TestCase):
         job._has_finished = False  # another process
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
                 "state_seconds": 50.0, **options}
-        with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session):
-            made = Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session), \
+                unittest.mock.patch.object(exits, "call_at_exit"):
+            return Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
                        sampler=Sampler(8, batch_size, epochs=epochs), extra=extra,
                        options=JobOptions(**made))
-        atexit.unregister(made._at_exit)
-        return made
 
     def train(self, made, change=lambda loss: loss.backward()):
         """`change`: what the program does with the loss before `step`."""
