@@ -38,6 +38,15 @@ class Exit(unittest.TestCase):
             with self.subTest(words):
                 self.assertEqual(self.end(words), (code, f"handler: {code}\n"))
 
+    def test_what_a_program_caught_of_the_loop_changes_an_end_with_0_alone(self):
+        caught = "errors.note_end(errors.Diverged('b is NaN'))\nerrors.watch_end()\n"
+        for words, code in (("pass", 79), ("sys.exit(0)", 79), ("sys.exit(5)", 5), ("1 / 0", 1),
+                            ("errors.run(lambda: None)", 79),
+                            ("if os.fork() == 0: sys.exit(0)\nos.wait()", 79)):
+            with self.subTest(words):
+                self.assertEqual(self.end(caught + words)[0], code)
+        self.assertEqual(self.end("errors.watch_end()"), (0, "handler: 0\n"))
+
     def test_a_fork_does_not_call_it(self):
         fork = "if os.fork() == 0: sys.exit(0)\nos.wait()"
         self.assertEqual(self.end(fork), (0, "handler: 0\n"))

@@ -20,6 +20,7 @@ from lockstep.errors import (
     Stopped,
     code_of,
     note_end,
+    watch_end,
 )
 from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
@@ -111,6 +112,7 @@ class Job:
         store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
         self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
+        watch_end()
         try:
             with self._ending_with_errors():
                 self._meet()

@@ -177,6 +177,11 @@ class Exits(unittest.TestCase):
             self.run_on(1, self.script())
         self.assertEqual((self.exit_codes, self.words()), ({0: 75}, ["lockstep: why"]))
 
+    def test_an_error_of_the_loop_that_the_program_caught_is_watched_for(self):
+        with unittest.mock.patch.object(exits, "call_at_exit") as call:
+            self.run_on(1, self.script())
+        self.assertEqual([one.args[0] for one in call.call_args_list][:1], [errors._at_exit])
+
 
 if __name__ == "__main__":
     unittest.main()

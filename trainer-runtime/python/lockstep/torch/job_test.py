@@ -97,6 +97,8 @@ class Loop(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
         self.addCleanup(scratch.cleanup)
         job._has_finished = False
+        unittest.mock.patch.object(exits, "call_at_exit").start()
+        self.addCleanup(unittest.mock.patch.stopall)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
 
     def job(self, session, batch_size=4, epochs=1, extra=None, **options):
@@ -104,8 +106,7 @@ class Loop(unittest.TestCase):
         job._has_finished = False  # another process
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
                 "state_seconds": 50.0, **options}
-        with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session), \
-                unittest.mock.patch.object(exits, "call_at_exit"):
+        with unittest.mock.patch.object(job, "open", lambda plan, catches_stop: session):
             return Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
                        sampler=Sampler(8, batch_size, epochs=epochs), extra=extra,
                        options=JobOptions(**made))
