@@ -15,7 +15,7 @@ import secrets
 import shutil
 import sys
 import threading
-from typing import Any, Optional, Union
+from typing import Any, Iterator, Optional, Union
 
 import torch
 
@@ -109,6 +109,10 @@ class _Soundness(enum.Enum):
 
 class _LaterFormat(ValueError):
     """Of a release that this one does not know."""
+
+
+class Removed(LockstepError):
+    """Those that were there were removed before they could be read."""
 
 
 class _CameLater(Exception):
@@ -234,27 +238,7 @@ class CheckpointStore:
         Errors: Mismatch (it is of another model, sampler or plan, or of a later release),
         LockstepError (there are some, and all are damaged; one cannot be read).
         """
-        if not self._directory.is_dir():
-            return None
-        own_steps = self._own_steps()
-        first_damage: Optional[str] = None
-        for step, folder in reversed(self.steps()):
-            try:
-                manifest, raw = self.read(step, folder, own_steps)
-            except _LaterFormat as later:
-                raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
-            except _CameLater as later_job:
-                tell_skipped(folder, str(later_job))
-                continue
-            except _DAMAGE as damage:
-                tell_skipped(folder, str(damage))
-                first_damage = first_damage or f"{folder}: {damage}"
-                continue
-            except OSError as error:
-                # It may be whole: an older one would undo finished work without a word.
-                raise LockstepError(
-                    f"the newest checkpoint, {folder}, cannot be read: {error}", Status.SYSTEM
-                ) from error
+        for folder, manifest, raw in self.whole("; move that folder away to begin at step 0"):
             found = manifest["fingerprint"]
             if found != {"lockstep.torch": fingerprint}:
                 raise Mismatch(
@@ -262,12 +246,53 @@ class CheckpointStore:
                     f"fingerprint {found} found, expected {fingerprint}", Status.MISMATCH)
             state: dict[str, Any] = unflatten(decode(raw))
             return state
+        return None
+
+    def whole(self, advice: str = "") -> Iterator[tuple[pathlib.Path, dict[str, Any], bytes]]:
+        """Folder, manifest and tensors of those whose files verify, newest first; others are told
+        on standard error and skipped. Nothing where the directory is not there or has none.
+
+        Errors: Mismatch (one is of a later release), LockstepError (all are damaged, with `advice`;
+        one, or the directory, cannot be read), Removed.
+        """
+        try:
+            steps = self.steps()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LockstepError(f"{self._directory} cannot be read: {error}", Status.SYSTEM
+                                ) from error
+        own_steps = self._own_steps()
+        first_damage: Optional[str] = None
+        is_none_left = bool(steps)
+        for step, folder in reversed(steps):
+            try:
+                manifest, raw = self.read(step, folder, own_steps)
+            except _LaterFormat as later:
+                raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
+            except _CameLater as later_job:
+                tell_skipped(folder, str(later_job))
+            except _DAMAGE as damage:
+                if isinstance(damage, OSError) and not folder.exists():
+                    continue
+                tell_skipped(folder, str(damage))
+                first_damage = first_damage or f"{folder}: {damage}"
+            except OSError as error:
+                # It may be whole: an older one would undo finished work without a word.
+                raise LockstepError(
+                    f"the newest checkpoint, {folder}, cannot be read: {error}", Status.SYSTEM
+                ) from error
+            else:
+                yield folder, manifest, raw
+            is_none_left = False
         if first_damage is not None:
             # To begin at step 0 beside finished work is for its owner to say.
             raise LockstepError(
-                f"no checkpoint in {self._directory} can be used; move that folder away to begin "
-                f"at step 0: {first_damage}", Status.SYSTEM)
-        return None
+                f"no checkpoint in {self._directory} can be used{advice}: {first_damage}",
+                Status.SYSTEM)
+        if is_none_left:
+            raise Removed(f"{self._directory}: all checkpoints were removed while they were read",
+                          Status.SYSTEM)
 
     def _own_steps(self) -> list[int]:
         """Of the checkpoints that this job wrote."""
