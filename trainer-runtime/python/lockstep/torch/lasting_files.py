@@ -9,18 +9,38 @@ import errno
 import fcntl
 import os
 import pathlib
+import time
 from typing import Iterator
+
+# Choice, as in trainer-runtime/checkpoint: far longer than some system calls take.
+_LOCK_SECONDS = 5.0
+_ASK_AGAIN_SECONDS = 0.002
 
 
 @contextlib.contextmanager
 def locked(directory: pathlib.Path) -> Iterator[None]:
-    """The built-in trainer's lock; held for some system calls."""
+    """The built-in trainer's lock; held for some system calls. Errors: OSError (ETIMEDOUT: another
+    process holds it for longer)."""
     folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        _lock(folder)
         yield
     finally:
         os.close(folder)
+
+
+def _lock(folder: int) -> None:
+    """flock(2) knows no deadline, and whoever holds the lock may be stopped, or on a file system
+    that hangs."""
+    deadline = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise OSError(errno.ETIMEDOUT, "Locked by another process") from None
+        time.sleep(_ASK_AGAIN_SECONDS)
 
 
 _AT_FDCWD = -100
