@@ -114,7 +114,7 @@ class StepReducer:
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self._known: dict[int, torch.Tensor] = {}  # parameters that are equal on all ranks, by id
-        self._marks: list[tuple[int, bool, torch.Size]] = []
+        self._marks: list[tuple[int, bool, torch.Size, torch.dtype]] = []
         self._before: dict[str, torch.Tensor] = {}
         self.note_equal()
 
@@ -126,7 +126,7 @@ class StepReducer:
         self._mean_names = [name for name, one in buffers.items() if one.is_floating_point()]
         self._means = [buffers[name] for name in self._mean_names]
         self._counts = [one for one in buffers.values() if one.dtype == torch.int64]
-        marks = [(id(one), one.requires_grad, one.shape)
+        marks = [(id(one), one.requires_grad, one.shape, one.dtype)
                  for one in [*self._all.values(), *buffers.values()]]
         if marks == self._marks:
             return

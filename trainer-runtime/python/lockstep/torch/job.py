@@ -296,7 +296,8 @@ class Job:
             raise LockstepError(f"the update after step {self._step} has failed halfway")
         self._drop_batch()
         if self._owes_turn:
-            self._check_if_save_is_due()
+            if self._is_save_due():
+                self._watch.check_before_save(self._step)
             self.session.should_stop(self._options.call_seconds)
         if not self.sampler.is_done:
             self._reducer.say_leaving(self.session, self._options.call_seconds)
@@ -368,22 +369,23 @@ class Job:
             return
         self._report()
         try:
-            if self._check_if_save_is_due():
+            if self._is_save_due():
+                self._watch.check_before_save(self._step)
                 self._keeper.save()
             leave = self.session.should_stop(self._options.call_seconds)
         except MeetAgain as lost:
             self._recover(lost)
+            if self._is_save_due() and self._keeper.is_behind:
+                self._watch.check_state(self._step)  # those that were not lost have compared it
+                self._keeper.save()
             return
         if leave and not self.sampler.is_done:
             self._stop(leave)
 
-    def _check_if_save_is_due(self) -> bool:
-        """Whether it is, which all ranks know; then they compare what is to be saved."""
+    def _is_save_due(self) -> bool:
+        """Equal on all ranks, which compare what they hold before it."""
         every = self._options.checkpoint_every
-        is_due = every > 0 and self._step % every == 0 and not self.sampler.is_done
-        if is_due:
-            self._watch.check_before_save(self._step)
-        return is_due
+        return every > 0 and self._step % every == 0 and not self.sampler.is_done
 
     def _stop(self, leave: Leave) -> None:
         """A rank that leaves alone has nobody to compare with: the others go on."""

@@ -3,6 +3,8 @@ alone."""
 
 import contextlib
 import io
+import pathlib
+import tempfile
 import threading
 import unittest
 import unittest.mock
@@ -11,7 +13,7 @@ import torch
 from torch import nn
 
 from lockstep import exits
-from lockstep.errors import Diverged, InvalidArgument, Mismatch
+from lockstep.errors import Diverged, InvalidArgument, MeetAgain, Mismatch
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.library import Leave
 from lockstep.session import Meeting, Member
@@ -323,6 +325,19 @@ class Ranks(unittest.TestCase):
                             "^model/2.bias differs between rank 0 and rank 1: after step 3 ")
         for one in self.run_on(2, stops(lambda bias, rank: bias.fill_(float("nan")))):
             self.assertIsInstance(one, Diverged)
+
+    def test_a_checkpoint_that_a_loss_has_put_off_is_written_after_the_meeting(self):
+        class Loses(Program):
+            def end(self, job):
+                if job.step_count == 2:
+                    lost = unittest.mock.Mock(side_effect=[MeetAgain("lost"), None, None])
+                    job._watch.check_before_save = lost
+
+        with tempfile.TemporaryDirectory(prefix="lockstep-test-") as directory:
+            Loses.options = {"checkpoint_directory": directory, "checkpoint_every": 2}
+            where_nobody_fails(self.run_on(1, Loses))
+            self.assertEqual(sorted(path.name for path in pathlib.Path(directory).glob("step-*")),
+                             [f"step-{step:08}" for step in (2, 4, 6)])
 
     def test_extra_state_that_differs_is_refused_by_key(self):
         class Counts(Program):
