@@ -37,6 +37,7 @@ from lockstep.torch.checkpoint_format import (
     read_hashed,
     read_regular,
 )
+from lockstep.torch.holdings import is_finite
 from lockstep.torch.lasting_files import exchange, locked, sync, write_lasting
 from lockstep.torch.not_written import NotWritten
 from lockstep.torch.state import FlatState, unflatten
@@ -364,7 +365,7 @@ class CheckpointStore:
                 "fingerprint": {"lockstep.torch": manifest.fingerprint},
                 "epochSums": {"dataEpoch": manifest.data_epoch, "lossSum": None,
                               "correctCount": 0, "sampleCount": 0},
-                "isFinite": all(_is_finite(tensor) for tensor in tensors.values()),
+                "isFinite": all(is_finite(tensor) for tensor in tensors.values()),
                 "tensors": {"file": _TENSORS, "bytes": len(raw),
                             "sha256": hashlib.sha256(raw).hexdigest()},
                 "created": datetime.datetime.now(datetime.timezone.utc).strftime(
@@ -471,7 +472,3 @@ def _look(folder: pathlib.Path) -> _Soundness:
         return _Soundness._DAMAGED
     except OSError:
         return _Soundness.UNREADABLE
-
-
-def _is_finite(tensor: torch.Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
