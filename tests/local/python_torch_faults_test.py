@@ -7,7 +7,7 @@ from python_case import can_import, python_words
 
 # Eight steps; a test puts its own lines in the place of words in braces.
 PROGRAM = """\
-import os, pathlib, signal, sys, torch, lockstep, lockstep.torch
+import contextlib, os, pathlib, signal, sys, torch, lockstep, lockstep.torch
 torch.manual_seed(0)
 torch.set_num_threads(1)
 inputs = torch.randn(32, 4)
@@ -20,8 +20,9 @@ def once(word):
 def train():
     sampler = lockstep.torch.Sampler(32, 4, seed=1)
     options = lockstep.torch.JobOptions(checkpoint_every={every})
-    with lockstep.torch.Job(
-            model=model, optimizer=optimizer, sampler=sampler, options=options) as job:
+    job = lockstep.torch.Job(
+        model=model, optimizer=optimizer, sampler=sampler, options=options)
+    with {scope}:
         data = torch.utils.data.TensorDataset(inputs)
         for (batch,) in job.batches(torch.utils.data.DataLoader(data, batch_sampler=sampler)):
             loss = model(batch).square().mean()
@@ -31,16 +32,21 @@ def train():
     print("came to the end of", job.step_count, "steps", flush=True)
 def main():
     {main}
-lockstep.run(main)
+{run}(main)
 """
+
+# One that ends without `close` or `run`, and leaves the loop after step 3.
+LOOSE = {"scope": "contextlib.nullcontext()", "run": "(lambda work: work())"}
+BREAK = "\n            if job.step_count == 3: break"
 
 DAMAGE = "model[0].weight.data.add_(1) if (job.rank, job.step_count) == (0, 2) and once('a') else 0"
 
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
 class Faults(LocalTest):
-    def manifest(self, after="pass", main="train()", every=0, workers=2):
-        code = PROGRAM.format(after=after, main=main, every=every)
+    def manifest(self, after="pass", main="train()", every=0, workers=2, **ends):
+        words = {"scope": "job", "run": "lockstep.run", **ends}
+        code = PROGRAM.format(after=after, main=main, every=every, **words)
         return command_manifest(
             python_words("-c", code), name="own", workers=workers, backoff_limit=3)
 
@@ -65,6 +71,22 @@ class Faults(LocalTest):
                         run.pod_log(f"own-worker-{rank}"), "Mismatch: model/0.weight differs "
                         f"between rank 0 and ranks? 1.*: after {found} have to hold the same")
                 self.assertEqual(list((run.directory / "checkpoints").glob("step-*")), [])
+
+    def test_a_program_that_ends_without_close_is_compared_before_it_succeeds(self):
+        main = "try: train()\n    except Exception: pass"  # which a handler at exit is not
+        run = self.run_job(self.manifest(DAMAGE + BREAK, main, **LOOSE))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("lockstep: model/0.weight differs between rank 0 and rank 1: after step 3 ",
+                      run.pod_log("own-worker-0"))
+        self.assertEqual(list((run.directory / "checkpoints").glob("step-*")), [])
+
+    def test_a_rank_that_ends_with_a_code_without_close_is_tried_again(self):
+        leave = "sys.exit(75) if (job.rank, job.step_count) == (1, 2) and once('a') else 0"
+        run = self.run_job(self.manifest(leave + BREAK, **LOOSE))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertIn("left after 3 of 8 steps, which are saved", run.pod_log("own-worker-0"))
+        self.assertEqual([path.name for path in (run.directory / "checkpoints").glob("step-*")],
+                         ["step-00000003"])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import re
 import sys
 from typing import Callable, NoReturn, Optional, Tuple
 
+from lockstep import exits
+
 
 class Status(enum.IntEnum):
     """How a call of the library ended: lockstep_status of lockstep.h."""
@@ -139,14 +141,14 @@ _end: Optional[Tuple[int, str, str]] = None
 
 
 def note_end(error: LockstepError) -> None:
-    """`error` ends this process's work, though the program may catch it: `run` ends the process
-    with its code. The first that asks for a code other than 0 stays."""
+    """`error` ends this process's work, though the program may catch it: `run` and `watch_end`
+    end the process with its code. The first that asks for a code other than 0 stays."""
     global _end
-    if _end is None and _code_of(error) != 0:
-        _end = (_code_of(error), type(error).__name__, str(error))
+    if _end is None and code_of(error) != 0:
+        _end = (code_of(error), type(error).__name__, str(error))
 
 
-def _code_of(error: LockstepError) -> int:
+def code_of(error: LockstepError) -> int:
     """That of an exception that nobody catches, where it asks for none."""
     return int(getattr(error, "exit_code", 1))
 
@@ -161,11 +163,29 @@ def run(work: Callable[[], object]) -> NoReturn:
         print(f"lockstep: {end}", file=sys.stderr, flush=True)
         sys.exit(end.exit_code)
     except SystemExit as end:
+        exits.note(end.code)
         if end.code:
             raise
     if _end is None:
         sys.exit(0)
-    code, name, words = _end
-    print(f"lockstep: the program caught {name} and ended as if all were well, so this process "
-          f"ends with {code}: {words}", file=sys.stderr, flush=True)
+    code, words = _caught(_end)
+    print(f"lockstep: {words}", file=sys.stderr, flush=True)
     sys.exit(code)
+
+
+def watch_end() -> None:
+    """From now on a process that does not end by `run` does as if it did: what `note_end` has noted
+    changes an end with 0."""
+    exits.call_at_exit(_at_exit)
+
+
+def _at_exit() -> None:
+    if _end is not None and exits.code() == 0:
+        exits.end_now(*_caught(_end))
+
+
+def _caught(end: Tuple[int, str, str]) -> Tuple[int, str]:
+    """The exit code, and what is said of it."""
+    code, name, words = end
+    return code, (f"the program caught {name} and ended as if all were well, so this process ends "
+                  f"with {code}: {words}")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import datetime
 import enum
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -40,6 +37,8 @@ from lockstep.torch.checkpoint_format import (
     read_hashed,
     read_regular,
 )
+from lockstep.torch.holdings import is_finite
+from lockstep.torch.lasting_files import exchange, locked, sync, write_lasting
 from lockstep.torch.not_written import NotWritten
 from lockstep.torch.state import FlatState, unflatten
 
@@ -113,6 +112,10 @@ class _LaterFormat(ValueError):
     """Of a release that this one does not know."""
 
 
+class Removed(LockstepError):
+    """Those that were there were removed before they could be read."""
+
+
 class _CameLater(Exception):
     """Another job's, above this one's, which began from the newest that could be used."""
 
@@ -159,7 +162,7 @@ class CheckpointStore:
         self._writer = writer
 
     def _take(self, writer: Writer) -> None:
-        with self._locked():
+        with locked(self._directory):
             holder, shut_out = self._read_fence_or_none()
             if holder is not None and holder.job_uid != writer.job_uid:
                 if self._writer is not None or writer.job_uid in shut_out:
@@ -176,8 +179,9 @@ class CheckpointStore:
                 shutil.rmtree(left, ignore_errors=True)
 
     def save_async(self, state: FlatState, manifest: Manifest) -> None:
-        """Copies the state and returns; the one before is waited for. A step that this process has
-        saved already is not written again: its state is the same. Precondition: `claim`.
+        """Copies the state and returns; the one before is waited for. Where no thread can be
+        started, it returns once all is written. A step that this process has saved already is not
+        written again: its state is the same. Precondition: `claim`.
 
         Errors: those of `flush`, of the one before.
         """
@@ -190,9 +194,14 @@ class CheckpointStore:
         }
         tree = json.dumps(state.tree)
         self._newest = manifest.step
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._save, args=(copied, tree, manifest), name="lockstep-checkpoint")
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # as at the interpreter's exit, from Python 3.12 on
+            self._save(copied, tree, manifest)
+        else:
+            self._thread = thread
 
     def flush(self) -> Optional[Exception]:
         """Waits until all is written. What kept the newest from that is returned and told on
@@ -230,27 +239,7 @@ class CheckpointStore:
         Errors: Mismatch (it is of another model, sampler or plan, or of a later release),
         LockstepError (there are some, and all are damaged; one cannot be read).
         """
-        if not self._directory.is_dir():
-            return None
-        own_steps = self._own_steps()
-        first_damage: Optional[str] = None
-        for step, folder in reversed(self.steps()):
-            try:
-                manifest, raw = self.read(step, folder, own_steps)
-            except _LaterFormat as later:
-                raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
-            except _CameLater as later_job:
-                tell_skipped(folder, str(later_job))
-                continue
-            except _DAMAGE as damage:
-                tell_skipped(folder, str(damage))
-                first_damage = first_damage or f"{folder}: {damage}"
-                continue
-            except OSError as error:
-                # It may be whole: an older one would undo finished work without a word.
-                raise LockstepError(
-                    f"the newest checkpoint, {folder}, cannot be read: {error}", Status.SYSTEM
-                ) from error
+        for folder, manifest, raw in self.whole("; move that folder away to begin at step 0"):
             found = manifest["fingerprint"]
             if found != {"lockstep.torch": fingerprint}:
                 raise Mismatch(
@@ -258,12 +247,53 @@ class CheckpointStore:
                     f"fingerprint {found} found, expected {fingerprint}", Status.MISMATCH)
             state: dict[str, Any] = unflatten(decode(raw))
             return state
+        return None
+
+    def whole(self, advice: str = "") -> Iterator[tuple[pathlib.Path, dict[str, Any], bytes]]:
+        """Folder, manifest and tensors of those whose files verify, newest first; others are told
+        on standard error and skipped. Nothing where the directory is not there or has none.
+
+        Errors: Mismatch (one is of a later release), LockstepError (all are damaged, with `advice`;
+        one, or the directory, cannot be read), Removed.
+        """
+        try:
+            steps = self.steps()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise LockstepError(f"{self._directory} cannot be read: {error}", Status.SYSTEM
+                                ) from error
+        own_steps = self._own_steps()
+        first_damage: Optional[str] = None
+        is_none_left = bool(steps)
+        for step, folder in reversed(steps):
+            try:
+                manifest, raw = self.read(step, folder, own_steps)
+            except _LaterFormat as later:
+                raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
+            except _CameLater as later_job:
+                tell_skipped(folder, str(later_job))
+            except _DAMAGE as damage:
+                if isinstance(damage, OSError) and not folder.exists():
+                    continue
+                tell_skipped(folder, str(damage))
+                first_damage = first_damage or f"{folder}: {damage}"
+            except OSError as error:
+                # It may be whole: an older one would undo finished work without a word.
+                raise LockstepError(
+                    f"the newest checkpoint, {folder}, cannot be read: {error}", Status.SYSTEM
+                ) from error
+            else:
+                yield folder, manifest, raw
+            is_none_left = False
         if first_damage is not None:
             # To begin at step 0 beside finished work is for its owner to say.
             raise LockstepError(
-                f"no checkpoint in {self._directory} can be used; move that folder away to begin "
-                f"at step 0: {first_damage}", Status.SYSTEM)
-        return None
+                f"no checkpoint in {self._directory} can be used{advice}: {first_damage}",
+                Status.SYSTEM)
+        if is_none_left:
+            raise Removed(f"{self._directory}: all checkpoints were removed while they were read",
+                          Status.SYSTEM)
 
     def _own_steps(self) -> list[int]:
         """Of the checkpoints that this job wrote."""
@@ -323,7 +353,7 @@ class CheckpointStore:
         folder = self._directory / f".tmp-{secrets.token_hex(8)}"
         folder.mkdir()
         try:
-            _write_lasting(folder / _TENSORS, raw)
+            write_lasting(folder / _TENSORS, raw)
             document = {
                 "formatVersion": _FORMAT_VERSION,
                 **writer.fields(),
@@ -335,24 +365,24 @@ class CheckpointStore:
                 "fingerprint": {"lockstep.torch": manifest.fingerprint},
                 "epochSums": {"dataEpoch": manifest.data_epoch, "lossSum": None,
                               "correctCount": 0, "sampleCount": 0},
-                "isFinite": all(_is_finite(tensor) for tensor in tensors.values()),
+                "isFinite": all(is_finite(tensor) for tensor in tensors.values()),
                 "tensors": {"file": _TENSORS, "bytes": len(raw),
                             "sha256": hashlib.sha256(raw).hexdigest()},
                 "created": datetime.datetime.now(datetime.timezone.utc).strftime(
                     "%Y-%m-%dT%H:%M:%SZ"),
             }
-            _write_lasting(folder / _MANIFEST, dump_hashed(document))
-            _sync(folder)
+            write_lasting(folder / _MANIFEST, dump_hashed(document))
+            sync(folder)
             self._publish(folder, self._path_of(manifest.step), writer)
         finally:
             shutil.rmtree(folder, ignore_errors=True)  # what failed, or what stood there before
         self._remove_old(manifest.step)
 
     def _publish(self, folder: pathlib.Path, target: pathlib.Path, writer: Writer) -> None:
-        with self._locked():
+        with locked(self._directory):
             self._check_holder(self._read_fence()[0], writer)
-            _exchange(folder, target)
-            _sync(self._directory)
+            exchange(folder, target)
+            sync(self._directory)
 
     def _path_of(self, step: int) -> pathlib.Path:
         return self._directory / f"step-{step:08}"
@@ -413,19 +443,9 @@ class CheckpointStore:
 
     def _write_atomically(self, name: str, text: bytes) -> None:
         temporary = self._directory / f".{name}.{secrets.token_hex(8)}"
-        _write_lasting(temporary, text)
+        write_lasting(temporary, text)
         temporary.rename(self._directory / name)
-        _sync(self._directory)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """The built-in trainer's lock; held for some system calls."""
-        folder = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(folder)
+        sync(self._directory)
 
 
 def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
@@ -452,47 +472,3 @@ def _look(folder: pathlib.Path) -> _Soundness:
         return _Soundness._DAMAGED
     except OSError:
         return _Soundness.UNREADABLE
-
-
-_AT_FDCWD = -100
-_RENAME_EXCHANGE = 2
-
-
-def _exchange(folder: pathlib.Path, target: pathlib.Path) -> None:
-    """Puts `folder` at `target`, which is there at each moment. What stood there, if anything, is
-    at `folder` afterwards."""
-    try:
-        folder.rename(target)
-        return  # nothing stood there, or an empty folder
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-            raise
-    rename = ctypes.CDLL(None, use_errno=True).renameat2
-    paths = os.fsencode(folder), os.fsencode(target)
-    if rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
-        return
-    # Some network file systems cannot exchange. Between these two renames this step is missing, and
-    # a reader falls back to the one before.
-    aside = folder.with_name(folder.name + ".old")
-    target.rename(aside)
-    folder.rename(target)
-    aside.rename(folder)
-
-
-def _is_finite(tensor: torch.Tensor) -> bool:
-    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
-
-
-def _write_lasting(path: pathlib.Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: pathlib.Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

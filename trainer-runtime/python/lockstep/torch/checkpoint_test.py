@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import errno
+import fcntl
 import hashlib
 import io
 import json
@@ -11,14 +12,16 @@ import pathlib
 import shutil
 import socket
 import tempfile
+import threading
 import unittest
 import unittest.mock
 
 import torch
 
 from lockstep.errors import InvalidArgument, LockstepError, Mismatch, Superseded, TakenOver
-from lockstep.torch import checkpoint
+from lockstep.torch import checkpoint, lasting_files
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.not_written import NotWritten
 from lockstep.torch.state import flatten, unflatten
 
 RETENTION = pathlib.Path(__file__).resolve().parents[3] / "checkpoint/testdata/retention.txt"
@@ -46,7 +49,7 @@ def equal(one, other):
 def failing_writes(number):
     """No file can be written, for the reason of that number."""
     return unittest.mock.patch.object(
-        checkpoint, "_write_lasting", side_effect=OSError(number, os.strerror(number)))
+        checkpoint, "write_lasting", side_effect=OSError(number, os.strerror(number)))
 
 
 class Flat(unittest.TestCase):
@@ -121,6 +124,19 @@ class Store(unittest.TestCase):
         self.assertEqual(self.steps(), [2, 100_000_000])
         self.assertTrue(equal(store.load_newest("print"), {**STATE, "step": 100_000_000}))
         self.assertEqual(list(self.directory.glob(".*")), [])
+
+    def test_a_lock_that_another_process_keeps_ends_the_wait(self):
+        store = self.store()
+        folder = os.open(self.directory, os.O_RDONLY)
+        self.addCleanup(os.close, folder)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with unittest.mock.patch.object(lasting_files, "_LOCK_SECONDS", 0.02):
+            self.assertRegex(str(self.save(store, 1)), "^Locked by another process: .*checkpoints$")
+            with self.assertRaisesRegex(NotWritten, "Locked by another process"):
+                store.claim(Writer("job", 0, 1, 0))
+        threading.Timer(0.05, fcntl.flock, (folder, fcntl.LOCK_UN)).start()
+        self.assertIsNone(self.save(store, 2))
+        self.assertEqual(self.steps(), [2])
 
     def test_a_damaged_one_is_skipped(self):
         store = self.store()

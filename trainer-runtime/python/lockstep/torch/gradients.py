@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from typing import NamedTuple, Optional, Union
 
 import torch
@@ -13,7 +12,7 @@ from lockstep.arguments import real_number
 from lockstep.errors import InvalidArgument, Mismatch, Status
 from lockstep.session import Pending, Progress
 from lockstep.torch.agreement import check_agreement, check_equal, ranks_text
-from lockstep.torch.holdings import Holdings
+from lockstep.torch.holdings import Holdings, is_finite
 from lockstep.torch.session import Session
 
 # Choice: large enough that a call's own cost vanishes, small enough that filling one overlaps with
@@ -114,7 +113,7 @@ class StepReducer:
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self._known: dict[int, torch.Tensor] = {}  # parameters that are equal on all ranks, by id
-        self._marks: list[tuple[int, bool, torch.Size]] = []
+        self._marks: list[tuple[int, bool, torch.Size, torch.dtype]] = []
         self._before: dict[str, torch.Tensor] = {}
         self.note_equal()
 
@@ -126,7 +125,7 @@ class StepReducer:
         self._mean_names = [name for name, one in buffers.items() if one.is_floating_point()]
         self._means = [buffers[name] for name in self._mean_names]
         self._counts = [one for one in buffers.values() if one.dtype == torch.int64]
-        marks = [(id(one), one.requires_grad, one.shape)
+        marks = [(id(one), one.requires_grad, one.shape, one.dtype)
                  for one in [*self._all.values(), *buffers.values()]]
         if marks == self._marks:
             return
@@ -245,10 +244,10 @@ class StepReducer:
             raise InvalidArgument(
                 f"step: no parameter has a gradient on {int(lacking)} of {session.size} ranks, "
                 "expected one on each: call loss.backward() before it")
-        is_finite = all(map(_is_finite, self._gradient_flats))
+        are_finite = all(map(is_finite, self._gradient_flats))
         self._store(tail, counts)
         return StepSum(loss / loss_weight if loss_weight > 0 else None, ids, int(changed),
-                       is_finite)
+                       are_finite)
 
     def _uses(self) -> list[float]:
         """1 for each tensor that the step has a say on: parameters with a gradient, buffers that
@@ -285,11 +284,6 @@ class StepReducer:
                 parameter.grad.copy_(view)
             for own, newest in zip(self._counts, counts):
                 own.copy_(newest.reshape(own.shape))
-
-
-def _is_finite(flat: torch.Tensor) -> bool:
-    """A sum that is finite has no other numbers in it, and is quicker to come by."""
-    return math.isfinite(float(flat.real.sum())) or bool(torch.isfinite(flat).all())
 
 
 def _gather_ids(

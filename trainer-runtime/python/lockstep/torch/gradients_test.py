@@ -51,6 +51,15 @@ class Gradients(unittest.TestCase):
         self.network = nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 2))
         self.inputs, self.labels = torch.randn(6, 4), torch.tensor([0, 1, 1, 0, 1, 0])
 
+    def test_parameters_whose_type_a_program_changes_are_reduced_in_it(self):
+        reducer = StepReducer(Holdings(self.network, torch.optim.SGD(
+            self.network.parameters(), lr=0.1)))
+        before = reducer._signature
+        self.network.double()  # which keeps the parameters, and changes what they hold
+        reducer._look()
+        self.assertEqual({one.dtype for one in reducer._gradient_flats}, {torch.float64})
+        self.assertNotEqual(reducer._signature, before)
+
     def backward(self, model, ids):
         loss = nn.functional.cross_entropy(model(self.inputs[ids]), self.labels[ids])
         loss.backward()

@@ -102,6 +102,15 @@ class Hashes(unittest.TestCase):
             self.assertEqual(len(found), 1 + 2 * len(places))
         self.assertNotEqual(hash64(torch.zeros(3)), hash64(torch.zeros(4)))
 
+    def test_signs_that_are_changed_in_many_places_count(self):
+        for dtype, every in ((torch.float64, 1), (torch.float32, 2), (torch.bfloat16, 4)):
+            for count in (8, 1024, 2 * _CHUNK_WORDS * every):
+                values = torch.randn(count, dtype=torch.float64).to(dtype)
+                for first in range(every):
+                    changed = values.clone()
+                    changed[first::every].neg_()
+                    self.assertNotEqual(hash64(values), hash64(changed), (dtype, count, first))
+
     def test_equal_values_have_equal_ones_however_they_lie(self):
         values = torch.randn(3, 5)
         self.assertEqual(hash64(values), hash64(values.t().contiguous().t()))

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import dataclasses
-import os
 import signal
-import sys
 import time
-from types import TracebackType
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 import torch
 
-from lockstep.arguments import folder
+from lockstep import exits
 from lockstep.errors import (
     Finished,
     InvalidArgument,
@@ -22,7 +18,9 @@ from lockstep.errors import (
     MeetAgain,
     Status,
     Stopped,
+    code_of,
     note_end,
+    watch_end,
 )
 from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
@@ -38,12 +36,6 @@ from lockstep.torch.state import broadcast_state, flatten
 from lockstep.torch.watch import Watch
 
 Batch = TypeVar("Batch")
-
-
-_MEET_AGAIN_HINT = (
-    "lockstep: a call of job.session has lost a rank, and the loop was left: the gang starts anew "
-    "from the newest checkpoint, which checkpoint_every makes. Catch lockstep.MeetAgain around the "
-    "call and take the next batch, and all others keep their steps")
 
 # All ranks say at the end of a job that no work is left: a process has one.
 _has_finished = False
@@ -94,9 +86,7 @@ class Job:
                 "Job: a second one in this process found, expected one: with the end of the first "
                 "all ranks have said that no work is left; train on by `epochs` of one sampler, or "
                 "in a job of its own")
-        variable = os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
-        directory = options.checkpoint_directory or (
-            folder("LOCKSTEP_CHECKPOINT_DIR", variable) if variable else None)
+        directory = options.checkpoint_folder()
         self.model = model
         self.optimizer = optimizer
         self.sampler = sampler
@@ -122,13 +112,14 @@ class Job:
         store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
         self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
+        watch_end()
         try:
             with self._ending_with_errors():
                 self._meet()
         except BaseException:
             self.session.close()  # else its threads may outlive what they stand on
             raise
-        atexit.register(self._at_exit)
+        self._forget_exit = exits.call_at_exit(self._at_exit)
 
     @property
     def rank(self) -> int:
@@ -189,6 +180,7 @@ class Job:
         """
         if not self._is_open:
             raise LockstepError("step: there is no batch in progress; call it once for each")
+        exits.note(0)  # what was asked for before was caught
         value = loss_of(loss)
         self._watch.check_scalers()
         self._is_open = False
@@ -203,8 +195,6 @@ class Job:
         try:
             total = self._reducer.reduce(self.session, share, self._options.call_seconds)
             self._watch.compare_now_and_then(self._step, total.changed_count)
-        except LeftLoop as left:
-            raise left.error(self._progress()) from None
         except MeetAgain as lost:
             self._lost = lost
             self._reducer.forget_step()
@@ -255,14 +245,9 @@ class Job:
     def __enter__(self) -> Job:
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         if isinstance(error, MeetAgain) and not self._is_over:
-            print(_MEET_AGAIN_HINT, file=sys.stderr, flush=True)
+            self._watch.tell_of_loss_in_program()
         if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:
@@ -270,8 +255,11 @@ class Job:
                 self._leave()
 
     def _leave(self) -> None:
+        self._forget_exit()
+        self._part()
+
+    def _part(self) -> None:
         self._is_over = True
-        atexit.unregister(self._at_exit)
         try:
             if self._keeper.store is not None:
                 self._keeper.store.flush()
@@ -282,7 +270,10 @@ class Job:
     def _ending_with_errors(self) -> Iterator[None]:
         """An error of ours is the end of this rank, whatever the program makes of it."""
         try:
-            yield
+            try:
+                yield
+            except LeftLoop as left:
+                raise left.error(self._progress()) from None
         except LockstepError as error:
             self._is_over = True
             note_end(error)
@@ -290,35 +281,46 @@ class Job:
 
     def _at_exit(self) -> None:
         """Of a process that ends without `close`, and maybe with 0 while other ranks go on."""
-        if self._is_over or self._is_finished or getattr(sys, "last_type", None) is not None:
+        if self._is_over or self._is_finished:
             return
+        code = exits.code()
         try:
-            if self._owes_turn:
-                self._check_if_save_is_due()
-                self.session.should_stop(self._options.call_seconds)
+            with self._ending_with_errors():
+                self._end_at_exit() if code == 0 else self._part()
+        except LockstepError as error:
+            exits.end_now(code or code_of(error), str(error))
+
+    def _end_at_exit(self) -> None:
+        """As `close` does, but where a rank is lost this process meets nobody again."""
+        if not self._is_whole:
+            raise LockstepError(f"the update after step {self._step} has failed halfway")
+        self._drop_batch()
+        if self._owes_turn:
+            if self._is_save_due():
+                self._watch.check_before_save(self._step)
+            self.session.should_stop(self._options.call_seconds)
+        if not self.sampler.is_done:
             self._reducer.say_leaving(self.session, self._options.call_seconds)
-            self.session.finish(self._options.call_seconds)
-        except (LeftLoop, LockstepError) as problem:
-            error = problem.error(self._progress()) if isinstance(problem, LeftLoop) else problem
-            print(f"lockstep: {error}", file=sys.stderr, flush=True)
-            sys.stdout.flush()
-            os._exit(getattr(error, "exit_code", 1))  # nothing else changes the code here
+        self._save_and_finish()
+        self._is_finished = True
+
+    def _drop_batch(self) -> None:
+        """One that is out, for which `step` is not called any more."""
+        if self._is_open:
+            self._is_open = False
+            self._reducer.forget_step()  # buffers that the forward pass has changed
 
     def _end_early(self) -> None:
         """As of a loop that was left before its end, or that has just come to it."""
         if self._is_finished or not self._is_whole:
             return
-        if self._is_open:
-            self._is_open = False
-            self._reducer.forget_step()  # buffers that the forward pass has changed
+        self._drop_batch()
         if self._owes_turn:
             self._between_steps()
         while not self._is_finished:
             try:
                 if not self.sampler.is_done:
                     self._reducer.say_leaving(self.session, self._options.call_seconds)
-            except LeftLoop as left:
-                raise left.error(self._progress()) from None
             except MeetAgain as lost:
                 self._recover(lost)
                 continue
@@ -367,22 +369,23 @@ class Job:
             return
         self._report()
         try:
-            if self._check_if_save_is_due():
+            if self._is_save_due():
+                self._watch.check_before_save(self._step)
                 self._keeper.save()
             leave = self.session.should_stop(self._options.call_seconds)
         except MeetAgain as lost:
             self._recover(lost)
+            if self._is_save_due() and self._keeper.is_behind:
+                self._watch.check_state(self._step)  # those that were not lost have compared it
+                self._keeper.save()
             return
         if leave and not self.sampler.is_done:
             self._stop(leave)
 
-    def _check_if_save_is_due(self) -> bool:
-        """Whether it is, which all ranks know; then they compare what is to be saved."""
+    def _is_save_due(self) -> bool:
+        """Equal on all ranks, which compare what they hold before it."""
         every = self._options.checkpoint_every
-        is_due = every > 0 and self._step % every == 0 and not self.sampler.is_done
-        if is_due:
-            self._watch.check_before_save(self._step)
-        return is_due
+        return every > 0 and self._step % every == 0 and not self.sampler.is_done
 
     def _stop(self, leave: Leave) -> None:
         """A rank that leaves alone has nobody to compare with: the others go on."""
@@ -392,14 +395,12 @@ class Job:
                 self._watch.compare(self._step)
         except MeetAgain as lost:
             self._keeper.stop_without(Stopped(str(lost), Status.STOPPED))
-        self._keeper.stop(leave, self._long_seconds())
+        self._keeper.stop(leave, self._options.long_seconds())
 
     def _finish(self) -> None:
         global _has_finished
         try:
-            self._watch.check_before_save(self._step)
-            self._keeper.save_at_end(not self.sampler.is_done, self._long_seconds())
-            self.session.finish(self._long_seconds())
+            self._save_and_finish()
         except MeetAgain as lost:
             with contextlib.suppress(Finished):
                 self._recover(lost)
@@ -407,6 +408,11 @@ class Job:
             # The others know already.
         self._is_finished = True
         _has_finished = True
+
+    def _save_and_finish(self) -> None:
+        self._watch.check_before_save(self._step)
+        self._keeper.save_at_end(not self.sampler.is_done, self._options.long_seconds())
+        self.session.finish(self._options.long_seconds())
 
     def _progress(self) -> Progress:
         return Progress(
@@ -452,17 +458,12 @@ class Job:
 
     def _terms(self) -> dict[str, str]:
         """What ranks have to agree on; a checkpoint may be of other batches, epochs and groups."""
-        sampler = ("sample_count", "batch_size", "epochs", "seed", "shuffle")
         return {
             "plan:": repr(self._options.plan),
             "checkpoint_directory:": "none" if self._keeper.store is None else "some",
-            **{f"sampler: {name}": str(getattr(self.sampler, name)) for name in sampler},
+            **self.sampler.terms(),
             **self._holdings.terms(),
         }
-
-    def _long_seconds(self) -> float:
-        """Where others may wait for rank 0 to read or write a checkpoint."""
-        return max(self._options.call_seconds, self._options.state_seconds)
 
     def _take_over(self) -> None:
         members = self.meeting.members
@@ -475,7 +476,7 @@ class Job:
         elif all(one.has_state and one.step == members[source].step for one in members):
             return  # equal to the bit already
         state = self._state() if self.rank == source else None
-        state = broadcast_state(self.session, state, source, self._long_seconds())
+        state = broadcast_state(self.session, state, source, self._options.long_seconds())
         if self.rank != source:
             self._load(state, is_of_file=False)
 

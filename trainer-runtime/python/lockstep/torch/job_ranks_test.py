@@ -3,6 +3,8 @@ alone."""
 
 import contextlib
 import io
+import pathlib
+import tempfile
 import threading
 import unittest
 import unittest.mock
@@ -10,7 +12,8 @@ import unittest.mock
 import torch
 from torch import nn
 
-from lockstep.errors import Diverged, InvalidArgument, Mismatch
+from lockstep import exits
+from lockstep.errors import Diverged, InvalidArgument, MeetAgain, Mismatch
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.library import Leave
 from lockstep.session import Meeting, Member
@@ -170,9 +173,10 @@ sessions = threading.local()
 
 class Ranks(unittest.TestCase):
     def setUp(self):
-        opened = unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own)
-        opened.start()
-        self.addCleanup(opened.stop)
+        for patch in (unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own),
+                      unittest.mock.patch.object(exits, "call_at_exit")):
+            patch.start()
+            self.addCleanup(patch.stop)
         self.said = io.StringIO()
 
     def run_on(self, size, kind):
@@ -322,6 +326,19 @@ class Ranks(unittest.TestCase):
         for one in self.run_on(2, stops(lambda bias, rank: bias.fill_(float("nan")))):
             self.assertIsInstance(one, Diverged)
 
+    def test_a_checkpoint_that_a_loss_has_put_off_is_written_after_the_meeting(self):
+        class Loses(Program):
+            def end(self, job):
+                if job.step_count == 2:
+                    lost = unittest.mock.Mock(side_effect=[MeetAgain("lost"), None, None])
+                    job._watch.check_before_save = lost
+
+        with tempfile.TemporaryDirectory(prefix="lockstep-test-") as directory:
+            Loses.options = {"checkpoint_directory": directory, "checkpoint_every": 2}
+            where_nobody_fails(self.run_on(1, Loses))
+            self.assertEqual(sorted(path.name for path in pathlib.Path(directory).glob("step-*")),
+                             [f"step-{step:08}" for step in (2, 4, 6)])
+
     def test_extra_state_that_differs_is_refused_by_key(self):
         class Counts(Program):
             def __init__(self):
@@ -368,7 +385,7 @@ class Ranks(unittest.TestCase):
                     made._at_exit()  # as the interpreter calls it
                     raise SystemExit(1)
 
-        with unittest.mock.patch.object(job.os, "_exit") as ended:
+        with unittest.mock.patch("os._exit") as ended:
             _, other = self.run_on(2, Ends)
         self.assertEqual(ended.call_args_list, [unittest.mock.call(1)])
         self.assertIsInstance(other, Mismatch)

@@ -13,6 +13,7 @@ import unittest.mock
 
 import torch
 
+from lockstep import exits
 from lockstep.errors import (
     Diverged,
     InvalidArgument,
@@ -96,6 +97,8 @@ class Loop(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
         self.addCleanup(scratch.cleanup)
         job._has_finished = False
+        unittest.mock.patch.object(exits, "call_at_exit").start()
+        self.addCleanup(unittest.mock.patch.stopall)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
 
     def job(self, session, batch_size=4, epochs=1, extra=None, **options):
@@ -137,7 +140,7 @@ class Loop(unittest.TestCase):
         return sorted(path.name for path in self.directory.glob("step-*"))
 
     def full_disk(self):
-        return unittest.mock.patch.object(checkpoint, "_write_lasting", side_effect=DISK_FULL)
+        return unittest.mock.patch.object(checkpoint, "write_lasting", side_effect=DISK_FULL)
 
     def test_an_end_that_cannot_be_saved_is_none(self):
         session = FakeSession()

@@ -83,7 +83,7 @@ class Stops(unittest.TestCase):
         return sorted(path.name for path in self.directory.glob("step-*"))
 
     def full_disk(self):
-        return unittest.mock.patch.object(checkpoint, "_write_lasting", side_effect=DISK_FULL)
+        return unittest.mock.patch.object(checkpoint, "write_lasting", side_effect=DISK_FULL)
 
     def stop(self, keeper, leave=Leave.TOGETHER):
         with self.assertRaises(Stopped) as end:

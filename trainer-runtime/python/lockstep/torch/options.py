@@ -48,3 +48,15 @@ class JobOptions:
         seconds("state_seconds", self.state_seconds)
         whole_number("compare_every", self.compare_every, least=0)
         truth("terminate_on_nan", self.terminate_on_nan)
+
+    def long_seconds(self) -> float:
+        """Where others may wait for rank 0 to read or write a checkpoint."""
+        return max(self.call_seconds, self.state_seconds)
+
+    def checkpoint_folder(self) -> Union[str, os.PathLike[str], None]:
+        """Where a job saves, if it does. Errors: InvalidArgument (the environment names no
+        folder)."""
+        variable = os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
+        if self.checkpoint_directory or not variable:
+            return self.checkpoint_directory
+        return folder("LOCKSTEP_CHECKPOINT_DIR", variable)

@@ -101,6 +101,11 @@ class Sampler:
         self._order = torch.empty(0, dtype=torch.int64)
         self._handed_out: collections.deque[list[int]] = collections.deque()
 
+    def terms(self) -> dict[str, str]:
+        """What ranks have to agree on."""
+        names = ("sample_count", "batch_size", "epochs", "seed", "shuffle")
+        return {f"sampler: {name}": str(getattr(self, name)) for name in names}
+
     @property
     def steps_total(self) -> int:
         """Steps of the whole training, if all its batches have this size."""

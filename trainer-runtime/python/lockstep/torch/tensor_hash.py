@@ -21,11 +21,14 @@ def _weights(device: torch.device) -> torch.Tensor:
 
 
 def hash64(tensor: torch.Tensor) -> int:
-    """A number from 0 to 2^64 - 1 that depends on each bit of the values and on their places. Where
-    the tensor is on a GPU it is taken there.
+    """A number from 0 to 2^64 - 1 that depends on each bit of the values and on their places: a
+    change of one word always shows, one of several but by chance. Where the tensor is on a GPU it
+    is taken there.
 
     Source: multilinear hashing modulo 2^64 (Carter and Wegman 1979), its words weighed by odd
-    numbers; a linear sum is as fast as memory.
+    numbers; a linear sum is as fast as memory. Bit 63 times any odd number is the same modulo 2^64,
+    so that changed signs would cancel each other: the upper half of each word is first mixed into
+    its lower one.
     """
     raw = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
     whole = raw.numel() // 8 * 8
@@ -38,7 +41,8 @@ def hash64(tensor: torch.Tensor) -> int:
     weights = _weights(raw.device)
     result: int = raw.numel()
     for part in parts:
-        share = int((part * weights[: part.numel()]).sum())
+        mixed = part.bitwise_right_shift(32).bitwise_and_(0xFFFFFFFF).bitwise_xor_(part)
+        share = int(mixed.mul_(weights[: part.numel()]).sum())
         result = (result * _CHUNK_FACTOR + share) % (1 << 64)
     return result
 

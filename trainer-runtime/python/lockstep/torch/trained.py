@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
-import pathlib
 from typing import Any, Optional, Union
 
 from lockstep.errors import LockstepError, Status
-from lockstep.torch.checkpoint import CheckpointStore, tell_skipped
+from lockstep.torch.checkpoint import CheckpointStore, Removed, tell_skipped
 from lockstep.torch.checkpoint_format import decode
 from lockstep.torch.state import unflatten
 
@@ -29,36 +29,26 @@ def newest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[Check
     """The newest whole one that a `Job` has saved in `directory`; None where there is none. Any
     process may ask, also while the job trains. Damaged ones are named on standard error.
 
-    Errors: LockstepError (there are some, and all are damaged; one cannot be read; names it).
+    Errors: Mismatch (the newest is of a later release), LockstepError (there are some, and all are
+    damaged; one, or the directory, cannot be read; names it).
     """
-    store = CheckpointStore(directory, keep=1)
-    for _ in range(_TRIES_MAX):
-        steps = store.steps() if pathlib.Path(directory).is_dir() else []
-        damage: Optional[Exception] = None
-        for step, folder in reversed(steps):
-            try:
-                return _read(store, step, folder)
-            except (FileNotFoundError, NotADirectoryError) as error:
-                if not folder.exists():
-                    continue  # it was removed meanwhile
-                damage = error
-            except (ValueError, KeyError, TypeError) as error:
-                damage = error
-            except OSError as error:
-                raise LockstepError(f"{folder} cannot be read: {error}", Status.SYSTEM) from error
-            tell_skipped(folder, str(damage))
-        if damage is not None:
-            raise LockstepError(
-                f"no checkpoint in {directory} can be used: {damage}", Status.SYSTEM)
-        if not steps:
-            return None
-    raise LockstepError(f"{directory}: all checkpoints were removed while they were read, "
-                        f"{_TRIES_MAX} times in a row", Status.SYSTEM)
+    for _ in range(_TRIES_MAX - 1):
+        with contextlib.suppress(Removed):
+            return _newest(directory)
+    return _newest(directory)
 
 
-def _read(store: CheckpointStore, step: int, folder: pathlib.Path) -> Checkpoint:
-    manifest, raw = store.read(step, folder, own_steps=[])
-    if "lockstep.torch" not in manifest["fingerprint"]:
-        raise ValueError("it is not of a lockstep.torch.Job")
-    state = unflatten(decode(raw))
-    return Checkpoint(step, state["model"], state["extra"])
+def _newest(directory: Union[str, os.PathLike[str]]) -> Optional[Checkpoint]:
+    damage: Optional[str] = None
+    for folder, manifest, raw in CheckpointStore(directory, keep=1).whole():
+        try:
+            if "lockstep.torch" not in manifest["fingerprint"]:
+                raise ValueError("it is not of a lockstep.torch.Job")
+            state = unflatten(decode(raw))
+            return Checkpoint(manifest["step"], state["model"], state["extra"])
+        except (ValueError, KeyError, TypeError) as problem:
+            tell_skipped(folder, str(problem))
+            damage = damage or f"{folder}: {problem}"
+    if damage is not None:
+        raise LockstepError(f"no checkpoint in {directory} can be used: {damage}", Status.SYSTEM)
+    return None

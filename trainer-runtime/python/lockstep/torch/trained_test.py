@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import pathlib
 import shutil
 import tempfile
@@ -10,9 +11,10 @@ import unittest.mock
 
 import torch
 
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, Mismatch
 from lockstep.torch import newest_checkpoint
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.checkpoint_format import dump_hashed
 from lockstep.torch.state import flatten
 
 
@@ -64,6 +66,30 @@ class Newest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()):
             with self.assertRaisesRegex(LockstepError, "can be used: .*step-00000003"):
                 newest_checkpoint(self.directory)
+
+    def test_one_of_a_later_release_is_refused_and_none_older_is_taken(self):
+        self.save(3, 12)
+        path = self.tensors(12).with_name("manifest.json")
+        document = {**json.loads(path.read_text()), "formatVersion": 3}
+        del document["sha256"]
+        path.write_bytes(dump_hashed(document))
+        with self.assertRaisesRegex(Mismatch, "step-00000012: format 3 found, of a later release"):
+            newest_checkpoint(self.directory)
+
+    def test_a_directory_that_cannot_be_read_is_an_error(self):
+        self.save(3)
+        for error in (PermissionError(13, "Permission denied"), OSError(5, "Input/output error")):
+            with unittest.mock.patch.object(pathlib.Path, "iterdir", side_effect=error):
+                with self.assertRaisesRegex(LockstepError, f"cannot be read: .*{error.strerror}"):
+                    newest_checkpoint(self.directory)
+
+    def test_those_that_are_removed_each_time_are_an_error(self):
+        self.save(3)
+        gone = [(3, self.directory / "step-00000099")]
+        with unittest.mock.patch.object(CheckpointStore, "steps", return_value=gone) as steps:
+            with self.assertRaisesRegex(LockstepError, "removed while they were read"):
+                newest_checkpoint(self.directory)
+        self.assertGreaterEqual(steps.call_count, 10)
 
     def test_those_that_are_removed_while_they_are_read_are_looked_for_again(self):
         self.save(3)

@@ -21,6 +21,11 @@ _COMPARED_EVERY = 50
 # before this process gives up.
 _FRUITLESS_MEETINGS_MAX = 20
 
+_MEET_AGAIN_HINT = (
+    "lockstep: a call of job.session has lost a rank, and the loop was left: the gang starts anew "
+    "from the newest checkpoint, which checkpoint_every makes. Catch lockstep.MeetAgain around the "
+    "call and take the next batch, and all others keep their steps")
+
 _DIVERGED = (": the model has diverged; a smaller learning rate may help "
              "(JobOptions(terminate_on_nan=False) trains on)")
 
@@ -59,6 +64,10 @@ class Watch:
             print(f"lockstep: the loss of step {step} is {loss}: the weights may be lost; "
                   "the newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
         self._is_finite = is_finite
+
+    def tell_of_loss_in_program(self) -> None:
+        """Where the program left the loop with the MeetAgain of a call of its own."""
+        print(_MEET_AGAIN_HINT, file=sys.stderr, flush=True)
 
     def check_scalers(self) -> None:
         """Before the first step. Errors: InvalidArgument (a GradScaler is in use, and the job was

@@ -1,0 +1,64 @@
+"""How this process ends, for handlers that run at its exit."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import threading
+from typing import Any, Callable, NoReturn
+
+# What this process has been asked to end with last, as no handler at exit is told.
+_asked: object = None
+_is_watched = False
+
+
+def call_at_exit(handler: Callable[[], None]) -> Callable[[], None]:
+    """Calls `handler` when this process exits, but not where a fork of it does. From now on `code`
+    knows what sys.exit is called with. Returns what takes the handler back."""
+    global _is_watched
+    if not _is_watched:
+        setattr(sys, "exit", _noting(sys.exit))
+    _is_watched = True
+    owner = os.getpid()
+
+    def call() -> None:
+        if os.getpid() == owner:
+            handler()
+
+    atexit.register(call)
+    return functools.partial(atexit.unregister, call)
+
+
+def _noting(plain: Callable[[Any], NoReturn]) -> Callable[..., NoReturn]:
+    @functools.wraps(plain)
+    def leave(status: object = None, /) -> NoReturn:
+        note(status)
+        plain(status)
+
+    return leave
+
+
+def note(status: object) -> None:
+    """This process ends with `status`, which is as that of sys.exit; 0 where it goes on."""
+    global _asked
+    if threading.current_thread() is threading.main_thread():  # others end alone
+        _asked = status
+
+
+def code() -> int:
+    """What this process ends with, for handlers at exit: as far as it does by an exception that
+    nobody caught, by sys.exit or by `run`; 0 where SystemExit itself was raised."""
+    if getattr(sys, "last_type", None) is not None:
+        return 1
+    if _asked is None or isinstance(_asked, int):
+        return int(_asked or 0)
+    return 1  # it is a text, which Python prints
+
+
+def end_now(status: int, sentence: str) -> NoReturn:
+    """Says `sentence` and ends this process with `status`, for a handler that runs at its exit."""
+    print(f"lockstep: {sentence}", file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(status)  # nothing else changes the code there
