@@ -6,15 +6,16 @@ import sys
 import unittest
 import unittest.mock
 
-from lockstep import errors
+from lockstep import errors, exits
 from lockstep.errors import Diverged, Finished, Mismatch, NotSaved, Stopped, note_end, run
 
 
 class Run(unittest.TestCase):
     def setUp(self):
-        nothing = unittest.mock.patch.object(errors, "_end", None)
-        nothing.start()
-        self.addCleanup(nothing.stop)
+        for module, name in ((errors, "_end"), (exits, "_asked")):
+            nothing = unittest.mock.patch.object(module, name, None)
+            nothing.start()
+            self.addCleanup(nothing.stop)
 
     def end(self, work):
         """The exit code, and what was said."""

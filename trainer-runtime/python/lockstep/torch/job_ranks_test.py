@@ -174,6 +174,7 @@ sessions = threading.local()
 class Ranks(unittest.TestCase):
     def setUp(self):
         for patch in (unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own),
+                      unittest.mock.patch.object(exits, "_asked", None),
                       unittest.mock.patch.object(exits, "call_at_exit")):
             patch.start()
             self.addCleanup(patch.stop)
