@@ -172,6 +172,10 @@ struct OperatorMetrics::Families {
       AddCounters(&registry, "lockstep_gangs_placed_total", "Gangs that got their places.").Add({});
   Counters& restarts =
       AddCounters(&registry, "lockstep_restarts_total", "Restarts of pods and gangs by cause.");
+  Counters& lost_seconds =
+      AddCounters(&registry,
+                  "lockstep_lost_seconds_total",
+                  "Seconds for which broken gangs did not run, by the cause of the last failure.");
   Counters& rollbacks =
       AddCounters(&registry,
                   "lockstep_gang_rollbacks_total",
@@ -244,6 +248,7 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   }
   for (const std::string_view cause : RestartCauses()) {
     families_->restarts.Add({{"cause", std::string(cause)}});
+    families_->lost_seconds.Add({{"cause", std::string(cause)}});
   }
   for (const std::string_view reason : kRollbackReasons) {
     families_->rollbacks.Add({{"reason", std::string(reason)}});
@@ -423,8 +428,10 @@ void OperatorMetrics::GangLaunched(Duration taken) {
   families_->gang_launch.Observe(ToSeconds(taken));
 }
 
-void OperatorMetrics::GangRecovered(Duration taken) {
+void OperatorMetrics::GangRecovered(const std::string& cause, Duration taken) {
   families_->gang_recovery.Observe(ToSeconds(taken));
+  // A clock that was set back between the two conditions must not end the operator.
+  families_->lost_seconds.Add({{"cause", cause}}).Increment(std::max(0.0, ToSeconds(taken)));
 }
 
 std::string OperatorMetrics::RenderText() {

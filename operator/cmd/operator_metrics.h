@@ -77,10 +77,11 @@ class OperatorMetrics final : public CallObserver {
   void RoundDone(Duration taken);
 
   // A gang of the queue got its places so long after it began to wait; all its pods ran so long
-  // after that; a gang that had been broken ran again so long after that was noticed.
+  // after that; a gang that had been broken ran again so long after that was noticed, for which
+  // `cause` is to blame: one of RestartCauses().
   void GangPlaced(const std::string& queue, Duration waited);
   void GangLaunched(Duration taken);
-  void GangRecovered(Duration taken);
+  void GangRecovered(const std::string& cause, Duration taken);
 
   // A gang that had asked autoscalers for room, and whose ask was open still, got its places so
   // long after it asked.

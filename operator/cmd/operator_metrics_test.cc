@@ -23,6 +23,7 @@ TEST(OperatorMetrics, EverySeriesIsThereBeforeAnythingHappened) {
         "lockstep_jobs{state=\"Waiting\"} 0\n",
         "lockstep_restarts_total{cause=\"hang\"} 0\n",
         "lockstep_restarts_total{cause=\"oom\"} 0\n",
+        "lockstep_lost_seconds_total{cause=\"oom\"} 0\n",
         "lockstep_jobs_finished_total{outcome=\"failed\"} 0\n",
         "lockstep_gang_wait_seconds_count{queue=\"default\"} 0\n",
         "lockstep_round_seconds_count 0\n",

@@ -26,7 +26,8 @@ void OperatorPublisher::OnStatus(const TrainingJobStatus& before, const Training
   if (!IsTrue(before, ConditionType::kRunning) && IsTrue(after, ConditionType::kRunning)) {
     if (IsTrue(before, ConditionType::kRestarting)) {
       const Condition* const broken = FindCondition(before, ConditionType::kRestarting);
-      metrics_->GangRecovered(running->last_transition - broken->last_transition);
+      const std::string cause = after.incidents.empty() ? "unknown" : after.incidents.back().cause;
+      metrics_->GangRecovered(cause, running->last_transition - broken->last_transition);
     } else if (placed != nullptr) {
       metrics_->GangLaunched(running->last_transition - placed->last_transition);
     }

@@ -40,5 +40,24 @@ TEST(OperatorPublisher, PlacesAfterAnAskForRoomTellHowLongTheyTookFromTheAsk) {
   EXPECT_THAT(page, HasSubstr("lockstep_capacity_wait_seconds_sum{" + labels + "} 40\n"));
 }
 
+TEST(OperatorPublisher, TimeForWhichAGangWasBrokenIsLostToItsLastFailure) {
+  OperatorMetrics metrics("api:443");
+  OperatorPublisher publisher(nullptr, &metrics, nullptr);
+  TrainingJob job;
+  SetCondition(&job.status, {ConditionType::kRestarting, true, "GangRestart", "b"}, kWallStart);
+  job.status.incidents.resize(2);
+  job.status.incidents[0].cause = "killed";
+  job.status.incidents[1].cause = "oom";
+  const TrainingJobStatus broken = job.status;
+  const WallTime back = kWallStart + seconds(20);
+  SetCondition(&job.status, {ConditionType::kRestarting, false, "GangRuns", "r"}, back);
+  SetCondition(&job.status, {ConditionType::kRunning, true, "GangRuns", "r"}, back);
+  publisher.OnStatus(broken, job);
+  const std::string page = metrics.RenderText();
+  EXPECT_THAT(page, HasSubstr("lockstep_lost_seconds_total{cause=\"oom\"} 20\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_lost_seconds_total{cause=\"killed\"} 0\n"));
+  EXPECT_THAT(page, HasSubstr("lockstep_gang_recovery_seconds_sum 20\n"));
+}
+
 }  // namespace
 }  // namespace lockstep::control
