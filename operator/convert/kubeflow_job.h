@@ -27,13 +27,13 @@ Json RoleHead(const std::string& role, const std::string& restart_policy, Foreig
 
 // How the kinds that list their roles by type differ. Notes without a text are not made.
 struct ReplicaKind {
-  const char* key;             // of the list
-  const char* roles;           // that it has, by our names
-  const char* unknown;         // what is said of another
-  const char* restart_policy;  // of one that says none
-  const char* container;       // that trains
-  const char* port;            // whose number the operator hands on,
-  int our_port = 0;            // which is told of where it is another
+  const char* key;             // the field that holds the list
+  const char* roles;           // the types that it may have, by our names
+  const char* unknown;         // the message for any other type
+  const char* restart_policy;  // of a role that names none
+  const char* container;       // the name of the container that trains
+  const char* port;            // the name of the port whose number pods are told
+  int our_port = 0;            // the number that Lockstep uses; another one makes a note
   const char* port_note = "";
   const char* master_note = "";
 };

@@ -7,7 +7,7 @@
 namespace lockstep::control::kube {
 namespace {
 
-// Choice: an upgrade takes minutes. Somebody who has restarted an API server looks within one.
+// Choice: often enough that whoever has restarted an API server sees the change within a minute.
 constexpr Duration kAgainAfter = std::chrono::seconds(30);
 constexpr Duration kAgainAfterFailure = std::chrono::seconds(2);
 constexpr std::size_t kBodyBytesMax = 65536;  // choice: an answer has less than 1 KiB

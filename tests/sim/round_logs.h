@@ -10,16 +10,16 @@
 
 namespace lockstep::control::sim {
 
-// What operators of one run keep of their rounds of scheduling, in memory.
+// The logs of scheduling rounds that the operators of one run write, in memory.
 class RoundLogs {
  public:
-  // A log of its own for each process, which is told of these levels of nodes. This outlives what
-  // is returned.
+  // A new log for one operator process; `levels` are the topology labels of its nodes. Must outlive
+  // the recorder that it returns.
   std::unique_ptr<StateRecorder> Begin(const std::string& identity,
                                        std::vector<std::string> levels);
 
-  // Decides all of it again, when every operator has gone. Returns the first difference, or what is
-  // wrong with a log; empty: nothing.
+  // Decides every round again, once no operator runs. Returns the first difference, or what is
+  // wrong with a log; empty if all is equal.
   std::string Replay(Tally* tally) const;
 
  private:

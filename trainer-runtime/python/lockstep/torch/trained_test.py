@@ -38,7 +38,7 @@ class Newest(unittest.TestCase):
         return self.directory / f"step-{step:08}" / "tensors.safetensors"
 
     def newest(self):
-        """Its step, and what is told of others."""
+        """The step of the newest checkpoint, and the messages about skipped ones."""
         with contextlib.redirect_stderr(io.StringIO()) as told:
             found = newest_checkpoint(self.directory)
         return found.step, told.getvalue()
