@@ -293,8 +293,9 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
       return "killed by " + SignalName(effective_signal);
     case ExitCause::kCrash:
       return "crashed with " + SignalName(effective_signal) +
-             (effective_signal == SIGBUS ? ", as where /dev/shm is full (the role's sharedMemory)"
-                                         : "");
+             (effective_signal == SIGBUS
+                  ? "; one cause is a full /dev/shm (see the role's sharedMemory)"
+                  : "");
     case ExitCause::kNodeLost:
       return "taken away by its node (" + std::string(reason) + ")";
   }
