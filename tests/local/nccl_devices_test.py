@@ -209,7 +209,7 @@ class InsistsOnNccl(DevicesCase):
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("no space left in /dev/shm", run.output)
         self.assertIn("All ranks are alive, so a call to the system of this machine", run.output)
-        self.assertLess(run.pod_log("quick-worker-0").count("all ranks met"), 3)
+        self.assertLess(run.pod_log("quick-worker-0").count("all ranks joined"), 3)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class NcclCase(LocalTest):
     def assert_trained_by_nccl(self, run, recoveries=0, steps=STEPS):
         self.assert_trained(run, recoveries)
         for pod, log in self.logs(run).items():
-            if "gradients meet" in log:
+            if "gradient sums are set up" in log:
                 self.assertIn("backend=nccl", log, pod)
                 self.assertNotIn("backend=shared-memory", log, pod)
         self.assertEqual(self.final_weights(run), self.weights_of_the_cpu(steps))
@@ -220,7 +220,7 @@ class NcclRefused(NcclCase):
     def test_when_waits_would_have_no_end(self):
         with doubles():
             run = self.run_job(manifest_with("Nccl", variables=[("NCCL_COMM_BLOCKING", "1")]))
-        self.assert_refused(run, "NCCL_COMM_BLOCKING: 1 found, expected 0 or nothing with "
+        self.assert_refused(run, "NCCL_COMM_BLOCKING: 1 found, expected 0 or no value: with "
                             "allReduce: Nccl")
 
     def test_auto_and_cpu_train_without(self):
@@ -244,7 +244,7 @@ class Doctor(NcclCase):
         self.assertEqual(code, 0, said)
         self.assertRegex(said["gpu"], r"^GPU-[0-9a-f-]{36}, the first of 1 visible$")
         self.assertRegex(said["nccl"], r"^NCCL 2\.28\.9 \(.*\): split, shrink, window, revoke$")
-        self.assertRegex(said["join"], r"^a communicator of one rank came to be in [\d.]+ s$")
+        self.assertRegex(said["join"], r"^created a communicator of one rank in [\d.]+ s$")
         self.assertIn("Nccl works here", said["verdict"])
 
     def test_without_a_gpu(self):
@@ -252,7 +252,7 @@ class Doctor(NcclCase):
             code, said = self.ask(FAKE_CUDA_DEVICES="0")
         self.assertEqual(code, 0, said)
         self.assertEqual(said["gpu"], "no GPU is visible to this process")
-        self.assertIn("Nccl is refused here; Auto and Cpu work", said["verdict"])
+        self.assertIn("Nccl does not work here; Auto and Cpu do", said["verdict"])
 
     def test_what_is_there_and_does_not_work_is_an_error(self):
         with doubles("2.28"):
