@@ -174,7 +174,8 @@ class NcclFaults(NcclCase):
         with doubles():
             run = self.run_job(manifest_with("Nccl", fault=f"no-identity@once={once}"))
         self.assert_trained_by_nccl(run)
-        self.assertIn("rank 0 got no identity; NCCL says", run.pod_log("quick-worker-1"))
+        self.assertIn("rank 0 could not get a unique id from NCCL; NCCL says",
+                      run.pod_log("quick-worker-1"))
 
     def test_joining_takes_its_time(self):
         with doubles():

@@ -76,7 +76,7 @@ class Strategies(LocalTest):
         self.assertEqual(said in log, resumed_at is not None, layout)
         # Ranks of one host sum gradients where they lie.
         lend = layout.ps == 0 and layout.workers * layout.processes > 1
-        self.assertEqual('backend_detail="gradients in lent memory"' in log, lend, layout)
+        self.assertEqual('backend_detail="gradients in shared memory"' in log, lend, layout)
         return run.summary
 
     def resume(self, layout, saved):

@@ -86,8 +86,7 @@ Result<DataType> TypeOf(int type) {
     case LOCKSTEP_BFLOAT16:
       return DataType::kBFloat16;
     default:
-      return Error(ErrorCode::kInvalidArgument,
-                   "type: there is no data type " + std::to_string(type));
+      return Error(ErrorCode::kInvalidArgument, "type: unknown data type " + std::to_string(type));
   }
 }
 
@@ -107,7 +106,7 @@ Result<ReduceOp> OpOf(int op, DataType type) {
       }
       return ReduceOp::kMean;
     default:
-      return Error(ErrorCode::kInvalidArgument, "op: there is no operation " + std::to_string(op));
+      return Error(ErrorCode::kInvalidArgument, "op: unknown operation " + std::to_string(op));
   }
 }
 

@@ -103,7 +103,7 @@ ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
                            " or more, the highest step reported since the last rendezvous");
   }
   if (progress.phase != LOCKSTEP_PHASE_KEEP && !PhaseOf(progress.phase).has_value()) {
-    return InvalidArgument("phase: there is no phase " + std::to_string(progress.phase));
+    return InvalidArgument("phase: unknown phase " + std::to_string(progress.phase));
   }
   const auto change = [&](StatusDocument& document) { ShowProgress(progress, &document); };
   CompletedStep step;
