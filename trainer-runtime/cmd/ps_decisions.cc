@@ -34,7 +34,7 @@ std::optional<Ending> EndOfPs(const std::vector<CopyStanding>& standings) {
     return std::nullopt;
   }
   if (std::all_of(standings.begin(), standings.end(), is_in(CopyRole::kSuperseded))) {
-    return Ending{EndingKind::kFailed, kExitSuperseded, "a newer process has replaced this ps"};
+    return Ending{EndingKind::kFailed, kExitSuperseded, "this ps was replaced by a newer process"};
   }
   const auto lost = std::find_if(standings.begin(), standings.end(), is_in(CopyRole::kLost));
   if (lost != standings.end()) {
