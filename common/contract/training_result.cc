@@ -60,7 +60,7 @@ std::vector<ModelResult> DecodeModels(const Json& value,
     if (numbers.size() != models.size()) {
       reader.Fail(column.key,
                   std::to_string(numbers.size()) +
-                      " numbers found, expected as many in all lists, at most " +
+                      " numbers found, expected the same count in all lists, at most " +
                       std::to_string(kModelsMax) + " (one for each model)");
       return {};
     }

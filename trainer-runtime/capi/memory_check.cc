@@ -29,7 +29,7 @@ Status CheckMemory(const CallMemory& memory) {
   const auto blocks = static_cast<uint64_t>(memory.block_count);
   if (memory.count > kBytesMax / size / blocks) {
     return Error(ErrorCode::kInvalidArgument,
-                 "count: " + std::to_string(memory.count) + " elements are larger than any memory");
+                 "count: " + std::to_string(memory.count) + " elements do not fit into memory");
   }
   const std::size_t bytes = memory.count * size * blocks;
   if (bytes == 0) {

@@ -217,7 +217,7 @@ void TrainingProcess::SaveBeforeLeaving() {
   const Status saved =
       trainer_->SaveNow(environment_.world_size, Deadline::After(SteadyNow(), environment_.grace));
   if (!saved.ok()) {
-    options_.logger->Error("left without writing a checkpoint",
+    options_.logger->Error("this rank left without writing a checkpoint",
                            {{"error", saved.error().ToString()}});
   }
 }
@@ -390,7 +390,7 @@ Ending TrainingProcess::LeaveBrokenGang() {
       session_->AwaitFirstOfHolders();
   const Status saved = is_mine ? SaveForBrokenGang() : OkStatus();
   if (!saved.ok()) {
-    options_.logger->Error("left without writing a checkpoint",
+    options_.logger->Error("this rank left without writing a checkpoint",
                            {{"error", saved.error().ToString()}});
   }
   Ending ending = EndOfBrokenGang(is_mine || has_saved_own_model_, saved);

@@ -27,7 +27,7 @@ constexpr PluginFile kFiles[] = {
      "apt-get install libtorch1.13 libopenblas0-pthread"},
     {"liblockstep-engine-cuda.so",
      "scripts/install.sh cuda torch",
-     "PyTorch's wheel and those of CUDA in the folder lockstep-engine-cuda beside it",
+     "the wheels of PyTorch and CUDA in the folder lockstep-engine-cuda beside it",
      "pip install --target lockstep-engine-cuda torch"}};
 
 const PluginFile& FileOf(EngineDevice device) {

@@ -302,7 +302,7 @@ TEST(EnginePlugin, MissingFileForGpusSaysWhatThatOneNeeds) {
   EXPECT_THAT(searched.error().message(),
               AllOf(HasSubstr("/nonexistent/liblockstep-engine-cuda.so"),
                     HasSubstr("building it needs scripts/install.sh cuda torch"),
-                    HasSubstr("PyTorch's wheel")));
+                    HasSubstr("the wheels of PyTorch")));
 }
 
 TEST(EnginePlugin, FileThatIsNoLibraryIsRefused) {

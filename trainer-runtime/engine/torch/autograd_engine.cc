@@ -354,7 +354,7 @@ class AutogradEngine final : public Engine {
     if (shape.ready_at.has_value() && !device_->MarksAtLaunch()) {
       late_marks_ =
           "gradients of a step from the CUDA graph are summed only when the step has ended: with "
-          "this driver, a wait could find the events of the graph's launch before";
+          "this driver, a wait could find the events of the graph's previous launch";
     }
   }
 
