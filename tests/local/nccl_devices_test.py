@@ -200,7 +200,7 @@ class InsistsOnNccl(DevicesCase):
         with gpus(2, release=None):
             run = self.train(all_reduce="Nccl")
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("Nccl found, but libnccl.so.2", run.output)
+        self.assertIn("Nccl is set, but libnccl.so.2", run.output)
 
     def test_machine_whose_system_refuses_ends_the_job_and_says_what_to_look_at(self):
         """Before it was taken for a lost peer: all met 20 times, and then heard of no reason."""

@@ -30,7 +30,7 @@ KILLS_A_RUN = 4
 SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
 
 # An error of a sum, or of joining, as a rank tells it: "..., after 0.3 s" or "after 0.3 s: ...".
-TOLD = re.compile(r"meeting is over.* error=\"(rank \d+: .*after ([\d.]+) s.*)\"")
+TOLD = re.compile(r"the rendezvous has ended.* error=\"(rank \d+: .*after ([\d.]+) s.*)\"")
 
 
 def manifest_with(all_reduce, fault=None, variables=(), timeout=TIMEOUT_SECONDS, **changes):
@@ -204,14 +204,14 @@ class NcclRefused(NcclCase):
         if has_gpu():
             self.skipTest("there is a GPU here")
         run = self.run_job(manifest_with("Nccl"))
-        self.assert_refused(run, "spec.training.communication.allReduce: Nccl found, but no NVIDIA "
+        self.assert_refused(run, "spec.training.communication.allReduce: Nccl is set, but no NVIDIA "
                             "driver is here", "Auto and Cpu train without")
 
     def test_with_a_driver_and_no_nccl(self):
         folder = DOUBLES / "cuda"
         with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": str(folder)}):
             run = self.run_job(manifest_with("Nccl"))
-        self.assert_refused(run, "Nccl found, but libnccl.so.2")
+        self.assert_refused(run, "Nccl is set, but libnccl.so.2")
 
     def test_with_an_nccl_that_only_blocks(self):
         with doubles("2.13"):
