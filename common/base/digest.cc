@@ -33,7 +33,7 @@ std::string Sha256Hex(std::string_view bytes) {
   unsigned int digest_size = 0;
   const int done =
       EVP_Digest(bytes.data(), bytes.size(), digest.data(), &digest_size, EVP_sha256(), nullptr);
-  LOCKSTEP_CHECK(done == 1, "libcrypto refused SHA-256");
+  LOCKSTEP_CHECK(done == 1, "libcrypto could not compute SHA-256");
   return ToHex(std::span(digest).first(digest_size));
 }
 
@@ -47,7 +47,7 @@ std::string HmacSha256Hex(std::string_view key, std::string_view bytes) {
                                    bytes.size(),
                                    digest.data(),
                                    &digest_size);
-  LOCKSTEP_CHECK(done != nullptr, "libcrypto refused HMAC-SHA-256");
+  LOCKSTEP_CHECK(done != nullptr, "libcrypto could not compute HMAC-SHA-256");
   return ToHex(std::span(digest).first(digest_size));
 }
 

@@ -82,7 +82,7 @@ Status CheckIsFile(int fd, const std::string& path) {
   struct stat info {};
 
   if (::fstat(fd, &info) != 0) {
-    return SystemError(errno, "look at " + path);
+    return SystemError(errno, "read the type of " + path);
   }
   if (!S_ISREG(info.st_mode)) {
     const char* const what = S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device";
@@ -153,7 +153,7 @@ Status ReserveFile(const std::string& path, std::size_t bytes) {
     return SystemError(errno, "create " + path);
   }
   if (::fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0) {
-    return SystemError(errno, "reserve room for " + path);
+    return SystemError(errno, "reserve disk space for " + path);
   }
   return OkStatus();
 }

@@ -39,12 +39,12 @@ class [[nodiscard]] Result {
 
   // The error. Precondition (checked): !ok().
   const Error& error() const& {
-    LOCKSTEP_CHECK(!ok(), "error() of a Result that holds a value");
+    LOCKSTEP_CHECK(!ok(), "error() called on a Result that holds a value");
     return std::get<1>(state_);
   }
 
   Error error() && {
-    LOCKSTEP_CHECK(!ok(), "error() of a Result that holds a value");
+    LOCKSTEP_CHECK(!ok(), "error() called on a Result that holds a value");
     return std::get<1>(std::move(state_));
   }
 
@@ -58,7 +58,7 @@ class [[nodiscard]] Result {
 
  private:
   void RequireOk() const {
-    LOCKSTEP_CHECK(ok(), "value() of a failed Result: " + std::get<1>(state_).ToString());
+    LOCKSTEP_CHECK(ok(), "value() called on a failed Result: " + std::get<1>(state_).ToString());
   }
 
   std::variant<T, Error> state_;
@@ -75,12 +75,12 @@ class [[nodiscard]] Status {
 
   // The error. Precondition (checked): !ok().
   const Error& error() const& {
-    LOCKSTEP_CHECK(!ok(), "error() of an ok Status");
+    LOCKSTEP_CHECK(!ok(), "error() called on an ok Status");
     return *error_;
   }
 
   Error error() && {
-    LOCKSTEP_CHECK(!ok(), "error() of an ok Status");
+    LOCKSTEP_CHECK(!ok(), "error() called on an ok Status");
     return *std::move(error_);
   }
 

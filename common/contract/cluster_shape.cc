@@ -50,7 +50,7 @@ std::size_t EstimateTfConfigBytes(const JobTopology& topology) {
 
 std::string EncodeClusterShape(const JobTopology& topology) {
   const auto* const dns = std::get_if<DnsAddressing>(&topology.addressing);
-  LOCKSTEP_CHECK(dns != nullptr, "only names follow from a shape");
+  LOCKSTEP_CHECK(dns != nullptr, "a cluster shape needs DNS addressing");
   Json roles = Json::object();
   for (const RoleTopology& role : topology.roles) {
     roles[std::string(RoleName(role.role))] = {{"replicas", role.replicas},

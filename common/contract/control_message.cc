@@ -51,7 +51,7 @@ void ReadKind(ObjectReader* reader, ControlMessage* message) {
 
 // "EXPIRY.SIGNATURE", the expiry in seconds of the calendar.
 std::string SignedStatusToken(std::string_view job_key, std::string_view pod, int64_t expires) {
-  LOCKSTEP_CHECK(!job_key.empty(), "an empty key makes no token");
+  LOCKSTEP_CHECK(!job_key.empty(), "the job key is empty");
   const std::string text = std::to_string(expires);
   return text + "." + HmacSha256Hex(job_key, "status\n" + std::string(pod) + "\n" + text);
 }
@@ -92,7 +92,7 @@ std::string EncodeControlMessage(const ControlMessage& message) {
 }
 
 std::string SignControlBody(std::string_view job_key, std::string_view body) {
-  LOCKSTEP_CHECK(!job_key.empty(), "an empty key signs nothing");
+  LOCKSTEP_CHECK(!job_key.empty(), "the job key is empty");
   return HmacSha256Hex(job_key, body);
 }
 
@@ -107,7 +107,7 @@ Result<ControlMessage> VerifyControlMessage(std::string_view job_key,
                       " bytes found, expected at most " + std::to_string(kControlBytesMax));
   }
   if (!ConstantTimeEquals(signature, SignControlBody(job_key, body))) {
-    return BadControl("control message refused: its signature is not of this job's key");
+    return BadControl("control message refused: its signature was not made with this job's key");
   }
   return DecodeControlMessage(body);
 }

@@ -116,7 +116,7 @@ Status CheckSizes(const EnvironmentMap& variables) {
       return Error(ErrorCode::kResourceExhausted,
                    std::to_string(value.size()) + " bytes found, expected at most " +
                        std::to_string(kTfConfigBytesMax - name.size() - 2) +
-                       ", the longest variable Linux passes on")
+                       ", the longest environment variable that Linux accepts")
           .WithField(name);
     }
   }
@@ -203,7 +203,7 @@ Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment) {
 
 TfConfig TfConfigOfProcess(const WorkerEnvironment& environment, int local_rank) {
   LOCKSTEP_CHECK(local_rank >= 0 && local_rank < environment.processes,
-                 "local rank " + std::to_string(local_rank) + " of " +
+                 "there is no local rank " + std::to_string(local_rank) + " of " +
                      std::to_string(environment.processes) + " processes");
   const bool is_other_process =
       local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();
@@ -228,7 +228,7 @@ Result<EnvironmentMap> RenderEnvironmentForProcess(const WorkerEnvironment& envi
 Result<EnvironmentMap> RenderBriefEnvironment(const JobTopology& topology,
                                               const WorkerEnvironment& environment) {
   LOCKSTEP_CHECK(environment.host == HostOf(topology, environment.task),
-                 environment.host + " is not of this topology");
+                 environment.host + " is not in this topology");
   EnvironmentMap variables;
   RenderOwn(environment, &variables);
   for (const char* const name : {env::kJob,

@@ -72,7 +72,7 @@ class VariableReader {
       numbers.push_back(value);
     }
     if (!is_list) {
-      errors_->push_back(Problem(name, Quoted(text), "whole numbers with commas between them"));
+      errors_->push_back(Problem(name, Quoted(text), "whole numbers separated by commas"));
       numbers.clear();
     }
     return numbers;
@@ -143,10 +143,10 @@ void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vect
   const std::string rank = reader->Text(env::kRank);
   if (!IsRank(environment->task.role)) {
     if (!rank.empty()) {
-      errors->push_back(
-          Problem(env::kRank,
-                  Quoted(rank),
-                  "none: " + std::string(RoleName(environment->task.role)) + " is not a rank"));
+      errors->push_back(Problem(
+          env::kRank,
+          Quoted(rank),
+          "none: a pod of role " + std::string(RoleName(environment->task.role)) + " has no rank"));
     }
     return;
   }
@@ -169,7 +169,8 @@ void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vect
 Status CheckIsInShape(const JobTopology& topology, const TaskId& task) {
   const std::vector<TaskId> tasks = AllTasks(topology);
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
-    return Error(ErrorCode::kMismatch, TaskName(task) + " is not in it").WithField(env::kCluster);
+    return Error(ErrorCode::kMismatch, TaskName(task) + " is not in this cluster")
+        .WithField(env::kCluster);
   }
   return OkStatus();
 }

@@ -334,7 +334,7 @@ TEST(BriefEnvironment, IsRefusedWithTheVariableAtFault) {
   const std::vector<std::array<const char*, 3>> cases = {
       {"LOCKSTEP_POD", "", "LOCKSTEP_POD: missing"},
       {"LOCKSTEP_POD", "m", "LOCKSTEP_POD: \"m\" found"},
-      {"LOCKSTEP_POD", "m-worker-3", "LOCKSTEP_CLUSTER: worker-3 is not in it"},
+      {"LOCKSTEP_POD", "m-worker-3", "LOCKSTEP_CLUSTER: worker-3 is not in this cluster"},
       {"LOCKSTEP_NAMESPACE", "", "LOCKSTEP_NAMESPACE: missing"},
       {"LOCKSTEP_JOB_UID", "", "LOCKSTEP_JOB_UID: missing"},
       {"LOCKSTEP_EPOCH", "", "LOCKSTEP_EPOCH: missing"},
@@ -371,7 +371,7 @@ TEST(EnvironmentParse, NamesVariableValueAndExpectation) {
       {"LOCKSTEP_ROLE",
        "ps",
        invalid,
-       "LOCKSTEP_RANK: \"2\" found, expected none: ps is not a rank"},
+       "LOCKSTEP_RANK: \"2\" found, expected none: a pod of role ps has no rank"},
       {"LOCKSTEP_ROLE",
        "chief",
        ErrorCode::kMismatch,
@@ -406,7 +406,7 @@ TEST(EnvironmentParse, IncarnationsOfPsAreWholeNumbersWithCommas) {
     variables["LOCKSTEP_PS_INCARNATIONS"] = text;
     EXPECT_EQ(ParseEnvironment(variables).error().ToString(),
               "LOCKSTEP_PS_INCARNATIONS: \"" + std::string(text) +
-                  "\" found, expected whole numbers with commas between them");
+                  "\" found, expected whole numbers separated by commas");
   }
 }
 

@@ -264,9 +264,9 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kUnknown:
       return code;
     case ExitCause::kUserError:
-      return "error in the job's input (" + code + ")";
+      return "failed by an error in the job's input (" + code + ")";
     case ExitCause::kInternal:
-      return "internal fault (" + code + ")";
+      return "failed by an internal error (" + code + ")";
     case ExitCause::kUnreachable:
       return "lost a peer, or a peer did not come in time (" + code + ")";
     case ExitCause::kPreempted:
@@ -274,15 +274,15 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kSuperseded:
       return "superseded by a newer pod (" + code + ")";
     case ExitCause::kNotSaved:
-      return "the model could not be saved (" + code + ")";
+      return "could not save the model (" + code + ")";
     case ExitCause::kDiverged:
-      return "the loss is no longer finite (" + code + ")";
+      return "found that the loss is no longer finite (" + code + ")";
     case ExitCause::kInexact:
-      return "samples were lost or used twice (" + code + ")";
+      return "lost samples or used them twice (" + code + ")";
     case ExitCause::kHang:
       return "did nothing for too long (" + code + ")";
     case ExitCause::kPortTaken:
-      return "its port is in use by another process (" + code + ")";
+      return "found its port in use by another process (" + code + ")";
     case ExitCause::kStartError:
       // "Error" is the kubelet's word for any code but 0.
       return "could not be started (" +
@@ -293,8 +293,9 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
       return "killed by " + SignalName(effective_signal);
     case ExitCause::kCrash:
       return "crashed with " + SignalName(effective_signal) +
-             (effective_signal == SIGBUS ? ", as where /dev/shm is full (the role's sharedMemory)"
-                                         : "");
+             (effective_signal == SIGBUS
+                  ? "; one cause is a full /dev/shm (see the role's sharedMemory)"
+                  : "");
     case ExitCause::kNodeLost:
       return "taken away by its node (" + std::string(reason) + ")";
   }

@@ -159,11 +159,11 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(128, 0, "StartError"), "could not be started (StartError)");
   EXPECT_EQ(DescribeExit(143, 15, "Evicted"), "taken away by its node (Evicted)");
   EXPECT_EQ(DescribeExit(75, 0, ""), "lost a peer, or a peer did not come in time (exit code 75)");
-  EXPECT_EQ(DescribeExit(74, 0, ""), "the model could not be saved (exit code 74)");
-  EXPECT_EQ(DescribeExit(79, 0, ""), "the loss is no longer finite (exit code 79)");
-  EXPECT_EQ(DescribeExit(80, 0, ""), "samples were lost or used twice (exit code 80)");
+  EXPECT_EQ(DescribeExit(74, 0, ""), "could not save the model (exit code 74)");
+  EXPECT_EQ(DescribeExit(79, 0, ""), "found that the loss is no longer finite (exit code 79)");
+  EXPECT_EQ(DescribeExit(80, 0, ""), "lost samples or used them twice (exit code 80)");
   EXPECT_EQ(DescribeExit(81, 0, ""), "did nothing for too long (exit code 81)");
-  EXPECT_EQ(DescribeExit(82, 0, ""), "its port is in use by another process (exit code 82)");
+  EXPECT_EQ(DescribeExit(82, 0, ""), "found its port in use by another process (exit code 82)");
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ Result<Json> ParseHashed(std::string_view text, const std::string& what) {
     return Error(ErrorCode::kCorrupt, what + ": " + parsed.error().message());
   }
   if (!parsed->is_object() || !parsed->contains(kHashKey)) {
-    return Error(ErrorCode::kCorrupt, what + ": no " + kHashKey + ", expected an object with one");
+    return Error(ErrorCode::kCorrupt,
+                 what + ": no " + kHashKey + " found, expected an object with this key");
   }
   const Json hash = parsed->at(kHashKey);
   parsed->erase(kHashKey);

@@ -16,7 +16,7 @@ TEST(LastLine, TableOfOutputs) {
 }
 
 TEST(LastLine, OwnLinesAreReasonsOnlyWhereTheyTellOfAProblem) {
-  EXPECT_EQ(LastLine("2026-11-23T15:54:38.123Z info  all ranks met rank=0\n"), "");
+  EXPECT_EQ(LastLine("2026-11-23T15:54:38.123Z info  all ranks joined rank=0\n"), "");
   EXPECT_EQ(LastLine("2026-11-23T15:54:38.123Z debug pod started\n"), "");
   EXPECT_EQ(LastLine("2026-11-23T15:54:38.123Z error training failed\n"),
             "2026-11-23T15:54:38.123Z error training failed");

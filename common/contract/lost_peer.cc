@@ -15,7 +15,7 @@ constexpr std::string_view kWhy = ": ";
 }  // namespace
 
 std::string DescribeLostPeers(const std::vector<int>& ranks, std::string_view why) {
-  LOCKSTEP_CHECK(!ranks.empty(), "the loss of nobody");
+  LOCKSTEP_CHECK(!ranks.empty(), "there is no lost rank to name");
   std::string text;
   for (const int rank : ranks) {
     text += text.empty() ? "" : kNext;

@@ -31,7 +31,7 @@ bool MayBeNewer(const std::vector<Error>& problems) {
 
 Error CombineProblems(const std::vector<Error>& problems) {
   constexpr std::size_t kShownMax = 8;  // choice: a screenful; the rest is counted
-  LOCKSTEP_CHECK(!problems.empty(), "no problem to tell");
+  LOCKSTEP_CHECK(!problems.empty(), "there is no problem to report");
   std::string message = problems.front().message();
   for (std::size_t i = 1; i < std::min(problems.size(), kShownMax); ++i) {
     message += "; " + problems[i].ToString();

@@ -102,7 +102,7 @@ Status CompareFingerprints(const std::string& saved, const std::string& mine) {
   }
   Result<Json> parsed = ParseJson(saved);
   if (!parsed.ok() || !parsed->is_object()) {
-    return Error(ErrorCode::kCorrupt, "the saved state's fingerprint is no JSON object");
+    return Error(ErrorCode::kCorrupt, "the saved state's fingerprint is not a JSON object");
   }
   parsed->erase(kBatchSizeKey);
   LOCKSTEP_ASSIGN_OR_RETURN(Json current, ParseJson(mine));

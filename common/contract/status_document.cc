@@ -234,7 +234,7 @@ void ReadLocalRanks(ObjectReader* reader, std::vector<int>* ranks, std::vector<E
       continue;
     }
     errors->push_back(Error(ErrorCode::kInvalidArgument,
-                            DescribeJson(*items[i]) + " found, expected a rank of the pod")
+                            DescribeJson(*items[i]) + " found, expected a local rank")
                           .WithField(reader->PathOf("localRanks", i)));
   }
 }

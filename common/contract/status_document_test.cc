@@ -243,7 +243,7 @@ TEST(StatusDocument, RefusesWhatIsOutOfBounds) {
       {"/index", 4294967296, "index: 4294967296 found"},
       {"/phase", "resting", "phase: \"resting\" found, expected one of starting"},
       {"/peers/0/state", "shy", "peers[0].state: \"shy\" found"},
-      {"/devices/0/localRanks/1", -1, "devices[0].localRanks[1]: -1 found, expected a rank"},
+      {"/devices/0/localRanks/1", -1, "devices[0].localRanks[1]: -1 found, expected a local rank"},
       {"/devices/0/uuid", 7, "devices[0].uuid: 7 found"},
       {"/samples/lost", -1, "samples.lost: -1 found"},
       {"/checkpoints/failed", -1, "checkpoints.failed: -1 found"},

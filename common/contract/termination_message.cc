@@ -86,8 +86,8 @@ std::vector<int> ReadLeftRanks(ObjectReader* reader) {
       continue;
     }
     reader->Fail("leftRanks",
-                 DescribeJson(*item) + " among " + std::to_string(items.size()) +
-                     " elements found, expected at most " + std::to_string(kProcessesMax) +
+                 DescribeJson(*item) + " found in a list of " + std::to_string(items.size()) +
+                     " elements, expected a list of at most " + std::to_string(kProcessesMax) +
                      " ranks");
     break;
   }

@@ -106,7 +106,9 @@ void ReadAddress(const Json& value, const TaskId& task, const std::string& path,
   const auto [first, is_new] = parse->path_of_address.emplace(*address, path);
   if (!is_new) {
     parse->errors.push_back(
-        Problem(path, DescribeJson(value), "an address of its own; " + first->second + " has it"));
+        Problem(path,
+                DescribeJson(value),
+                "a different address; " + first->second + " already uses this one"));
   }
   parse->config.cluster[task.role][task.index] = std::move(address).value();
 }
@@ -240,8 +242,9 @@ void CheckLocalTask(Parse* parse) {
   const std::optional<TaskId>& task = parse->config.task;
   if (task.has_value() && (task->index != 0 || task->role == Role::kPs)) {
     parse->errors.push_back(
-        Error(ErrorCode::kInvalidArgument,
-              "missing, expected the addresses of all tasks: the task is " + TaskName(*task))
+        Error(
+            ErrorCode::kInvalidArgument,
+            "missing, expected the addresses of all tasks, because this is task " + TaskName(*task))
             .WithField("TF_CONFIG.cluster"));
   }
 }
@@ -306,8 +309,8 @@ Result<TfConfig> MakeTfConfig(const JobTopology& topology,
   if (options.sparse) {
     if (IsRank(place.task.role) && ProcessesOf(topology, place.task.role) > 1) {
       return Error(ErrorCode::kInvalidArgument,
-                   "a sparse TF_CONFIG found, expected one process a pod: the other processes of "
-                   "the pod could not be listed");
+                   "a sparse TF_CONFIG found, expected one process for each pod: a sparse document "
+                   "cannot list the other processes of a pod");
     }
     MakeSparse(task, &config.cluster);
     config.is_sparse = true;
@@ -321,13 +324,14 @@ Result<std::string> EncodeTfConfig(const TfConfig& config) {
   if (config.is_local()) {
     return std::string();
   }
-  LOCKSTEP_CHECK(config.task.has_value(), "a cluster without task");
+  LOCKSTEP_CHECK(config.task.has_value(), "the cluster has no task");
   std::string text = DumpJson(EncodeDocument(config, *config.task));
   if (text.size() >= kTfConfigBytesMax) {
     return Error(ErrorCode::kResourceExhausted,
                  std::to_string(text.size()) + " bytes found, expected less than " +
                      std::to_string(kTfConfigBytesMax) +
-                     ", the longest variable Linux passes on: fewer pods or shorter names")
+                     ", the longest environment variable that Linux accepts: use fewer pods or "
+                     "shorter names")
         .WithField("TF_CONFIG");
   }
   return text;
@@ -363,7 +367,7 @@ Result<TfConfig> ParseTfConfig(std::string_view text, const TfConfigRules& rules
   if (has_cluster) {
     ReadCluster(*cluster, rules, &parse);
     parse.config.environment = reader.String("environment").value_or("");
-    reader.Require("task", "{type, index}: which of the cluster's tasks this is");
+    reader.Require("task", "{type, index}, the cluster's task that this process is");
   }
   if (task != nullptr && !(task->is_object() && task->empty() && !has_cluster)) {
     ReadTask(*task, &parse);
@@ -397,7 +401,7 @@ std::optional<int> TaskNumber(const TfConfig& config) {
 
 Result<std::vector<HostPort>> RankAddresses(const TfConfig& config) {
   if (config.is_sparse) {
-    return Problem("TF_CONFIG.cluster", "a sparse document", "one that lists every peer");
+    return Problem("TF_CONFIG.cluster", "a sparse document", "a document that lists every peer");
   }
   std::vector<HostPort> addresses;
   for (const Role role : {Role::kChief, Role::kWorker}) {
@@ -411,7 +415,7 @@ Result<std::vector<HostPort>> RankAddresses(const TfConfig& config) {
 }
 
 TfConfig TfConfigOfRank(const TfConfig& config, int rank) {
-  LOCKSTEP_CHECK(!config.is_sparse, "a sparse document is of one task only");
+  LOCKSTEP_CHECK(!config.is_sparse, "a sparse document describes only one task");
   LOCKSTEP_CHECK(rank >= 0 && rank < CountOf(config, Role::kChief) + CountOf(config, Role::kWorker),
                  "rank " + std::to_string(rank) + " is not in the cluster");
   TfConfig other = config;

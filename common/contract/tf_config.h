@@ -24,7 +24,7 @@ inline constexpr std::size_t kTfConfigBytesMax = 128 * 1024;
 // TF_CONFIG of a process whose own is longer than that. TensorFlow refuses the role and shows its
 // name; without any TF_CONFIG each of thousands of processes would train alone, and say nothing.
 inline constexpr std::string_view kTfConfigTooLong =
-    R"({"cluster":{"longer than Linux passes on, see LOCKSTEP_CLUSTER":[]},)"
+    R"({"cluster":{"longer than Linux allows, see LOCKSTEP_CLUSTER":[]},)"
     R"("task":{"type":"worker","index":0}})";
 
 // The addresses of one role by index. Dense documents list all indexes from 0 without a gap.

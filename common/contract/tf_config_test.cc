@@ -115,7 +115,7 @@ TEST(TfConfigRender, SparseFormCannotListProcessesOfAPod) {
   const Result<TfConfig> config =
       MakeTfConfig(Job({{Role::kWorker, 2, 2}}), {kWorker0, 0}, options);
   ASSERT_FALSE(config.ok());
-  EXPECT_THAT(config.error().message(), HasSubstr("expected one process a pod"));
+  EXPECT_THAT(config.error().message(), HasSubstr("expected one process for each pod"));
 }
 
 TEST(TfConfigRender, RefusesWhatLinuxWouldNotPassOn) {
@@ -342,7 +342,7 @@ const std::vector<BadDocument> kBadDocuments = {
     {Document(R"({"worker":["a:1","b:1"],"ps":["a:1"]})", R"({"type":"worker","index":0})"),
      "TF_CONFIG.cluster.ps[0]",
      "\"a:1\" found",
-     "an address of its own; TF_CONFIG.cluster.worker[0] has it"},
+     "a different address; TF_CONFIG.cluster.worker[0] already uses this one"},
     {Document(R"({"worker":{"x":"a:1"}})", R"({"type":"worker","index":0})"),
      "TF_CONFIG.cluster.worker.x",
      "index \"x\" found",
@@ -362,8 +362,8 @@ const std::vector<BadDocument> kBadDocuments = {
     {R"({"task":{"type":"worker","index":1}})",
      "TF_CONFIG.cluster",
      "missing",
-     "the addresses of all tasks: the task is worker-1"},
-    {R"({"task":{"type":"ps","index":0}})", "TF_CONFIG.cluster", "missing", "the task is ps-0"},
+     "the addresses of all tasks, because this is task worker-1"},
+    {R"({"task":{"type":"ps","index":0}})", "TF_CONFIG.cluster", "missing", "this is task ps-0"},
 };
 
 TEST(TfConfigParse, NamesFieldValueAndExpectation) {

@@ -104,9 +104,9 @@ void CheckRoles(const JobTopology& topology, std::vector<Error>* errors) {
     if (first_rank_role != nullptr && first_rank_role->processes != entry.processes) {
       errors->push_back(Problem(RolePath(i, "processes"),
                                 std::to_string(entry.processes),
-                                std::to_string(first_rank_role->processes) + " as in role " +
+                                std::to_string(first_rank_role->processes) + ", as in role " +
                                     std::string(RoleName(first_rank_role->role)) +
-                                    ": all pods that train run equally many processes"));
+                                    ": all pods that train must run the same number of processes"));
     }
     first_rank_role = first_rank_role == nullptr ? &entry : first_rank_role;
   }
@@ -146,7 +146,8 @@ void CheckDnsLengths(const JobTopology& topology, std::vector<Error>* errors) {
     return;
   }
   if (!dns->domain.empty() && !IsDnsName(dns->domain)) {
-    errors->push_back(Problem("clusterDomain", Quoted(dns->domain), "a DNS name or nothing"));
+    errors->push_back(
+        Problem("clusterDomain", Quoted(dns->domain), "a DNS name, or an empty string"));
   }
   const std::size_t name_size = host.size() + topology.job.size() + topology.namespace_name.size() +
                                 dns->domain.size() + std::string_view("...svc").size() +
@@ -176,7 +177,7 @@ void CheckLoopback(const JobTopology& topology, std::vector<Error>* errors) {
   }
   if (!IsLoopbackPrefix(loopback->prefix)) {
     errors->push_back(Problem(
-        "loopbackPrefix", Quoted(loopback->prefix), "\"127.x.y\" with x and y from 0 to 255"));
+        "loopbackPrefix", Quoted(loopback->prefix), "\"127.x.y\" of x and y from 0 to 255"));
   }
   int64_t pod_count = 0;
   for (const RoleTopology& entry : topology.roles) {

@@ -59,8 +59,9 @@ std::vector<ModelResult> DecodeModels(const Json& value,
     }
     if (numbers.size() != models.size()) {
       reader.Fail(column.key,
-                  std::to_string(numbers.size()) + " numbers found, expected one for each of at " +
-                      "most " + std::to_string(kModelsMax) + " models in all lists");
+                  std::to_string(numbers.size()) +
+                      " numbers found, expected the same count in all lists, at most " +
+                      std::to_string(kModelsMax) + " (one for each model)");
       return {};
     }
     for (std::size_t i = 0; i < numbers.size(); ++i) {

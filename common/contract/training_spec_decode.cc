@@ -191,7 +191,7 @@ std::vector<int64_t> ReadInputShape(ObjectReader& reader) {
     if (std::trunc(number) != number || number < 1 || number > static_cast<double>(kDimensionMax)) {
       reader.Fail("inputShape",
                   DumpJson(value) + " found, expected sizes from 1 to " +
-                      std::to_string(kDimensionMax) + ", without the batch");
+                      std::to_string(kDimensionMax) + ", without the batch dimension");
       return shape;
     }
     shape.push_back(static_cast<int64_t>(number));
@@ -350,7 +350,8 @@ std::vector<std::string> ReadDevices(ObjectReader& reader) {
     if (!IsDevice(name)) {
       reader.Fail("devices[" + std::to_string(i) + "]",
                   DescribeJson(*items[i]) +
-                      " found, expected a string: the index of a GPU, as \"0\", or its UUID, as " +
+                      " found, expected a string: the index of a GPU, such as \"0\", or its UUID, "
+                      "such as " +
                       "\"GPU-...\"");
     } else if (std::find(devices.begin(), devices.end(), name) != devices.end()) {
       reader.Fail("devices", "\"" + name + "\" found twice, expected each GPU once");

@@ -237,19 +237,18 @@ const std::vector<BadSpec>& BadSpecs() {
         "a replica"}},
       {R"({"devices": ["1", "GPU-a", "1", "gpu0", "1234"]})",
        {"training.devices: \"1\" found twice, expected each GPU once",
-        "training.devices[3]: \"gpu0\" found, expected a string: the index of a GPU, as \"0\", or "
-        "its UUID, as \"GPU-...\"",
-        "training.devices[4]: \"1234\" found, expected a string: the index of a GPU, as \"0\", or "
-        "its UUID, as \"GPU-...\""}},
+        "training.devices[3]: \"gpu0\" found, expected a string: the index of a GPU, such as "
+        "\"0\", or its UUID, such as \"GPU-...\"",
+        "training.devices[4]: \"1234\" found, expected a string: the index of a GPU, such as "
+        "\"0\", or its UUID, such as \"GPU-...\""}},
       {R"({"devices": ["01", "1", "GPU-"]})",  // of one GPU there is one name
-       {"training.devices[0]: \"01\" found, expected a string: the index of a GPU, as \"0\", or "
-        "its "
-        "UUID, as \"GPU-...\"",
-        "training.devices[2]: \"GPU-\" found, expected a string: the index of a GPU, as \"0\", or "
-        "its UUID, as \"GPU-...\""}},
+       {"training.devices[0]: \"01\" found, expected a string: the index of a GPU, such as \"0\", "
+        "or its UUID, such as \"GPU-...\"",
+        "training.devices[2]: \"GPU-\" found, expected a string: the index of a GPU, such as "
+        "\"0\", or its UUID, such as \"GPU-...\""}},
       {R"({"devices": [0, "1"]})",
-       {"training.devices[0]: 0 found, expected a string: the index of a GPU, as \"0\", or its "
-        "UUID, as \"GPU-...\""}},
+       {"training.devices[0]: 0 found, expected a string: the index of a GPU, such as \"0\", or "
+        "its UUID, such as \"GPU-...\""}},
       {R"({"communication": {"allReduce": "Ring"}})",
        {"training.communication.allReduce: \"Ring\" found, expected one of Auto, Cpu, Nccl"}},
       {R"({"communication": {"timeoutSeconds": 0}})",

@@ -24,7 +24,7 @@ template <typename Enum, std::size_t N>
 std::string_view NameOf(const EnumNames<Enum, N>& names, Enum value) {
   const auto* found = std::find_if(
       names.begin(), names.end(), [value](const auto& entry) { return entry.first == value; });
-  LOCKSTEP_CHECK(found != names.end(), "an enumerator without a name");
+  LOCKSTEP_CHECK(found != names.end(), "this enumerator has no name");
   return found->second;
 }
 

@@ -50,7 +50,7 @@ class StrictHandler : public nlohmann::json_sax<Json> {
       return false;
     }
     if (keys_.back().size() > kKeysMax) {
-      problem_ = "an object of more than " + std::to_string(kKeysMax) + " keys";
+      problem_ = "an object has more than " + std::to_string(kKeysMax) + " keys";
       return false;
     }
     return builder_.key(name);

@@ -46,7 +46,7 @@ TEST(ParseJson, ObjectsHaveABoundedNumberOfKeys) {
   };
   EXPECT_TRUE(ParseJson(with_keys(16384)).ok());
   EXPECT_EQ(ParseJson(with_keys(16385)).error().message(),
-            "not valid JSON: an object of more than 16384 keys");
+            "not valid JSON: an object has more than 16384 keys");
 }
 
 TEST(ObjectReader, RecordsEveryProblemWithPathValueAndExpectation) {

@@ -51,8 +51,7 @@ Result<std::string> FindProgram(const std::string& name,
   // "Not executable" explains more than "not found".
   for (const std::string& path : candidates) {
     if (!name.empty() && ::access(path.c_str(), F_OK) == 0) {
-      return Error(ErrorCode::kInvalidArgument,
-                   start + path + " is not a file with execute permission");
+      return Error(ErrorCode::kInvalidArgument, start + path + " is not an executable file");
     }
   }
   const bool is_path = name.find('/') != std::string::npos;

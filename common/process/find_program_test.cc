@@ -45,7 +45,7 @@ TEST_F(FindProgramTest, PathsAndRelativeEntriesStartAtTheFolder) {
 TEST_F(FindProgramTest, WhatCannotRunIsNamed) {
   Write("plain", false);
   EXPECT_EQ(FindProgram("plain", folder_).error().ToString(),
-            "cannot start \"plain\": " + folder_ + "/plain is not a file with execute permission");
+            "cannot start \"plain\": " + folder_ + "/plain is not an executable file");
 }
 
 // A PATH may be hundreds of characters, and this sentence goes into conditions and events.

@@ -104,26 +104,25 @@ void SetLineageMark(uint64_t mark) {
 
 // Which text the kernel does not take, or how much all of them are.
 std::string DescribeTooLong(const SpawnOptions& options) {
-  const std::string most =
-      " bytes, of which Linux takes " + std::to_string(kExecStringBytesMax) + " at most";
+  const std::string most = ", but Linux accepts at most " + std::to_string(kExecStringBytesMax);
   std::size_t sum = 0;
   for (std::size_t i = 0; i < options.arguments.size(); ++i) {
     const std::size_t bytes = options.arguments[i].size();
     if (bytes > kExecStringBytesMax) {
-      return "its argument " + std::to_string(i) + " has " + std::to_string(bytes) + most;
+      return "argument " + std::to_string(i) + " has " + std::to_string(bytes) + " bytes" + most;
     }
     sum += bytes + 1;
   }
   for (const auto& [name, value] : options.environment) {
     const std::size_t bytes = name.size() + 1 + value.size();
     if (bytes > kExecStringBytesMax) {
-      return "its variable " + name + " has " + std::to_string(bytes) + most +
-             ", the name included";
+      return "environment variable " + name + " has " + std::to_string(bytes) +
+             " bytes with its name" + most;
     }
     sum += bytes + 1;
   }
-  return "its arguments and variables have " + std::to_string(sum) +
-         " bytes together, more than this system takes (a quarter of ulimit -s)";
+  return "its arguments and environment variables have " + std::to_string(sum) +
+         " bytes together, more than this system accepts (a quarter of ulimit -s)";
 }
 
 Error ExecError(const std::string& start, int reason, const SpawnOptions& options) {
@@ -131,10 +130,11 @@ Error ExecError(const std::string& start, int reason, const SpawnOptions& option
     case E2BIG:
       return Error(ErrorCode::kInvalidArgument, start + DescribeTooLong(options));
     case ENOENT:  // the file itself was there a moment ago
-      return Error(ErrorCode::kNotFound, start + "it or the interpreter it names does not exist");
+      return Error(ErrorCode::kNotFound,
+                   start + "the file, or the interpreter that it names, does not exist");
     case ENOEXEC:
       return Error(ErrorCode::kInvalidArgument,
-                   start + "not a program of this machine, and no script with a #! line");
+                   start + "not a program for this machine, and not a script with a #! line");
     case EAGAIN:
     case ENOMEM:
     case ENFILE:
@@ -192,7 +192,7 @@ Result<pid_t> AwaitExec(pid_t pid, int report_fd, const SpawnOptions& options) {
 }  // namespace
 
 Result<pid_t> Spawn(const SpawnOptions& options) {
-  LOCKSTEP_CHECK(!options.arguments.empty(), "a program without a name");
+  LOCKSTEP_CHECK(!options.arguments.empty(), "the program has no name");
   std::vector<std::string> arguments = options.arguments;
   std::vector<std::string> environment;
   for (const auto& [name, value] : options.environment) {

@@ -133,7 +133,7 @@ TEST_F(SpawnTest, WhatCannotBeExecutedSaysWhy) {
   const auto script = Run(Write("script", "#!/no/such/interpreter\n"), {"script"});
   EXPECT_EQ(script.error().code(), ErrorCode::kNotFound);
   EXPECT_EQ(script.error().ToString(),
-            "cannot start \"script\": it or the interpreter it names does not exist");
+            "cannot start \"script\": the file, or the interpreter that it names, does not exist");
   const auto text = Run(Write("text", "hello\n"), {"text"});
   EXPECT_EQ(text.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_EQ(Run(folder_, {"folder"}).error().code(), ErrorCode::kInvalidArgument);
@@ -146,19 +146,18 @@ TEST_F(SpawnTest, TextThatTheKernelDoesNotTakeIsNamedWithItsBytes) {
   options_.environment["FITS"] = std::string(131066, 'v');
   EXPECT_TRUE(Run("/bin/true", {"true", std::string(131071, 'w')}).ok());
   EXPECT_EQ(problem({"true", std::string(131072, 'w')}),
-            "cannot start \"true\": its argument 1 has 131072 bytes, of which Linux takes 131071 "
-            "at most");
+            "cannot start \"true\": argument 1 has 131072 bytes, but Linux accepts at most 131071");
   options_.environment["LONG"] = std::string(204800, 'v');
   EXPECT_EQ(problem({"true"}),
-            "cannot start \"true\": its variable LONG has 204805 bytes, of which Linux takes "
-            "131071 at most, the name included");
+            "cannot start \"true\": environment variable LONG has 204805 bytes with its name, but "
+            "Linux accepts at most 131071");
   options_.environment.clear();
   for (int i = 0; i < 70; ++i) {  // above the 6 MiB that no ulimit -s raises it over
     options_.environment["V" + std::to_string(10 + i)] = std::string(100'000, 'v');
   }
   EXPECT_EQ(problem({"true"}),
-            "cannot start \"true\": its arguments and variables have 7000355 bytes together, more "
-            "than this system takes (a quarter of ulimit -s)");
+            "cannot start \"true\": its arguments and environment variables have 7000355 bytes "
+            "together, more than this system accepts (a quarter of ulimit -s)");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace lockstep {
 
 TerminalLines::TerminalLines(std::size_t line_bytes_max) : line_bytes_max_(line_bytes_max) {
-  LOCKSTEP_CHECK(line_bytes_max > 0, "a line must hold something");
+  LOCKSTEP_CHECK(line_bytes_max > 0, "a line must hold at least one byte");
 }
 
 void TerminalLines::Append(std::string_view bytes, TimePoint now, const LineSink& sink) {

@@ -289,7 +289,7 @@ TEST(DecideReplace, PermanentExitFailsTheJobWithTheProgramsLastWords) {
 
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
-      "pod mnist-worker-1 (rank 1) error in the job's input (exit code 64): "
+      "pod mnist-worker-1 (rank 1) failed by an error in the job's input (exit code 64): "
       "spec.training.dataset.images: no such file, cause user_error; incidents before it 0 of 6");
 }
 

@@ -9,7 +9,7 @@ import unittest
 from product import NODE_GRACE, ProductCase
 
 PROCESSES = 2
-DETAIL = "shared memory within, TCP between"
+DETAIL = "shared memory within a host, TCP between hosts"
 
 
 class ProcessesTest(ProductCase):

@@ -268,7 +268,7 @@ class LocalTest(unittest.TestCase):
         from then on whoever dies is missed."""
         self.wait_for(lambda: all(
             self.told(directory, pod, mark)
-            and "the status was asked for" in self.pod_log(directory, pod) for pod in pods))
+            and "the status was requested" in self.pod_log(directory, pod) for pod in pods))
 
     def final_weights(self, run):
         """The bytes of the newest checkpoint's tensors."""

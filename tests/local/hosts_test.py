@@ -150,7 +150,7 @@ class Hosts(LocalTest):
             return len(backends) == 2
 
         self.wait_for(tells_backends)
-        detail = "shared memory within, TCP between, gradients in lent memory"
+        detail = "shared memory within a host, TCP between hosts, gradients in shared memory"
         self.assertEqual(backends, [("hierarchical", detail)] * 2)
         words = self.finish_pods(pods)
         # Each host sends its sum once a step: half of it to the other's share, the other half as

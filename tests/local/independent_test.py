@@ -95,7 +95,7 @@ class Independent(LocalTest):
                                           "quick-worker-2"])
         for other in (0, 2):
             log = run.pod_log(f"quick-worker-{other}")
-            self.assertNotIn("meeting is over", log)
+            self.assertNotIn("the rendezvous has ended", log)
             self.assertNotIn("resumed from checkpoint", log)
         self.assertIn("resumed from checkpoint", run.pod_log("quick-worker-1-r1"))
 

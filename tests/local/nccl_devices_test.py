@@ -150,7 +150,7 @@ class AutoTakesTheCpu(DevicesCase):
         with gpus(2, FAKE_NCCL_FAULT=f"fail-init@rank=3@once={once}"):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
-        self.check("failed-to-join", r"rank 1 could not join by NCCL: NCCL says on GPU-\S+: "
+        self.check("failed-to-join", r"rank 1 could not join with NCCL: NCCL says on GPU-\S+: "
                    r"unhandled cuda error \(.*\) \(ordered: the device does not join\)", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
@@ -161,7 +161,7 @@ class AutoTakesTheCpu(DevicesCase):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
         self.check("failed-to-join",
-                   "rank 1 could not join by NCCL: .*the connection to a peer broke", run)
+                   "rank 1 could not join with NCCL: .*the connection to a peer broke", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_after_sums_as_large_as_a_bucket_found_no_way(self):
@@ -170,8 +170,8 @@ class AutoTakesTheCpu(DevicesCase):
         with gpus(2, FAKE_NCCL_FAULT=f"no-way@rank=3@bytes=1000@once={once}"):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
-        self.check("failed-to-join", r"rank 1 could not join by NCCL: a sum of \d+ bytes, as a "
-                   r"bucket of this job: .*no way between GPUs for such a sum", run)
+        self.check("failed-to-join", r"rank 1 could not join with NCCL: a test sum of \d+ bytes, "
+                   r"the size of a bucket of this job: .*no way between GPUs for such a sum", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_after_a_call_to_the_system_has_failed_once(self):
@@ -179,7 +179,7 @@ class AutoTakesTheCpu(DevicesCase):
         with gpus(2, FAKE_NCCL_FAULT=f"system-error@rank=3@call=0@once={once}"):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
-        self.check("failed-to-join", r"rank 1 could not join by NCCL: .*no space left in /dev/shm"
+        self.check("failed-to-join", r"rank 1 could not join with NCCL: .*no space left in /dev/shm"
                    r".*All ranks are alive", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
@@ -200,7 +200,7 @@ class InsistsOnNccl(DevicesCase):
         with gpus(2, release=None):
             run = self.train(all_reduce="Nccl")
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("Nccl found, but libnccl.so.2", run.output)
+        self.assertIn("Nccl is set, but libnccl.so.2", run.output)
 
     def test_machine_whose_system_refuses_ends_the_job_and_says_what_to_look_at(self):
         """Before it was taken for a lost peer: all met 20 times, and then heard of no reason."""
@@ -208,8 +208,8 @@ class InsistsOnNccl(DevicesCase):
             run = self.train(2, "Nccl", "--set", "runPolicy.backoffLimit=0")
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("no space left in /dev/shm", run.output)
-        self.assertIn("All ranks are alive, so a call to the system of this machine", run.output)
-        self.assertLess(run.pod_log("quick-worker-0").count("all ranks met"), 3)
+        self.assertIn("All ranks are alive, so a system call on this machine", run.output)
+        self.assertLess(run.pod_log("quick-worker-0").count("all ranks joined"), 3)
 
 
 if __name__ == "__main__":

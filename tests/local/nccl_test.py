@@ -30,7 +30,7 @@ KILLS_A_RUN = 4
 SEED = int(os.environ.get("LOCKSTEP_SEED", "1"))
 
 # An error of a sum, or of joining, as a rank tells it: "..., after 0.3 s" or "after 0.3 s: ...".
-TOLD = re.compile(r"meeting is over.* error=\"(rank \d+: .*after ([\d.]+) s.*)\"")
+TOLD = re.compile(r"the rendezvous has ended.* error=\"(rank \d+: .*after ([\d.]+) s.*)\"")
 
 
 def manifest_with(all_reduce, fault=None, variables=(), timeout=TIMEOUT_SECONDS, **changes):
@@ -80,7 +80,7 @@ class NcclCase(LocalTest):
     def assert_trained_by_nccl(self, run, recoveries=0, steps=STEPS):
         self.assert_trained(run, recoveries)
         for pod, log in self.logs(run).items():
-            if "gradients meet" in log:
+            if "gradient sums are set up" in log:
                 self.assertIn("backend=nccl", log, pod)
                 self.assertNotIn("backend=shared-memory", log, pod)
         self.assertEqual(self.final_weights(run), self.weights_of_the_cpu(steps))
@@ -174,7 +174,8 @@ class NcclFaults(NcclCase):
         with doubles():
             run = self.run_job(manifest_with("Nccl", fault=f"no-identity@once={once}"))
         self.assert_trained_by_nccl(run)
-        self.assertIn("rank 0 got no identity; NCCL says", run.pod_log("quick-worker-1"))
+        self.assertIn("rank 0 could not get a unique id from NCCL; NCCL says",
+                      run.pod_log("quick-worker-1"))
 
     def test_joining_takes_its_time(self):
         with doubles():
@@ -203,14 +204,14 @@ class NcclRefused(NcclCase):
         if has_gpu():
             self.skipTest("there is a GPU here")
         run = self.run_job(manifest_with("Nccl"))
-        self.assert_refused(run, "spec.training.communication.allReduce: Nccl found, but no NVIDIA "
-                            "driver is here", "Auto and Cpu train without")
+        self.assert_refused(run, "spec.training.communication.allReduce: Nccl is set, but no "
+                            "NVIDIA driver is here", "Auto and Cpu train without NCCL")
 
     def test_with_a_driver_and_no_nccl(self):
         folder = DOUBLES / "cuda"
         with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": str(folder)}):
             run = self.run_job(manifest_with("Nccl"))
-        self.assert_refused(run, "Nccl found, but libnccl.so.2")
+        self.assert_refused(run, "Nccl is set, but libnccl.so.2")
 
     def test_with_an_nccl_that_only_blocks(self):
         with doubles("2.13"):
@@ -220,7 +221,7 @@ class NcclRefused(NcclCase):
     def test_when_waits_would_have_no_end(self):
         with doubles():
             run = self.run_job(manifest_with("Nccl", variables=[("NCCL_COMM_BLOCKING", "1")]))
-        self.assert_refused(run, "NCCL_COMM_BLOCKING: 1 found, expected 0 or nothing with "
+        self.assert_refused(run, "NCCL_COMM_BLOCKING: 1 found, expected 0 or no value: with "
                             "allReduce: Nccl")
 
     def test_auto_and_cpu_train_without(self):
@@ -244,7 +245,7 @@ class Doctor(NcclCase):
         self.assertEqual(code, 0, said)
         self.assertRegex(said["gpu"], r"^GPU-[0-9a-f-]{36}, the first of 1 visible$")
         self.assertRegex(said["nccl"], r"^NCCL 2\.28\.9 \(.*\): split, shrink, window, revoke$")
-        self.assertRegex(said["join"], r"^a communicator of one rank came to be in [\d.]+ s$")
+        self.assertRegex(said["join"], r"^created a communicator of one rank in [\d.]+ s$")
         self.assertIn("Nccl works here", said["verdict"])
 
     def test_without_a_gpu(self):
@@ -252,7 +253,7 @@ class Doctor(NcclCase):
             code, said = self.ask(FAKE_CUDA_DEVICES="0")
         self.assertEqual(code, 0, said)
         self.assertEqual(said["gpu"], "no GPU is visible to this process")
-        self.assertIn("Nccl is refused here; Auto and Cpu work", said["verdict"])
+        self.assertIn("Nccl does not work here; Auto and Cpu do", said["verdict"])
 
     def test_what_is_there_and_does_not_work_is_an_error(self):
         with doubles("2.28"):

@@ -223,7 +223,7 @@ class OddUse(LocalTest):
         self.manifest.write_text(training_manifest(workers=1, backoff_limit=0))
         exit_code, output = self.shell("ulimit -v 300000; lockstep run job.yaml --dir run")
         self.assertEqual(exit_code, 1, output)
-        self.assertRegex(output, "no memory to load the numeric engine|this machine cannot "
+        self.assertRegex(output, "not enough memory to load the numeric engine|this machine cannot "
                                  "start another thread for lockstep-runtime|no memory left "
                                  "for")
         self.assertNotIn("SIGABRT", output)

@@ -76,7 +76,7 @@ class Calls(LocalTest):
         self.assertEqual(run.output.count("has begun"), 3, run.output)
         for rank in range(2):
             self.assertRegex(run.pod_log(f"command-worker-{rank}"),
-                             "ended by a signal after all ranks had said .*SIGKILL")
+                             "ended by a signal after all ranks had reported .*SIGKILL")
 
     def test_says_what_is_missing_outside_a_job(self):
         code = "import lockstep.numpy; lockstep.numpy.open()"

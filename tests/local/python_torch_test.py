@@ -108,7 +108,7 @@ class Torch(TorchCase):
         directory, _ = self.stop_in_the_middle(self.manifest(launcher=self.launcher("")))
         for rank in range(3):
             log = self.log(directory, rank)
-            self.assertRegex(log, r"closed its descriptor to the runtime: .*pass_fds=\[\d+\]")
+            self.assertRegex(log, r"closed the descriptor to the runtime: .*pass_fds=\[\d+\]")
             self.assertRegex(log, "ended when it was asked to.*killed by SIGTERM")
 
     def test_a_stop_that_cannot_be_saved_says_what_to_put_right(self):

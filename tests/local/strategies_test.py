@@ -76,7 +76,7 @@ class Strategies(LocalTest):
         self.assertEqual(said in log, resumed_at is not None, layout)
         # Ranks of one host sum gradients where they lie.
         lend = layout.ps == 0 and layout.workers * layout.processes > 1
-        self.assertEqual('backend_detail="gradients in lent memory"' in log, lend, layout)
+        self.assertEqual('backend_detail="gradients in shared memory"' in log, lend, layout)
         return run.summary
 
     def resume(self, layout, saved):
@@ -146,7 +146,7 @@ class Devices(LocalTest):
                            "--set", 'training.devices=["7", "GPU-none"]')
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertRegex(run.output,
-                         r"spec\.training\.devices: 7, GPU-none not found: 2 GPUs asked for, "
+                         r"spec\.training\.devices: 7, GPU-none not found: 2 GPUs requested, "
                          r"(none|\d+) visible")
 
     def train_over(self, runtime, *arguments):
@@ -155,7 +155,7 @@ class Devices(LocalTest):
         manifest = training_manifest(workers=2, steps=STEPS).replace(
             "    replicas: 2\n", f"    replicas: 2\n    template: {json.dumps(template)}\n")
         run = self.run_job(manifest, "--runtime", str(runtime), *arguments)
-        if " asked for, " in run.output:
+        if " requested, " in run.output:
             self.skipTest("this machine has GPUs and their driver")
         self.assert_trained(run)
         return run.summary

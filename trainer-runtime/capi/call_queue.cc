@@ -7,8 +7,9 @@ namespace lockstep::runtime {
 namespace {
 
 Error NoSuchCall(CallQueue::Handle handle) {
-  return Error(ErrorCode::kInvalidArgument,
-               "handle: no call " + std::to_string(handle) + " is under way, or unclaimed");
+  return Error(
+      ErrorCode::kInvalidArgument,
+      "handle: call " + std::to_string(handle) + " does not exist, or was waited for already");
 }
 
 }  // namespace
@@ -24,7 +25,8 @@ Result<CallQueue::Handle> CallQueue::Begin(std::function<Status()> work) {
   if (ends_.size() >= kUnclaimedMax) {
     return Error(ErrorCode::kResourceExhausted,
                  std::to_string(ends_.size()) +
-                     " calls were begun that nobody has waited for: that is the limit");
+                     " calls were begun and not waited for, which is the maximum: wait for one of "
+                     "them first");
   }
   begun_.push_back({++last_handle_, std::move(work)});
   ends_[last_handle_] = std::nullopt;

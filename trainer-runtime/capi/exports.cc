@@ -33,7 +33,8 @@ lockstep_status Guarded(const Work& work) noexcept {
 }
 
 ApiOutcome RefuseReportOnly(const char* what) {
-  return InvalidArgument(std::string(what) + ": this session only reports (report_only)");
+  return InvalidArgument(std::string(what) +
+                         " is not possible: the session was opened with report_only");
 }
 
 // Runs `work` on the session of `handle`, whatever it is for.
@@ -65,7 +66,7 @@ Result<Deadline> DeadlineOf(double timeout_seconds) {
 }
 
 ApiOutcome NotMet() {
-  return {LOCKSTEP_ERROR_NOT_MET, "no meeting yet: call lockstep_meet first"};
+  return {LOCKSTEP_ERROR_NOT_MET, "no rendezvous yet: call lockstep_meet first"};
 }
 
 Result<DataType> TypeOf(int type) {
@@ -85,7 +86,7 @@ Result<DataType> TypeOf(int type) {
     case LOCKSTEP_BFLOAT16:
       return DataType::kBFloat16;
     default:
-      return Error(ErrorCode::kInvalidArgument, "type: there is no " + std::to_string(type));
+      return Error(ErrorCode::kInvalidArgument, "type: unknown data type " + std::to_string(type));
   }
 }
 
@@ -100,11 +101,12 @@ Result<ReduceOp> OpOf(int op, DataType type) {
     case LOCKSTEP_MEAN:
       if (type == DataType::kUInt8 || type == DataType::kInt32 || type == DataType::kInt64) {
         return Error(ErrorCode::kInvalidArgument,
-                     std::string("op: ") + DataTypeName(type) + " has no mean: sum, and divide");
+                     std::string("op: ") + DataTypeName(type) +
+                         " has no mean: use LOCKSTEP_SUM and divide the result");
       }
       return ReduceOp::kMean;
     default:
-      return Error(ErrorCode::kInvalidArgument, "op: there is no " + std::to_string(op));
+      return Error(ErrorCode::kInvalidArgument, "op: unknown operation " + std::to_string(op));
   }
 }
 
@@ -139,7 +141,7 @@ ApiOutcome CheckOptions(const lockstep_options& options) {
 }
 
 std::string SizeProblem(const char* name) {
-  return std::string(name) + " is null, or its struct_size is not set to its sizeof";
+  return std::string(name) + " is null, or its struct_size is not the size of the struct";
 }
 
 int32_t SourceOf(const JoinedMeeting& joined) {
@@ -273,7 +275,7 @@ lockstep_status lockstep_open(const lockstep_options* options, lockstep_session*
     const lockstep_options usual{sizeof(lockstep_options), nullptr, 0, 0};
     const auto given = options == nullptr ? usual : run::Read(options);
     if (!given.has_value()) {
-      return run::InvalidArgument("options: its struct_size is not set to its sizeof");
+      return run::InvalidArgument("options: struct_size is not the size of the struct");
     }
     const run::ApiOutcome sound = run::CheckOptions(*given);
     return sound.ok() ? run::OpenTheSession(*given, session) : sound;
@@ -306,7 +308,7 @@ lockstep_status lockstep_get_member(lockstep_session* session, int rank, lockste
       return run::NotMet();
     }
     if (rank < 0 || static_cast<std::size_t>(rank) >= open.members().size()) {
-      return run::InvalidArgument("rank: there is no " + std::to_string(rank));
+      return run::InvalidArgument("rank: there is no rank " + std::to_string(rank));
     }
     if (!run::Read(member).has_value()) {
       return run::InvalidArgument(run::SizeProblem("member"));

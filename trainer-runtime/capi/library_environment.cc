@@ -62,8 +62,8 @@ Result<std::string> ReadJobKey(const std::string& path) {
 Result<LibraryEnvironment> ReadLibraryEnvironment(EnvironmentMap variables) {
   if (variables.count(env::kJobUid) == 0) {
     return Error(ErrorCode::kNotFound,
-                 "this process belongs to no job: it is started by `lockstep run` or the operator, "
-                 "which set LOCKSTEP_JOB_UID and its kin");
+                 "this process belongs to no job: start it by `lockstep run` or through the "
+                 "operator, which set LOCKSTEP_JOB_UID and the other LOCKSTEP_* variables");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const std::optional<SupervisedPlace> place,
                             ParseSupervisedPlace(variables));

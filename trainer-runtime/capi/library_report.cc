@@ -45,11 +45,12 @@ LibraryReport::LibraryReport(const LibraryEnvironment& environment,
   } else if (environment.closed_fd >= 0) {
     const std::string fd = std::to_string(environment.closed_fd);
     logger->Warn(
-        "whoever has started this process has closed its descriptor to the runtime: it reports "
-        "nothing, has no successor in its pod, and a stop asks its helpers as well, so that it may "
-        "not save",
+        "the process that started this one has closed the descriptor to the runtime: this process "
+        "reports nothing and is not replaced in its pod, and a stop also ends its helper "
+        "processes, so that it may be unable to save",
         {{"LOCKSTEP_CHANNEL_FD", fd},
-         {"expected", "as Python's subprocess with pass_fds=[" + fd + "]"}});
+         {"expected",
+          "an open descriptor, as Python's subprocess passes it with pass_fds=[" + fd + "]"}});
   }
 }
 

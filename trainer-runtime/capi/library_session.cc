@@ -120,7 +120,7 @@ Result<JoinedMeeting> LibrarySession::MeetOnce(const SelfFacts& facts,
 
 void LibrarySession::EndCalls() {
   if (session_ != nullptr && !calls_.IsIdle()) {
-    session_->Abort(Error(ErrorCode::kAborted, "the meeting of this call is over"));
+    session_->Abort(Error(ErrorCode::kAborted, "the rendezvous of this call has ended"));
   }
   calls_.AwaitIdle();
 }
@@ -128,7 +128,7 @@ void LibrarySession::EndCalls() {
 Result<Communicator*> LibrarySession::Joined() {
   calls_.AwaitIdle();
   if (communicator_ == nullptr) {
-    return Error(ErrorCode::kNotFound, "no meeting is joined: call lockstep_meet first");
+    return Error(ErrorCode::kNotFound, "no rendezvous was joined: call lockstep_meet first");
   }
   return communicator_;
 }

@@ -29,9 +29,7 @@ Status CheckMemory(const CallMemory& memory) {
   const auto blocks = static_cast<uint64_t>(memory.block_count);
   if (memory.count > kBytesMax / size / blocks) {
     return Error(ErrorCode::kInvalidArgument,
-                 "count: " + std::to_string(memory.count) +
-                     " elements are more than there is "
-                     "memory for");
+                 "count: " + std::to_string(memory.count) + " elements do not fit into memory");
   }
   const std::size_t bytes = memory.count * size * blocks;
   if (bytes == 0) {
@@ -49,7 +47,7 @@ Status CheckMemory(const CallMemory& memory) {
   if (!IsReadable(first) || !IsReadable(first + bytes - 1)) {
     return Error(ErrorCode::kInvalidArgument,
                  name + ": the CPU cannot read " + std::to_string(bytes) +
-                     " bytes there; memory of GPUs is not supported");
+                     " bytes there; GPU memory is not supported");
   }
   return OkStatus();
 }

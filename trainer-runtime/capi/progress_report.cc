@@ -59,7 +59,7 @@ ApiOutcome CheckCounts(const lockstep_progress& progress) {
   for (const auto& [name, count] : counts) {
     if (count < kUnknownCount) {
       return InvalidArgument(std::string(name) + ": " + std::to_string(count) +
-                             " found, expected 0 or more, or -1 where it is not known");
+                             " found, expected 0 or more, or -1 if unknown");
     }
   }
   return {};
@@ -75,13 +75,14 @@ ApiOutcome CheckFigures(const lockstep_progress& progress) {
   constexpr double kFinite = std::numeric_limits<double>::max();
   const auto refuse = [](const char* name, double figure, const char* expected) {
     return InvalidArgument(std::string(name) + ": " + std::to_string(figure) + " found, expected " +
-                           expected + ", or -1 or NaN where it is not known");
+                           expected + ", or -1 or NaN if unknown");
   };
   if (!IsKnownOrNothing(progress.accuracy, kAccuracyMax)) {
-    return refuse("accuracy", progress.accuracy, "a share from 0 to 1");
+    return refuse("accuracy", progress.accuracy, "a number from 0 to 1");
   }
   if (!IsKnownOrNothing(progress.samples_per_second, kFinite)) {
-    return refuse("samples_per_second", progress.samples_per_second, "a finite number from 0");
+    return refuse(
+        "samples_per_second", progress.samples_per_second, "a finite number of at least 0");
   }
   return {};
 }
@@ -99,10 +100,10 @@ ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
   if (progress.step >= 0 && Step(progress.step) < newest) {
     return InvalidArgument("step: " + std::to_string(progress.step) + " found, expected " +
                            std::to_string(newest.value()) +
-                           " or more, which was reported since the last meeting");
+                           " or more, the highest step reported since the last rendezvous");
   }
   if (progress.phase != LOCKSTEP_PHASE_KEEP && !PhaseOf(progress.phase).has_value()) {
-    return InvalidArgument("phase: there is no " + std::to_string(progress.phase));
+    return InvalidArgument("phase: unknown phase " + std::to_string(progress.phase));
   }
   const auto change = [&](StatusDocument& document) { ShowProgress(progress, &document); };
   CompletedStep step;

@@ -31,12 +31,12 @@ bool IsFork(const Slot& slot) {
 
 ApiOutcome Forked() {
   return {LOCKSTEP_ERROR_FORKED,
-          "this process was forked from one with an open session, which stays the parent's: use it "
-          "there, or start another program"};
+          "this process was forked from a process with an open session, which only the parent can "
+          "use: use the session there, or start a new program instead of forking"};
 }
 
 ApiOutcome Closed() {
-  return {LOCKSTEP_ERROR_CLOSED, "no session of this handle is open"};
+  return {LOCKSTEP_ERROR_CLOSED, "this handle belongs to no open session"};
 }
 
 // The program's signals are for its own threads: those of the library are made without any.
@@ -97,8 +97,8 @@ ApiOutcome OpenTheSession(const lockstep_options& options, lockstep_session** ha
   const std::lock_guard<std::mutex> lock(slot.mutex);
   if (slot.open != nullptr) {
     return {LOCKSTEP_ERROR_ALREADY_OPEN,
-            "this process has a session already, and a process has one at a time: use that one, or "
-            "close it first (lockstep_close; in Python its close())"};
+            "this process already has a session, and can have only one at a time: use that "
+            "session, or close it first (lockstep_close; in Python its close())"};
   }
   Result<LibraryEnvironment> environment = ReadLibraryEnvironment(ReadEnvironment());
   if (!environment.ok()) {
@@ -140,7 +140,7 @@ SessionUse UseSession(const lockstep_session* handle) {
   }
   use.call = std::unique_lock<std::mutex>(use.open->call_mutex, std::try_to_lock);
   if (!use.call.owns_lock()) {
-    use.outcome = {LOCKSTEP_ERROR_BUSY, "another thread is in a call of this session"};
+    use.outcome = {LOCKSTEP_ERROR_BUSY, "another thread is using this session"};
   }
   return use;
 }

@@ -31,8 +31,8 @@ Status StopCatcher::Install() {
   ::sigaction(SIGTERM, nullptr, &present);
   if ((present.sa_flags & SA_SIGINFO) != 0 || present.sa_handler != SIG_DFL) {
     return Error(ErrorCode::kInvalidArgument,
-                 "catch_stop: the program has a handler of its own for SIGTERM; let it ask "
-                 "for the stop there");
+                 "catch_stop: the program already handles SIGTERM itself; leave catch_stop out and "
+                 "react to the stop in that handler");
   }
   was_asked.store(false);
 

@@ -48,12 +48,12 @@ Result<std::vector<std::size_t>> PickDevices(const std::vector<std::string>& ask
       continue;
     }
     if (std::find(picked.begin(), picked.end(), *found) != picked.end()) {
-      return ChoiceError(name + " found, but " + visible[*found].uuid + " is named already");
+      return ChoiceError(name + " found, but " + visible[*found].uuid + " is already in the list");
     }
     picked.push_back(*found);
   }
   if (!missing.empty()) {
-    return ChoiceError(missing + " not found: " + CountText(asked.size()) + " asked for, " +
+    return ChoiceError(missing + " not found: " + CountText(asked.size()) + " requested, " +
                        VisibleText(visible));
   }
   return picked;

@@ -32,7 +32,7 @@ TEST(PickDevices, WhatIsNotVisibleIsNamedWithWhatIs) {
 
 TEST(PickDevices, OneDeviceUnderTwoNamesIsRefused) {
   EXPECT_EQ(RefusalOf({"0", "GPU-a"}, TwoDevices()),
-            "spec.training.devices: GPU-a found, but GPU-a is named already");
+            "spec.training.devices: GPU-a found, but GPU-a is already in the list");
 }
 
 TEST(CheckDevices, EachDeviceIsNamedByItsUuidAndHasAReplica) {

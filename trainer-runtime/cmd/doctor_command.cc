@@ -22,7 +22,7 @@ void Say(const char* what, const std::string& text) {
 bool TryToJoin(const std::shared_ptr<NcclGround>& ground) {
   NcclSeat seat;
   if (const nccl::Result code = ground->library->get_unique_id(&seat.id); code != nccl::kSuccess) {
-    Say("identity", "none; NCCL says: " + ground->library->Words(code, nullptr));
+    Say("identity", "not created; NCCL says: " + ground->library->Words(code, nullptr));
     return false;
   }
   Say("identity", "made");
@@ -31,7 +31,7 @@ bool TryToJoin(const std::shared_ptr<NcclGround>& ground) {
   const auto joined = NcclCommunicator::Join(ground, seat, limits);
   const std::string seconds = std::to_string(ToSeconds(SteadyNow() - begin)) + " s";
   Say("join",
-      joined.ok() ? "a communicator of one rank came to be in " + seconds
+      joined.ok() ? "created a communicator of one rank in " + seconds
                   : joined.error().message() + ", after " + seconds);
   return joined.ok();
 }
@@ -57,12 +57,12 @@ int DoctorCommand() {
     ground->library = *library;
     works = TryToJoin(ground) && device.ok();
     if (const std::string cards = UnusedCards(); works && !cards.empty()) {
-      Say("network", "TCP (NET/Socket), though this node has " + cards);
+      Say("network", "TCP (NET/Socket), although this node has " + cards);
     }
   }
   Say("verdict",
       works ? "spec.training.communication.allReduce: Nccl works here"
-            : "spec.training.communication.allReduce: Nccl is refused here; Auto and Cpu work");
+            : "spec.training.communication.allReduce: Nccl does not work here; Auto and Cpu do");
   const bool has_both = device.ok() && library.ok();
   return is_broken || (has_both && !works) ? kExitInternal : kExitSuccess;
 }

@@ -58,22 +58,23 @@ CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
   CLI::App* run = app->add_subcommand(
       "run",
       "Run any program under supervision: one process for each local rank, each with TF_CONFIG\n"
-      "and the variables of torch and Horovod. The runtime forwards signals, puts the rank before\n"
-      "lines of output, and ends with the program's exit code.");
+      "and the variables of torch and Horovod. The runtime forwards signals, puts the rank in\n"
+      "front of each output line, and ends with the program's exit code.");
   run->add_flag("!--no-prefix",
                 arguments->is_prefix_wanted,
-                "Do not put \"[rank N] \" before each line of output");
+                "Do not put \"[rank N] \" in front of each output line");
   run->add_flag("!--no-restarts",
                 arguments->may_restart,
                 "End the pod when a process that uses liblockstep is lost, instead of starting it\n"
                 "again in the pod");
   run->add_flag("--together",
                 arguments->waits_for_gang,
-                "Start the program only when the pods of all ranks are there, as Horovod needs it");
-  run->add_option("--warm",
-                  arguments->warm,
-                  "Keep an interpreter that has imported this module, and fork each process from "
-                  "it, so\nthat a lost one starts fast. COMMAND is python3 with a script or -m")
+                "Start the program only when the pods of all ranks are there, as Horovod requires");
+  run->add_option(
+         "--warm",
+         arguments->warm,
+         "Keep an interpreter that has imported this module, and fork each process from it, so\n"
+         "that a replacement starts fast. COMMAND must be python3 with a script or -m")
       ->option_text("MODULE")
       ->allow_extra_args(false);
   run->add_option("COMMAND", arguments->command, "Program and arguments, after --")->required();
@@ -106,7 +107,7 @@ CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
 CLI::App* AddInstall(CLI::App* app, Arguments* arguments) {
   CLI::App* install = app->add_subcommand(
       "install",
-      "Copy this program into a folder. An init container does this for an image that lacks it.\n"
+      "Copy this program into a folder. An init container does this for an image without it.\n"
       "The image needs glibc 2.34 or newer, and nothing else.");
   install->add_option("DIR", arguments->install_directory, "Existing folder")->required();
   return install;
@@ -127,7 +128,7 @@ CLI::App* AddDoctor(CLI::App* app) {
   return app->add_subcommand(
       "doctor",
       "Show what this container has for summing gradients on GPUs: driver, GPUs, NCCL with its\n"
-      "version and features. Then try a communicator of one rank.");
+      "version and features. Then create an NCCL communicator of one rank as a test.");
 }
 
 int Main(int argc, char** argv) {
@@ -143,7 +144,7 @@ int Main(int argc, char** argv) {
                                                   {"info", LogLevel::kInfo},
                                                   {"warn", LogLevel::kWarn},
                                                   {"error", LogLevel::kError}};
-  app.add_option("--log-level", arguments.log_level, "Least level to log (default: info)")
+  app.add_option("--log-level", arguments.log_level, "Lowest level to log (default: info)")
       ->transform(CLI::CheckedTransformer(levels, CLI::ignore_case))
       ->option_text("debug|info|warn|error");
   const CLI::App* run = AddRun(&app, &arguments);

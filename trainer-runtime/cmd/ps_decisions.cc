@@ -34,14 +34,14 @@ std::optional<Ending> EndOfPs(const std::vector<CopyStanding>& standings) {
     return std::nullopt;
   }
   if (std::all_of(standings.begin(), standings.end(), is_in(CopyRole::kSuperseded))) {
-    return Ending{EndingKind::kFailed, kExitSuperseded, "this ps has a successor"};
+    return Ending{EndingKind::kFailed, kExitSuperseded, "this ps was replaced by a newer process"};
   }
   const auto lost = std::find_if(standings.begin(), standings.end(), is_in(CopyRole::kLost));
   if (lost != standings.end()) {
     return Ending{EndingKind::kFailed,
                   kExitRetryable,
                   "shard " + std::to_string(lost->shard) +
-                      " is lost: nobody is left who could fill its copy here"};
+                      " is lost: no process is left that has its values"};
   }
   return std::nullopt;
 }

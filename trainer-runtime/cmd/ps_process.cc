@@ -73,7 +73,8 @@ Status PsProcess::Start() {
   std::vector<Incarnation> incarnations = environment_.ps_incarnations;
   if (incarnations.size() > count) {
     return Error(ErrorCode::kInvalidArgument,
-                 std::to_string(incarnations.size()) + " incarnations for " +
+                 std::to_string(incarnations.size()) +
+                     " incarnations found, expected at most one for each of " +
                      std::to_string(count) + " ps")
         .WithField(env::kPsIncarnations);
   }
@@ -99,7 +100,7 @@ Status PsProcess::Start() {
   }
   service_->board().SetPhase(Phase::kTraining);
   options_.logger->Info(
-      "ps serves",
+      "ps is ready",
       {{"index", environment_.task.index}, {"incarnation", environment_.incarnation.value()}});
   return OkStatus();
 }

@@ -90,7 +90,7 @@ Status PsTraining::Begin() {
   LOCKSTEP_ASSIGN_OR_RETURN(const PulledCounts counts, AwaitSeeded());
   for (const auto& facts : counts.facts) {
     if (facts->note != counts.facts.front()->note) {
-      return Error(ErrorCode::kInternal, "the shards were not seeded by one and the same state");
+      return Error(ErrorCode::kInternal, "the shards did not start from the same state");
     }
   }
   LOCKSTEP_RETURN_IF_ERROR(trainer_->TakeHead(counts.facts.front()->note, counts.least));
@@ -109,7 +109,7 @@ Status PsTraining::Begin() {
     used_before_[data_epoch] += sums.sample_count;
   }
   observer_->TrainsAlone();
-  options_.logger->Info("takes its share of the work",
+  options_.logger->Info("the rank starts its share of the training",
                         {{"rank", rank_},
                          {"start_step", deal_.start},
                          {"last_step", end_},
@@ -128,7 +128,7 @@ Result<PulledCounts> PsTraining::AwaitSeeded() {
     if (IsChief()) {
       LOCKSTEP_RETURN_IF_ERROR(SeedShards());
     } else if (limits.deadline.HasPassed(SteadyNow())) {
-      return Error(ErrorCode::kTimeout, "rank 0 has not given the shards their first values");
+      return Error(ErrorCode::kTimeout, "the shards got no first values from rank 0 in time");
     } else {
       std::this_thread::sleep_for(kValuesLookInterval);
     }
@@ -264,7 +264,7 @@ Status PsTraining::CheckCounts(const PulledCounts& counts) {
   is_inexact_ = true;
   trainer_->SayInexact("at step " + std::to_string(gate_) + " the shards have " +
                        std::to_string(counts.least) + " to " + std::to_string(counts.most) +
-                       " updates, and not the workers' shares that make them up");
+                       " updates, which does not match the steps that the workers have done");
   return Error(ErrorCode::kInternal, trainer_->trouble());
 }
 

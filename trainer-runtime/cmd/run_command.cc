@@ -119,7 +119,8 @@ class PodOfPrograms {
     }
     auto hold = ProgramHold::Make(environment, board, logger);
     if (!hold.ok()) {
-      logger->Warn("the pod ends with its programs", {{"error", hold.error().ToString()}});
+      logger->Warn("the pod cannot wait for a relaunch and ends when its programs end",
+                   {{"error", hold.error().ToString()}});
       return;
     }
     hold_ = std::move(hold).value();
@@ -174,8 +175,8 @@ class PodOfPrograms {
     const bool is_done = listener_.IsDone(ended.local_rank, ended.pid);
     if (is_done) {
       logger_->Warn(
-          "process ended by a signal after all ranks had said that all work is done: "
-          "this is no failure",
+          "process ended by a signal after all ranks had reported that all work is done: this is "
+          "not a failure",
           {{"local_rank", ended.local_rank},
            {"exit", DescribeExit(ended.exit_code, ended.signal, "")}});
     }
@@ -221,7 +222,7 @@ void MakeCheckpointDirectory(const std::string& directory, Logger* logger) {
     return;
   }
   const Error error = SystemError(errno, "making " + directory);
-  logger->Warn("no folder for checkpoints", {{"error", error.ToString()}});
+  logger->Warn("the folder for checkpoints could not be created", {{"error", error.ToString()}});
 }
 
 // Whether a signal waits that will end the command as soon as it runs.
@@ -254,11 +255,12 @@ ProgramService ServePrograms(const WorkerEnvironment& environment,
           pod->listener()->TakeTrainerStatus(status);
         }));
   } else {
-    logger->Warn("no trainer's status is taken", {{"error", token.error().ToString()}});
+    logger->Warn("status reports of trainers are not accepted",
+                 {{"error", token.error().ToString()}});
   }
   auto server = ServeToPrograms(environment, std::move(routes), logger);
   if (!server.ok()) {
-    logger->Warn("TF_CONFIG is not served, and no trainer's status is taken",
+    logger->Warn("TF_CONFIG is not served, and status reports of trainers are not accepted",
                  {{"error", server.error().ToString()}});
   }
   for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
@@ -391,8 +393,8 @@ void TellOfForeignTfConfig(const EnvironmentMap& inherited,
                            const SupervisedProcess& process,
                            Logger* logger) {
   if (inherited.count(env::kTfConfig) > 0 && process.environment.count(env::kTfConfig) == 0) {
-    logger->Warn("the TF_CONFIG of the image or of envFrom is removed",
-                 {{"reason", "the job has one process, which is a cluster of its own"}});
+    logger->Warn("TF_CONFIG from the image or from envFrom was removed",
+                 {{"reason", "the job has only one process, which needs no TF_CONFIG"}});
   }
 }
 
@@ -449,7 +451,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
       [&pod] { return pod.listener()->MetricsPage(); },
       [&pod] { return pod.listener()->ToldPage(); });
   if (!service.ok()) {
-    options.logger->Warn("no status is served", {{"error", service.error().ToString()}});
+    options.logger->Warn("the status cannot be served", {{"error", service.error().ToString()}});
   }
   MakeCheckpointDirectory(environment->checkpoint_directory, options.logger);
   const Result<std::unique_ptr<HttpServer>> horovod = MeetByHorovod(*environment, options);

@@ -30,8 +30,8 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   Result<WorkerEnvironment> environment = ParseEnvironment(variables);
   if (!environment.ok()) {
     options.logger->Error(
-        "the environment does not describe a worker of a job; `lockstep run` and "
-        "the operator set it",
+        "the environment variables do not describe a worker of a job; `lockstep run` and the "
+        "operator set them",
         {{"error", environment.error().ToString()}});
     return kExitUserError;
   }

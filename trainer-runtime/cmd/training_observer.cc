@@ -102,7 +102,7 @@ void TrainingObserver::RendezvousEnds(const Meeting& meeting) {
   share_count_ = static_cast<int>(meeting.members.size());
   is_first_step_due_ = true;
   logger_->Info(
-      "all ranks met",
+      "all ranks joined",
       {{"rank", rank_}, {"epoch", meeting.epoch.value()}, {"world_size", meeting.members.size()}});
 }
 
@@ -120,7 +120,7 @@ void TrainingObserver::GradientsMeet(const GradientReducer& reducer) {
     document.backend_detail = detail;
     document.backend_reason.clear();
   });
-  logger_->Info("gradients meet",
+  logger_->Info("gradient sums are set up",
                 {{"rank", rank_}, {"backend", backend}, {"backend_detail", detail}});
 }
 
@@ -133,7 +133,7 @@ void TrainingObserver::NcclIsMissed(const NcclObstacle& obstacle) {
 
 void TrainingObserver::CardsAreUnused(const std::string& cards) {
   board_->Update([&](StatusDocument& document) {
-    document.backend_detail += "; over TCP (NET/Socket) beside " + cards;
+    document.backend_detail += "; over TCP (NET/Socket), although there is " + cards;
   });
   logger_->Warn("NCCL uses TCP although this node has network cards, so sums between pods are slow",
                 {{"rank", rank_},
@@ -174,7 +174,7 @@ void TrainingObserver::MeetingBroke(Epoch epoch, const Error& error) {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     lost_at_ = lost_at_.value_or(SteadyNow());
   }
-  logger_->Info("meeting is over, meeting again",
+  logger_->Info("the rendezvous has ended, starting a new one",
                 {{"rank", rank_}, {"epoch", epoch.value()}, {"error", error.ToString()}});
 }
 
@@ -337,7 +337,7 @@ void TrainingObserver::OnStep(const StepReport& report) {
     const std::lock_guard<std::mutex> lock(loss_mutex_);
     if (lost_at_.has_value()) {
       metrics_->Recovered(lost_cause_, now - *lost_at_);
-      logger_->Info("training goes on",
+      logger_->Info("training continues",
                     {{"rank", rank_},
                      {"step", report.step.value()},
                      {"seconds", ToSeconds(now - *lost_at_)}});

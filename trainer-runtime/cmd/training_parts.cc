@@ -55,7 +55,7 @@ Result<NcclOffer> LoadNccl(std::vector<int> devices) {
     return OfferOf(std::move(ground).value());
   }
   return Error(ground.error().code(),
-               "Nccl found, but " + ground.error().message() + "; Auto and Cpu train without")
+               "Nccl is set, but " + ground.error().message() + "; Auto and Cpu train without NCCL")
       .WithField("spec.training.communication.allReduce");
 }
 
@@ -80,7 +80,7 @@ Result<std::optional<NcclOffer>> MakeNcclOffer(const TrainingSpec& spec,
   NcclOffer offer = OfferNccl(devices);
   if (offer.ground != nullptr && may_block) {
     offer.lack = NcclObstacleKind::kMayBlock;
-    offer.words = "NCCL_COMM_BLOCKING=1 makes waits of NCCL's that nobody can end";
+    offer.words = "NCCL_COMM_BLOCKING=1 lets NCCL wait without a limit of time";
   }
   return std::optional(std::move(offer));
 }
@@ -152,7 +152,8 @@ bool NcclMayBlock(const EnvironmentMap& variables) {
 Result<TrainingSpec> CheckNcclVariables(TrainingSpec spec, const EnvironmentMap& variables) {
   if (spec.communication.all_reduce == AllReduceBackend::kNccl && NcclMayBlock(variables)) {
     return Error(ErrorCode::kInvalidArgument,
-                 "1 found, expected 0 or nothing with allReduce: Nccl, whose waits must end")
+                 "1 found, expected 0 or no value: with allReduce: Nccl, Lockstep must be able to "
+                 "end each wait")
         .WithField(kBlockingVariable);
   }
   return spec;

@@ -196,7 +196,7 @@ Result<TrainerVerdict> TrainingProcess::TrainOverPs() {
 // did nothing wrong.
 Error TrainingProcess::AwaitEndOfAttempt(const Error& lost) const {
   constexpr Duration kLookAtStop = std::chrono::milliseconds(100);
-  options_.logger->Warn("waits for the end of the attempt", {{"error", lost.ToString()}});
+  options_.logger->Warn("waiting until this attempt is stopped", {{"error", lost.ToString()}});
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   while (!options_.stop->requested().load() && !deadline.HasPassed(SteadyNow())) {
     std::this_thread::sleep_for(kLookAtStop);
@@ -217,7 +217,8 @@ void TrainingProcess::SaveBeforeLeaving() {
   const Status saved =
       trainer_->SaveNow(environment_.world_size, Deadline::After(SteadyNow(), environment_.grace));
   if (!saved.ok()) {
-    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+    options_.logger->Error("this rank left without writing a checkpoint",
+                           {{"error", saved.error().ToString()}});
   }
 }
 
@@ -389,7 +390,8 @@ Ending TrainingProcess::LeaveBrokenGang() {
       session_->AwaitFirstOfHolders();
   const Status saved = is_mine ? SaveForBrokenGang() : OkStatus();
   if (!saved.ok()) {
-    options_.logger->Error("left without a checkpoint", {{"error", saved.error().ToString()}});
+    options_.logger->Error("this rank left without writing a checkpoint",
+                           {{"error", saved.error().ToString()}});
   }
   Ending ending = EndOfBrokenGang(is_mine || has_saved_own_model_, saved);
   TellEnding(ending);

@@ -37,7 +37,7 @@ std::optional<Error> TrainingProcess::LoadingFault() {
   const bool is_known =
       loading_.valid() && loading_.wait_for(Duration::zero()) == std::future_status::ready;
   const Result<TrainingParts> parts =
-      is_known ? loading_.get() : Error(ErrorCode::kAborted, "not loaded");
+      is_known ? loading_.get() : Error(ErrorCode::kAborted, "loading has not finished");
   return is_known && !parts.ok() ? std::optional(AsOwnFault(parts.error())) : std::nullopt;
 }
 
@@ -49,7 +49,7 @@ Status TrainingProcess::FinishLoading() {
   }
   while (loading_.wait_for(kLookAtStop) != std::future_status::ready) {
     if (options_.stop->requested().load()) {
-      return Error(ErrorCode::kAborted, "loading stopped by request");
+      return Error(ErrorCode::kAborted, "loading was stopped on request");
     }
   }
   Result<TrainingParts> parts = loading_.get();
@@ -59,8 +59,9 @@ Status TrainingProcess::FinishLoading() {
   parts_ = std::move(parts).value();
   session_->Lend(parts_->lent.get());
   if (parts_->not_lent.has_value()) {
-    options_.logger->Warn("gradients are copied to be summed",
-                          {{"rank", rank()}, {"error", parts_->not_lent->ToString()}});
+    options_.logger->Warn(
+        "gradients are not in shared memory, so they are copied before they are summed",
+        {{"rank", rank()}, {"error", parts_->not_lent->ToString()}});
   }
   const Status made = MakeTrainer();
   return made.ok() ? OkStatus() : AsFolderFault(made.error());

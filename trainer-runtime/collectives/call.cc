@@ -99,7 +99,7 @@ std::string DescribeCall(const Call& call) {
       text = "operation " + std::to_string(static_cast<int>(call.operation));
   }
   if (call.place != 0) {
-    text += " at byte " + std::to_string(call.place - 1) + " of lent memory";
+    text += " at byte " + std::to_string(call.place - 1) + " of shared memory";
   }
   return text + ", epoch " + std::to_string(call.epoch) + ", call " + std::to_string(call.sequence);
 }

@@ -39,7 +39,8 @@ Status CommunicatorFront::Fill(
   call.place = PlaceOf(data, byte_count);
   const CallContext context = Begin(call, deadline);
   if (root < 0 || root >= world_size_) {
-    const Error error = context.Fail(ErrorCode::kInvalidArgument, "no such root");
+    const Error error =
+        context.Fail(ErrorCode::kInvalidArgument, "there is no rank with the root's number");
     Abort(error);
     return error;
   }

@@ -33,7 +33,7 @@ bool IsFloating(DataType type) {
 
 void Divide(void* data, std::size_t count, DataType type, int divisor) {
   LOCKSTEP_CHECK(IsFloating(type), DataTypeName(type));
-  LOCKSTEP_CHECK(divisor > 0, "a mean of nothing");
+  LOCKSTEP_CHECK(divisor > 0, "the divisor must be positive");
   const auto narrow_divisor = static_cast<float>(divisor);
   if (type == DataType::kFloat32) {
     ForEach<float>(data, count, [=](float value) { return value / narrow_divisor; });

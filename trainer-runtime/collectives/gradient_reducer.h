@@ -48,7 +48,7 @@ class GradientReducer {
   // Precondition: SumsOnDevices(), and no bucket in the host's memory since Finish().
   virtual Status EnqueueOnDevices(std::span<const DeviceBucket> /*buckets*/,
                                   Deadline /*deadline*/) {
-    return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
+    return Error(ErrorCode::kUnavailable, "this reducer sums in host memory");
   }
 
   // As Finish(), of steps that the host has not waited for: makes `after` of each device, a
@@ -61,7 +61,7 @@ class GradientReducer {
       std::span<void* const> /*after*/,
       const std::function<Status()>& /*follow*/,
       Deadline /*deadline*/) {
-    return Error(ErrorCode::kUnavailable, "sums are made in the host's memory");
+    return Error(ErrorCode::kUnavailable, "this reducer sums in host memory");
   }
 
   // As Enqueue(), of what is counted beside the gradients: in rank order with every backend. Comes

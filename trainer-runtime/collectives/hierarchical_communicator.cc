@@ -31,7 +31,7 @@ class HierarchicalCommunicator final : public CommunicatorFront {
 
   std::string Detail() const override {
     const std::string within = parts_.within == nullptr ? "" : parts_.within->Detail();
-    return "shared memory within, TCP between" + (within.empty() ? "" : ", " + within);
+    return "shared memory within a host, TCP between hosts" + (within.empty() ? "" : ", " + within);
   }
 
   void Abort(const Error& reason) noexcept override;

@@ -28,7 +28,7 @@ int GroupOf(const std::vector<std::vector<int>>& groups, int rank) {
       return static_cast<int>(group);
     }
   }
-  LOCKSTEP_CHECK(false, "a rank of no host");
+  LOCKSTEP_CHECK(false, "the rank belongs to no host");
 }
 
 }  // namespace lockstep::runtime

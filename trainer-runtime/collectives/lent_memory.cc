@@ -94,7 +94,9 @@ Status MemoryExchange::Serve() {
       }
       if (deadline_.HasPassed(SteadyNow())) {
         return SetupError(
-            options_, peer, Error(ErrorCode::kTimeout, "it did not fetch the lent memory in time"));
+            options_,
+            peer,
+            Error(ErrorCode::kTimeout, "the peer did not fetch this rank's shared memory in time"));
       }
     }
     return OkStatus();
@@ -148,7 +150,7 @@ Result<LentMemory> MemoryExchange::Run() {
 LentMemory::LentMemory(int rank, std::vector<SharedSegment> memories)
     : rank_(rank), memories_(std::move(memories)) {
   for (const SharedSegment& memory : memories_) {
-    LOCKSTEP_CHECK(memory.size() == memories_.front().size(), "lent memories of two sizes");
+    LOCKSTEP_CHECK(memory.size() == memories_.front().size(), "shared memories of different sizes");
   }
 }
 
@@ -163,7 +165,7 @@ uint64_t LentMemory::PlaceOf(const void* data, std::size_t byte_count) const {
     return 0;
   }
   LOCKSTEP_CHECK(at >= begin && at + byte_count <= begin + own.size(),
-                 "data that begins or ends outside the lent memory");
+                 "the data begins or ends outside the shared memory");
   return at - begin + 1;
 }
 

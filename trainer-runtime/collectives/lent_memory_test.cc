@@ -68,7 +68,7 @@ TEST(LentMemoryDeathTest, DataMayNotStickOut) {
   memories.push_back(SharedSegment::CreateForReaders(100).value());
   const std::byte* const own = memories[0].data();
   const LentMemory lent(0, std::move(memories));
-  EXPECT_DEATH(static_cast<void>(lent.PlaceOf(own + 50, 51)), "outside the lent memory");
+  EXPECT_DEATH(static_cast<void>(lent.PlaceOf(own + 50, 51)), "outside the shared memory");
 }
 
 // Whoever has the descriptor can read, and neither it nor what it has mapped can ever write.
@@ -104,7 +104,7 @@ TEST(LentMemory, SumsAreThoseOfAStage) {
       RunLenders(
           world_size, backend, bytes, [&](Communicator& communicator, std::span<std::byte> own) {
             if (backend == Backend::kSharedMemory) {
-              EXPECT_EQ(communicator.Detail(), "gradients in lent memory");
+              EXPECT_EQ(communicator.Detail(), "gradients in shared memory");
             }
             for (const std::size_t count : counts) {
               std::vector<float> staged = Numbers(communicator.rank(), count);
@@ -243,8 +243,8 @@ TEST(LentMemory, RanksThatMeanOtherPlacesDisagree) {
         const Status status = Sum(communicator, Floats(own).subspan(at, 100000));
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().code(), ErrorCode::kMismatch);
-        EXPECT_THAT(status.error().ToString(), HasSubstr("at byte 0 of lent memory"));
-        EXPECT_THAT(status.error().ToString(), HasSubstr("at byte 4 of lent memory"));
+        EXPECT_THAT(status.error().ToString(), HasSubstr("at byte 0 of shared memory"));
+        EXPECT_THAT(status.error().ToString(), HasSubstr("at byte 4 of shared memory"));
       });
 }
 

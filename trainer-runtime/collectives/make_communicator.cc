@@ -59,21 +59,21 @@ Status CheckOptions(const CommunicatorOptions& options) {
                 std::to_string(kWorldSizeMax));
   }
   if (options.rank < 0 || options.rank >= options.world_size) {
-    return fail("rank " + std::to_string(options.rank) + " is not in the world of " +
+    return fail("rank " + std::to_string(options.rank) + " is not below the world size " +
                 std::to_string(options.world_size));
   }
   const auto world_size = static_cast<std::size_t>(options.world_size);
   if (options.world_size > 1 && options.links.size() != world_size) {
-    return fail(std::to_string(options.links.size()) + " links for a world of " +
+    return fail(std::to_string(options.links.size()) + " links for a world size of " +
                 std::to_string(options.world_size));
   }
   if (!options.host_ids.empty() && options.host_ids.size() != world_size) {
-    return fail(std::to_string(options.host_ids.size()) + " host ids for a world of " +
+    return fail(std::to_string(options.host_ids.size()) + " host ids for a world size of " +
                 std::to_string(options.world_size));
   }
   for (int peer = 0; peer < options.world_size && options.world_size > 1; ++peer) {
     if (options.links[static_cast<std::size_t>(peer)].is_open() == (peer == options.rank)) {
-      return fail("a link to itself, or none to rank " + std::to_string(peer));
+      return fail("a link from this rank to itself, or no link to rank " + std::to_string(peer));
     }
   }
   return OkStatus();
@@ -112,7 +112,7 @@ std::string Difference(const Hello& mine, const Hello& theirs, int peer) {
     return differs("plan hash", mine.plan_hash, theirs.plan_hash);
   }
   if (theirs.rank != peer) {
-    return differs("rank at the end of one link", peer, theirs.rank);
+    return differs("rank at the other end of a link", peer, theirs.rank);
   }
   return std::string();
 }
@@ -173,7 +173,9 @@ Result<bool> CollectAnswers(const CommunicatorOptions& options,
       const int ready = ::poll(entries.data(), entries.size(), wait_ms);
       if (ready == 0 && deadline.HasPassed(SteadyNow())) {
         return SetupError(
-            options, peer, Error(ErrorCode::kTimeout, "it did not map the shared memory in time"));
+            options,
+            peer,
+            Error(ErrorCode::kTimeout, "the peer did not map the shared memory in time"));
       }
       if (entries[0].revents != 0) {
         server.ServeOne(segment);

@@ -145,7 +145,7 @@ void ReduceInOrder(DataType type,
                    std::span<const void* const> sources,
                    std::size_t count,
                    void* out) {
-  LOCKSTEP_CHECK(!sources.empty(), "a reduction of nothing");
+  LOCKSTEP_CHECK(!sources.empty(), "there is nothing to reduce");
   switch (type) {
     case DataType::kUInt8:
       return ReduceTyped<uint8_t>(op, sources, count, out);

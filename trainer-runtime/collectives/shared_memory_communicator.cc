@@ -43,7 +43,9 @@ class SharedMemoryCommunicator final : public CommunicatorFront {
 
   const char* BackendName() const override { return "shared-memory"; }
 
-  std::string Detail() const override { return lent_.is_empty() ? "" : "gradients in lent memory"; }
+  std::string Detail() const override {
+    return lent_.is_empty() ? "" : "gradients in shared memory";
+  }
 
   void Abort(const Error& reason) noexcept override { group_.Abort(reason); }
 
@@ -409,7 +411,7 @@ Status SharedMemoryCommunicator::LentBroadcast(const CallContext& context,
   constexpr std::size_t kChunkCount = 1;
   const int root = context.call.root;
   if (!lent_.Contains(root_place, CallBytes(context.call))) {
-    return context.Fail(ErrorCode::kCorrupt, "the root's bytes end outside its lent memory");
+    return context.Fail(ErrorCode::kCorrupt, "the root's data ends outside its shared memory");
   }
   if (rank_ == root) {
     LOCKSTEP_RETURN_IF_ERROR(EndReading(context, kChunkCount, RanksLacking(context.call)));

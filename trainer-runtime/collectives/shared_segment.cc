@@ -125,7 +125,8 @@ Status CheckSealed(int fd, std::size_t byte_count) {
   }
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (info.st_size != static_cast<off_t>(byte_count) || seals < 0 || (seals & kSeals) != kSeals) {
-    return Error(ErrorCode::kCorrupt, "shared memory: a descriptor of another size or unsealed");
+    return Error(ErrorCode::kCorrupt,
+                 "shared memory: the descriptor has the wrong size or is not sealed");
   }
   return OkStatus();
 }

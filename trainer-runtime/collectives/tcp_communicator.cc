@@ -348,7 +348,7 @@ std::string TcpCommunicator::HoldUps(const Exchange& exchange) const {
       text += (text.empty() ? "rank " : ", rank ") + std::to_string(NameOf(names_, peer));
     }
   }
-  return text.empty() ? "a peer to take its bytes" : text;
+  return text.empty() ? "a peer to receive its data" : text;
 }
 
 // A peer that gives up because of a dead one may be unable to say so; naming all that are gone now

@@ -20,7 +20,7 @@ constexpr std::size_t kFarewellTextMax = 1000;
 }  // namespace
 
 void TcpStream::StartSending(const Call* call, std::span<const std::byte> body) {
-  LOCKSTEP_CHECK(!is_sending_, "a frame is still under way");
+  LOCKSTEP_CHECK(!is_sending_, "a frame is still being sent");
   const FrameHeader header{call != nullptr ? FrameKind::kCall : FrameKind::kData, 0, body.size()};
   std::memcpy(out_head_.data(), &header, sizeof(header));
   out_head_size_ = sizeof(header);
@@ -136,7 +136,7 @@ TcpStream::Outcome TcpStream::CheckHead() {
     heard_call_ = call;
   }
   if (header.body_size != in_body_.size()) {
-    return Break(ErrorCode::kCorrupt, "it sent another number of bytes than this call has");
+    return Break(ErrorCode::kCorrupt, "it sent a different number of bytes than this call expects");
   }
   is_head_checked_ = true;
   return Outcome::kMoved;

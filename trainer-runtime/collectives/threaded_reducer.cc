@@ -17,7 +17,8 @@ ThreadedReducer::~ThreadedReducer() {
     changed_.notify_all();
   }
   if (is_given_up) {
-    communicator_->Abort(Error(ErrorCode::kAborted, "the step was given up before its sums"));
+    communicator_->Abort(
+        Error(ErrorCode::kAborted, "the step was abandoned before its gradients were summed"));
   }
 }
 
@@ -34,7 +35,7 @@ Status ThreadedReducer::Post(const Sum& sum) {
   if (failure_.has_value()) {
     return *failure_;
   }
-  LOCKSTEP_CHECK(waiting_.size() < sum_count_max_, "more buckets than the plan");
+  LOCKSTEP_CHECK(waiting_.size() < sum_count_max_, "more buckets than planned");
   waiting_.push_back(sum);
   is_in_step_ = true;
   changed_.notify_all();

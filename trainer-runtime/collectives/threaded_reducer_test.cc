@@ -141,7 +141,7 @@ TEST(ThreadedReducer, StepThatIsGivenUpEndsForAll) {
       [[maybe_unused]] const Status begun = reducer->Enqueue(Bucket(*values, 1), Soon());
       const Status ended = reducer->Finish(Soon());
       EXPECT_FALSE(ended.ok());
-      EXPECT_THAT(ended.ok() ? "" : ended.error().ToString(), HasSubstr("was given up"));
+      EXPECT_THAT(ended.ok() ? "" : ended.error().ToString(), HasSubstr("was abandoned"));
     }
     has_ended.arrive_and_wait();
   });

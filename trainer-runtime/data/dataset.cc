@@ -82,7 +82,8 @@ Result<Dataset> Dataset::Make(IdxTensor images,
   if (images.shape.front() != labels.shape.front()) {
     return Error(ErrorCode::kInvalidArgument,
                  name + ": " + std::to_string(images.shape.front()) + " images with " +
-                     std::to_string(labels.shape.front()) + " labels, expected as many of each");
+                     std::to_string(labels.shape.front()) +
+                     " labels, expected the same number of both");
   }
   Dataset dataset;
   dataset.sample_count_ = images.shape.front();
@@ -164,13 +165,13 @@ Result<DatasetSplits> LoadDataset(const DatasetSpec& spec, const std::string& da
   DatasetSplits splits;
   LOCKSTEP_ASSIGN_OR_RETURN(splits.train, LoadFiles(spec.train, spec.scale, data_directory));
   if (splits.train.sample_count() == 0) {
-    return Error(ErrorCode::kInvalidArgument, spec.train.images + ": a data set without samples");
+    return Error(ErrorCode::kInvalidArgument, spec.train.images + ": the data set has no samples");
   }
   if (spec.test_samples >= splits.train.sample_count()) {
     return Error(ErrorCode::kInvalidArgument,
                  spec.train.images + ": " + std::to_string(splits.train.sample_count()) +
                      " samples, expected more than the " + std::to_string(spec.test_samples) +
-                     " of testSamples");
+                     " that testSamples keeps for the test");
   }
   if (!spec.test.has_value()) {
     splits.test = splits.train.SplitOffTail(spec.test_samples);
@@ -194,9 +195,9 @@ Status CheckInputShape(const Dataset& dataset, std::span<const int64_t> model_in
     return OkStatus();
   }
   return Error(ErrorCode::kInvalidArgument,
-               "samples have shape " + FormatShape(dataset.input_shape()) + ", " +
-                   std::to_string(dataset.input_width()) + " values, expected " +
-                   std::to_string(Product(model_input_shape)) + " for the model's input " +
+               "samples have shape " + FormatShape(dataset.input_shape()) + " with " +
+                   std::to_string(dataset.input_width()) + " values each, expected " +
+                   std::to_string(Product(model_input_shape)) + " values for the model's input " +
                    FormatShape({model_input_shape.begin(), model_input_shape.end()}));
 }
 

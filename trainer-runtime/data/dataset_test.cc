@@ -97,7 +97,7 @@ TEST(Dataset, InputShapeIsComparedByNumberOfValues) {
   EXPECT_TRUE(CheckInputShape(dataset, std::vector<int64_t>{1, 2, 1}).ok());
   const Status status = CheckInputShape(dataset, std::vector<int64_t>{1, 2, 3});
   ASSERT_FALSE(status.ok());
-  EXPECT_THAT(status.error().message(), HasSubstr("[1, 2], 2 values, expected 6"));
+  EXPECT_THAT(status.error().message(), HasSubstr("[1, 2] with 2 values each, expected 6"));
 }
 
 class LoadDatasetTest : public testing::Test {
@@ -158,12 +158,12 @@ TEST_F(LoadDatasetTest, TestFilesAreReadAndCompared) {
 TEST_F(LoadDatasetTest, DataSetWithoutSamplesIsCalledThat) {
   Write("images", EncodeIdx(IdxTensor{{0, 2}, {}}));
   Write("labels", EncodeIdx(Labels(0)));
-  ExpectRefused("images: a data set without samples");
+  ExpectRefused("images: the data set has no samples");
 }
 
 TEST_F(LoadDatasetTest, EachFaultNamesItsFile) {
   spec_.test_samples = 5;
-  ExpectRefused("images: 5 samples, expected more than the 5 of testSamples");
+  ExpectRefused("images: 5 samples, expected more than the 5 that testSamples keeps for the test");
   spec_.test_samples = 0;
   spec_.train.labels = "images";
   ExpectRefused("its labels have shape [5, 1, 2]");

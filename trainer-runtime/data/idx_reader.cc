@@ -99,7 +99,7 @@ Result<std::string> Gunzip(std::string_view whole, const std::string& name, std:
   std::string_view bytes = whole;  // that zlib has not been given yet
   Inflater inflater;
   if (!inflater.is_ready()) {
-    return Error(ErrorCode::kResourceExhausted, name + ": no memory to inflate");
+    return Error(ErrorCode::kResourceExhausted, name + ": not enough memory to decompress it");
   }
   std::string content;
   std::array<char, 65536> block{};
@@ -118,17 +118,17 @@ Result<std::string> Gunzip(std::string_view whole, const std::string& name, std:
     if (code == Z_BUF_ERROR) {
       return Corrupt(name,
                      "gzip data ends after " + std::to_string(content.size()) +
-                         " inflated bytes, expected the end of its stream");
+                         " decompressed bytes, expected the end of its stream");
     }
     if (code != Z_OK && code != Z_STREAM_END) {
       const char* reason = inflater->msg == nullptr ? zError(code) : inflater->msg;
       return Corrupt(name,
                      "gzip data is damaged after " + std::to_string(content.size()) +
-                         " inflated bytes: " + reason);
+                         " decompressed bytes: " + reason);
     }
     content.append(block.data(), block.size() - inflater->avail_out);
     if (content.size() > bytes_max) {
-      return TooLarge(name, "inflates to more than the limit", bytes_max);
+      return TooLarge(name, "decompresses to more than the limit", bytes_max);
     }
     if (code == Z_STREAM_END) {
       bytes = whole.substr(whole.size() - bytes.size() - inflater->avail_in);
@@ -160,7 +160,7 @@ Result<IdxTensor> DecodeHeader(std::string_view bytes,
   if (ByteAt(bytes, 2) != kUnsignedByteType) {
     return Corrupt(name,
                    "element type " + HexText(bytes.substr(2, 1)) + TypeName(ByteAt(bytes, 2)) +
-                       ", expected 0x08: unsigned bytes are all that is read");
+                       ", expected 0x08: only unsigned bytes are supported");
   }
   const std::size_t dimensions = ByteAt(bytes, 3);
   if (dimensions == 0 || dimensions > kDimensionsMax) {
@@ -170,7 +170,8 @@ Result<IdxTensor> DecodeHeader(std::string_view bytes,
   }
   bytes.remove_prefix(kMagicBytes);
   if (bytes.size() < dimensions * kLengthBytes) {
-    return Corrupt(name, "header ends early, expected " + std::to_string(dimensions) + " lengths");
+    return Corrupt(
+        name, "header ends early, expected " + std::to_string(dimensions) + " dimension sizes");
   }
   IdxTensor tensor;
   uint64_t count = 1;

@@ -87,7 +87,10 @@ TEST(DecodeIdx, EachDefectIsNamed) {
        {"element type 0x0d", "0x08"}},
       {"no dimension", std::string("\0\0\x08\0", 4), ErrorCode::kCorrupt, {"0 dimensions", "1 to"}},
       {"nine dimensions", std::string("\0\0\x08\x09", 4), ErrorCode::kCorrupt, {"9 dimensions"}},
-      {"cut header", good.substr(0, 9), ErrorCode::kCorrupt, {"header ends early", "2 lengths"}},
+      {"cut header",
+       good.substr(0, 9),
+       ErrorCode::kCorrupt,
+       {"header ends early", "2 dimension sizes"}},
       {"cut payload",
        good.substr(0, good.size() - 1),
        ErrorCode::kCorrupt,
@@ -106,7 +109,7 @@ TEST(DecodeIdx, EachDefectIsNamed) {
       {"more than the limit in two members",
        Gzip(std::string(3000, 'a')) + Gzip(std::string(3000, 'a')),
        ErrorCode::kInvalidArgument,
-       {"inflates to more than the limit"}},
+       {"decompresses to more than the limit"}},
       {"cut payload in gzip", Gzip(good.substr(0, 15)), ErrorCode::kCorrupt, {"expected 6"}},
       {"more than the limit",
        Idx({1000, 1000}, ""),
@@ -119,7 +122,7 @@ TEST(DecodeIdx, EachDefectIsNamed) {
       {"gzip bomb",
        Gzip(std::string(100'000, 'a')),
        ErrorCode::kInvalidArgument,
-       {"inflates to more than the limit"}},
+       {"decompresses to more than the limit"}},
   };
   for (const BadFile& file : files) {
     SCOPED_TRACE(file.what);

@@ -65,7 +65,7 @@ Status SampleLedger::Add(std::span<const int64_t> ids) {
 SampleTotals SampleLedger::TotalsIfClosed(std::span<const int64_t> expected) const {
   std::vector<uint16_t> wanted(uses_.size());
   for (const int64_t id : expected) {
-    LOCKSTEP_CHECK(id >= 0 && id < sample_count(), "expected sample " + std::to_string(id));
+    LOCKSTEP_CHECK(id >= 0 && id < sample_count(), "there is no sample " + std::to_string(id));
     ++wanted[static_cast<std::size_t>(id)];
   }
   SampleTotals totals = totals_;
@@ -101,7 +101,7 @@ std::string SampleLedger::Serialize() const {
 
 Result<SampleLedger> SampleLedger::Deserialize(std::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kHeaderBytes) {
-    return Corrupt(std::to_string(bytes.size()) + " bytes that do not start with a header");
+    return Corrupt(std::to_string(bytes.size()) + " bytes found, which do not start with a header");
   }
   bytes.remove_prefix(kMagic.size());
   const auto sample_count = TakeLittleEndian<int64_t>(&bytes);
@@ -109,7 +109,7 @@ Result<SampleLedger> SampleLedger::Deserialize(std::string_view bytes) {
   for (int64_t* total : {&totals.consumed, &totals.expected, &totals.lost, &totals.repeated}) {
     *total = TakeLittleEndian<int64_t>(&bytes);
     if (*total < 0) {
-      return Corrupt("a total of " + std::to_string(*total));
+      return Corrupt("negative total " + std::to_string(*total));
     }
   }
   // Compared before anything is allocated: the count comes from outside.

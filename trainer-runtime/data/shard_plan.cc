@@ -40,9 +40,9 @@ int64_t SamplesPerDataEpoch(const BatchPlan& plan) {
 }
 
 PositionRange BatchAt(const BatchPlan& plan, int64_t position) {
-  LOCKSTEP_CHECK(
-      position >= 0 && HasBatchAt(plan, position),
-      "batch at " + std::to_string(position) + " of " + std::to_string(plan.sample_count));
+  LOCKSTEP_CHECK(position >= 0 && HasBatchAt(plan, position),
+                 "no batch begins at sample " + std::to_string(position) + " of " +
+                     std::to_string(plan.sample_count));
   return {position, std::min(position + plan.global_batch_size, plan.sample_count)};
 }
 

@@ -114,8 +114,8 @@ TEST(ShardPlan, OtherBatchSizeInTheMiddleTilesTheRest) {
 }
 
 TEST(ShardPlanDeathTest, BatchBeyondTheEpochIsABrokenInvariant) {
-  EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kKeep}, 10), "batch at 10 of 10");
-  EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kDrop}, 8), "batch at 8 of 10");
+  EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kKeep}, 10), "no batch begins at sample 10 of 10");
+  EXPECT_DEATH(BatchAt({10, 4, RemainderRule::kDrop}, 8), "no batch begins at sample 8 of 10");
   EXPECT_DEATH(SliceOf({0, 4}, 2, 2), "slice 2 of 2");
 }
 

@@ -100,7 +100,7 @@ Status Check(const Functions& nvml, NvmlReturn code, const std::string& what) {
     return OkStatus();
   }
   return Error(ErrorCode::kUnavailable,
-               "the NVIDIA management library refuses to " + what + ": " + nvml.error_string(code));
+               "the NVIDIA management library cannot " + what + ": " + nvml.error_string(code));
 }
 
 Result<std::string> NameOf(const Functions& nvml, NvmlDevice handle, const std::string& which) {
@@ -180,7 +180,7 @@ Result<std::optional<Value>> ReadIfKnown(const Functions& nvml,
   if (code == kNvmlNotSupported) {
     return std::optional<Value>();
   }
-  LOCKSTEP_RETURN_IF_ERROR(Check(nvml, code, "tell the " + what + " of " + one.device.uuid));
+  LOCKSTEP_RETURN_IF_ERROR(Check(nvml, code, "read the " + what + " of " + one.device.uuid));
   return std::optional<Value>(value);
 }
 

@@ -32,8 +32,8 @@ StepWay CapturePolicy::Next(const StepShape& shape) {
     ++row_length_;
     if (captured_.has_value()) {
       Tell(&has_told_of_other_,
-           "a step of " + WordsOf(shape) + " is not done from the CUDA graph, which is of " +
-               WordsOf(*captured_));
+           "a step with " + WordsOf(shape) +
+               " does not use the CUDA graph, which was captured with " + WordsOf(*captured_));
     }
     return StepWay::kEager;
   }
@@ -41,7 +41,7 @@ StepWay CapturePolicy::Next(const StepShape& shape) {
     is_given_up_ = true;
     captured_.reset();
     Tell(&has_told_of_end_,
-         "steps are not captured as a CUDA graph any more: they have changed " +
+         "steps are no longer captured as a CUDA graph: their shape has changed " +
              std::to_string(kCapturesMax) + " times");
     return StepWay::kEager;
   }
@@ -51,7 +51,7 @@ StepWay CapturePolicy::Next(const StepShape& shape) {
 void CapturePolicy::Captured() {
   ++capture_count_;
   captured_ = std::exchange(row_, std::nullopt);
-  Tell(&has_told_of_capture_, "steps of " + WordsOf(*captured_) + " are done as one CUDA graph");
+  Tell(&has_told_of_capture_, "steps with " + WordsOf(*captured_) + " run as one CUDA graph");
 }
 
 void CapturePolicy::Failed(const Error& reason) {

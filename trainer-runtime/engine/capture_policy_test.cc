@@ -114,17 +114,18 @@ TEST(CapturePolicy, EachThingIsToldOnce) {
   Play(&policy, "aaabaabaclalnn");
   EXPECT_THAT(
       NoticesOf(&policy),
-      ElementsAre("steps of 8 samples are done as one CUDA graph",
-                  "a step of 16 samples is not done from the CUDA graph, which is of 8 samples"));
+      ElementsAre(
+          "steps with 8 samples run as one CUDA graph",
+          "a step with 16 samples does not use the CUDA graph, which was captured with 8 samples"));
 }
 
 TEST(CapturePolicy, StepsAreToldApartByTheirBuckets) {
   CapturePolicy policy;
   Play(&policy, "lllla");
   EXPECT_THAT(NoticesOf(&policy),
-              ElementsAre("steps of 8 samples in 2 buckets are done as one CUDA graph",
-                          "a step of 8 samples is not done from the CUDA graph, which is of 8 "
-                          "samples in 2 buckets"));
+              ElementsAre("steps with 8 samples in 2 buckets run as one CUDA graph",
+                          "a step with 8 samples does not use the CUDA graph, which was captured "
+                          "with 8 samples in 2 buckets"));
 }
 
 }  // namespace

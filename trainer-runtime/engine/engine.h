@@ -158,18 +158,18 @@ class Engine {
   // the engine has given to its own stream. Does not wait. Errors: kUnavailable (they are in the
   // host's memory), kInternal (the device failed).
   virtual Status Measure() {
-    return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
+    return Error(ErrorCode::kUnavailable, "the gradients are in host memory");
   }
 
   // What the step that was not awaited has come to: what is in Sums() by now, and the length that
   // Measure() has found. Waits for that, however long. Errors: as Measure.
   virtual Result<StepResult> TakeStep() {
-    return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
+    return Error(ErrorCode::kUnavailable, "the gradients are in host memory");
   }
 
   // Multiplies the gradients there. Errors: as Measure.
   virtual Status ScaleGradients(float /*factor*/) {
-    return Error(ErrorCode::kUnavailable, "these gradients are in the host's memory");
+    return Error(ErrorCode::kUnavailable, "the gradients are in host memory");
   }
 
   // The image of `part` is now what the device has. Errors: kInternal (the device failed).
@@ -192,7 +192,7 @@ class Engine {
   // kUnavailable (an engine that cannot, as those do whose state is on a device); the tensors are
   // then where they were.
   virtual Status LendState(std::span<float> /*parameters*/, std::span<float> /*slots*/) {
-    return Error(ErrorCode::kUnavailable, "this engine keeps its state in memory of its own");
+    return Error(ErrorCode::kUnavailable, "this engine keeps its state in its own memory");
   }
 
   // Makes the gradients: gradient_scale x d(sum of losses)/d(parameter), on the device, and takes

@@ -53,9 +53,9 @@ Status RefuseDevicesOptions(const StepOptions& options) {
   if (!options.update.has_value() && options.is_awaited) {
     return OkStatus();
   }
-  return Error(ErrorCode::kUnavailable,
-               "these gradients are in the host's memory, where a step is awaited and an update is "
-               "a call of its own");
+  return Error(
+      ErrorCode::kUnavailable,
+      "the gradients are in host memory: wait for the step there, and update in a separate call");
 }
 
 }  // namespace lockstep::runtime

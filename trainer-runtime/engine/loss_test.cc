@@ -172,13 +172,17 @@ TEST(Loss, BadLabelsAreNamed) {
       {LossType::kSparseCategoricalCrossentropy,
        {0.5, 0},
        "label of sample 0 of the batch is 0.5, expected"},
-      {LossType::kSparseCategoricalCrossentropy, {0, 0, 0, 1}, "needs 1 label values a sample"},
-      {LossType::kMeanSquaredError, {0, 1}, "needs 3 label values a sample, got 2"},
+      {LossType::kSparseCategoricalCrossentropy,
+       {0, 0, 0, 1},
+       "needs 1 label values for each sample"},
+      {LossType::kMeanSquaredError, {0, 1}, "needs 3 label values for each sample, got 2"},
       {LossType::kBinaryCrossentropy,
        {0, 1, 0, 1, 0, 9},
        "label of sample 1 of the batch is 9, expected"},
       {LossType::kBinaryCrossentropy, {0, 1, -0.5, 1, 0, 1}, "expected a number from 0 to 1"},
-      {LossType::kCategoricalCrossentropy, {0, 1, 0, 1}, "needs 3 label values a sample, got 4"},
+      {LossType::kCategoricalCrossentropy,
+       {0, 1, 0, 1},
+       "needs 3 label values for each sample, got 4"},
   };
   const std::vector<float> outputs(6);
   for (const BadCase& c : cases) {

@@ -58,8 +58,8 @@ std::span<float> ParameterStore::Gradients() {
 Status ParameterStore::LendGradients(std::span<float> memory) {
   if (memory.size() != gradients_.size()) {
     return Error(ErrorCode::kInvalidArgument,
-                 "memory for " + std::to_string(memory.size()) + " gradients lent, expected " +
-                     std::to_string(gradients_.size()));
+                 "shared memory for " + std::to_string(memory.size()) +
+                     " gradients found, expected " + std::to_string(gradients_.size()));
   }
   gradients_ = memory;
   own_gradients_.reset();
@@ -69,8 +69,8 @@ Status ParameterStore::LendGradients(std::span<float> memory) {
 Status ParameterStore::LendState(std::span<float> parameters, std::span<float> slots) {
   if (parameters.size() != parameters_.size() || slots.size() != slots_.size()) {
     return Error(ErrorCode::kInvalidArgument,
-                 "memory for " + std::to_string(parameters.size()) + " parameters and " +
-                     std::to_string(slots.size()) + " numbers in slots lent, expected " +
+                 "shared memory for " + std::to_string(parameters.size()) + " parameters and " +
+                     std::to_string(slots.size()) + " optimizer values found, expected " +
                      std::to_string(parameters_.size()) + " and " + std::to_string(slots_.size()));
   }
   std::ranges::copy(parameters_, parameters.begin());

@@ -27,7 +27,7 @@ constexpr PluginFile kFiles[] = {
      "apt-get install libtorch1.13 libopenblas0-pthread"},
     {"liblockstep-engine-cuda.so",
      "scripts/install.sh cuda torch",
-     "PyTorch's wheel and those of CUDA in the folder lockstep-engine-cuda beside it",
+     "the wheels of PyTorch and CUDA in the folder lockstep-engine-cuda beside it",
      "pip install --target lockstep-engine-cuda torch"}};
 
 const PluginFile& FileOf(EngineDevice device) {
@@ -257,7 +257,7 @@ Error Unloadable(const PluginFile& file, const std::string& path, const std::str
                             reason.find("annot allocate memory") != std::string::npos;
   if (lacks_memory) {
     return Error(ErrorCode::kResourceExhausted,
-                 "no memory to load the numeric engine " + path + ": " + reason +
+                 "not enough memory to load the numeric engine " + path + ": " + reason +
                      "; a low ulimit -v is one cause");
   }
   return Error(ErrorCode::kNotFound,
@@ -315,8 +315,8 @@ Result<EnginePlugin> EnginePlugin::Load(const EnginePluginOptions& options) {
   const LockstepEngineApi* const api = reinterpret_cast<LockstepEngineEntry>(symbol)();
   if (api->abi_version != LOCKSTEP_ENGINE_ABI_VERSION) {
     return Error(ErrorCode::kMismatch,
-                 path + " speaks version " + std::to_string(api->abi_version) +
-                     " of the engine interface, this program version " +
+                 path + " has version " + std::to_string(api->abi_version) +
+                     " of the engine interface, but this program needs version " +
                      std::to_string(LOCKSTEP_ENGINE_ABI_VERSION) +
                      ": install both from the same release");
   }
@@ -335,8 +335,8 @@ Result<std::unique_ptr<Engine>> EnginePlugin::MakeEngine(std::string_view spec_j
   if (type != kLockstepEngineFloat32) {
     return Error(ErrorCode::kMismatch,
                  path_ + " has gradients of number type " + std::to_string(type) +
-                     ", and this program sums float32 (" + std::to_string(kLockstepEngineFloat32) +
-                     ")");
+                     ", but this program can sum only float32 (" +
+                     std::to_string(kLockstepEngineFloat32) + ")");
   }
   return std::unique_ptr<Engine>(std::move(engine));
 }

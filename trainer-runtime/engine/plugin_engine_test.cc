@@ -267,7 +267,7 @@ TEST(EnginePlugin, AnotherVersionIsRefusedNamingBoth) {
   ASSERT_FALSE(plugin.ok());
   EXPECT_EQ(plugin.error().code(), ErrorCode::kMismatch);
   EXPECT_THAT(plugin.error().message(),
-              AllOf(HasSubstr("speaks version " + std::to_string(LOCKSTEP_ENGINE_ABI_VERSION + 1)),
+              AllOf(HasSubstr("has version " + std::to_string(LOCKSTEP_ENGINE_ABI_VERSION + 1)),
                     HasSubstr("version " + std::to_string(LOCKSTEP_ENGINE_ABI_VERSION) + ":")));
 }
 
@@ -302,7 +302,7 @@ TEST(EnginePlugin, MissingFileForGpusSaysWhatThatOneNeeds) {
   EXPECT_THAT(searched.error().message(),
               AllOf(HasSubstr("/nonexistent/liblockstep-engine-cuda.so"),
                     HasSubstr("building it needs scripts/install.sh cuda torch"),
-                    HasSubstr("PyTorch's wheel")));
+                    HasSubstr("the wheels of PyTorch")));
 }
 
 TEST(EnginePlugin, FileThatIsNoLibraryIsRefused) {

@@ -45,7 +45,7 @@ Result<std::vector<Dense>> PlanLayers(const ModelSpec& model) {
     }
     const auto* dense = std::get_if<DenseLayer>(&model.layers[i]);
     if (dense == nullptr) {
-      return Unsupported(i, "has only Flatten and Dense layers");
+      return Unsupported(i, "supports only Flatten and Dense layers");
     }
     plan.push_back({i, width, static_cast<std::size_t>(dense->units), dense->activation});
     width = plan.back().out;
@@ -270,7 +270,7 @@ Result<std::unique_ptr<Engine>> MakeReferenceEngine(const TrainingSpec& spec) {
   std::vector<ParameterShape> shapes;
   for (const Dense& layer : layers) {
     if (layer.activation == Activation::kSoftmax) {
-      return Unsupported(layer.layer_index, "has softmax only where the loss absorbs it");
+      return Unsupported(layer.layer_index, "supports softmax only where the loss includes it");
     }
     const std::string name = "layer" + std::to_string(layer.layer_index);
     const auto in = static_cast<int64_t>(layer.in);

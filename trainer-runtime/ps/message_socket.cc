@@ -13,7 +13,8 @@
 namespace lockstep::runtime {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "sizes travel as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "sizes are sent in the byte order of memory");
 
 constexpr std::size_t kHeaderBytes = sizeof(uint64_t);
 
@@ -38,7 +39,8 @@ Result<std::optional<std::string>> MessageSocket::Read(std::size_t* budget) {
   uint64_t size = 0;
   std::memcpy(&size, incoming_.data(), kHeaderBytes);
   if (size > kMessageBytesMax) {
-    return Error(ErrorCode::kCorrupt, "a message of " + std::to_string(size) + " bytes");
+    return Error(ErrorCode::kCorrupt,
+                 "a message of " + std::to_string(size) + " bytes is larger than the limit");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const bool has_body, Fill(kHeaderBytes + size, budget));
   if (!has_body) {

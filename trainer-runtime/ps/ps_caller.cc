@@ -29,7 +29,7 @@ void PsCaller::NoteNewest(int ps, Incarnation incarnation, TimePoint now) {
   newest = std::max(newest, incarnation);
   const auto link = links_.find(ps);
   if (link != links_.end() && link->second->incarnation < newest) {
-    Fail(ps, "it has a successor, incarnation " + std::to_string(newest.value()), now);
+    Fail(ps, "it was replaced by incarnation " + std::to_string(newest.value()), now);
   }
 }
 
@@ -145,7 +145,7 @@ void PsCaller::Take(CallOutcome outcome, TimePoint now) {
     return;
   }
   if (outcome.kind == CallOutcome::Kind::kAccepted && found < newest_[ps]) {
-    Fail(ps, "incarnation " + std::to_string(found.value()) + " answers, which was replaced", now);
+    Fail(ps, "incarnation " + std::to_string(found.value()) + " answered, but was replaced", now);
   } else if (outcome.kind == CallOutcome::Kind::kAccepted) {
     calls_.erase(ps);
     links_[ps] =

@@ -39,7 +39,7 @@ std::vector<float> GatherSlots(const VariableShard& shard,
 Result<std::unique_ptr<PsClient>> PsClient::Make(PsClientOptions options) {
   LOCKSTEP_CHECK(options.logger != nullptr, "a client needs a logger");
   if (options.addresses.empty()) {
-    return Error(ErrorCode::kInvalidArgument, "no address of any ps");
+    return Error(ErrorCode::kInvalidArgument, "there is no ps address");
   }
   std::vector<HostPort> addresses;
   for (const std::string& text : options.addresses) {
@@ -97,8 +97,9 @@ Result<PulledCounts> PsClient::TakeValues(std::span<float> parameters,
                        (pulled.slots != nullptr && pulled.slots->size() == slot_count * expected));
     if (!fits) {
       return Error(ErrorCode::kMismatch,
-                   std::to_string(pulled.parameters->size()) + " values of a shard of " +
-                       std::to_string(expected) + ": it is of another model");
+                   std::to_string(pulled.parameters->size()) +
+                       " values came from a shard, expected " + std::to_string(expected) +
+                       ": the shard belongs to a different model");
     }
     ScatterShard(line.shard, offsets_, *pulled.parameters, parameters);
     for (std::size_t slot = 0; slot < slot_count; ++slot) {
@@ -175,14 +176,14 @@ Status PsClient::Finish(const PsLimits& limits) {
     TellOfNewest();
     Ask();
     if (is_superseded_) {
-      return Error(ErrorCode::kStale, "this worker has a successor");
+      return Error(ErrorCode::kStale, "this worker was replaced by a newer process");
     }
     Status concluded = Conclude();
     if (!IsBusy() || IsFinal(concluded)) {
       return concluded;
     }
     if (limits.stop.stop_requested()) {
-      return Error(ErrorCode::kAborted, "asked to stop while " + Late().message());
+      return Error(ErrorCode::kAborted, "asked to stop while waiting: " + Late().message());
     }
     if (limits.deadline.HasPassed(now_)) {
       return Late();
@@ -282,7 +283,7 @@ void PsClient::TakeAnswer(int ps, const std::string& bytes) {
   const Result<ShardFrame> frame = DecodeShardFrame(bytes);
   const WorkerReply* const reply = frame.ok() ? std::get_if<WorkerReply>(&frame->message) : nullptr;
   if (reply == nullptr || frame->shard >= static_cast<int>(lines_.size())) {
-    options_.logger->Warn("a ps sent what is no answer", {{"index", ps}});
+    options_.logger->Warn("a ps sent something that is not an answer", {{"index", ps}});
     return;
   }
   ShardLine& line = lines_[static_cast<std::size_t>(frame->shard)];
@@ -335,10 +336,11 @@ Status PsClient::Conclude() const {
         is_unseeded = true;
         break;
       case RequestOutcome::kOutdated:
-        return Error(ErrorCode::kStale, "this worker has a successor, or has left");
+        return Error(ErrorCode::kStale, "this worker was replaced by a newer process, or has left");
       case RequestOutcome::kMisfit:
-        return Error(ErrorCode::kMismatch,
-                     "shard " + std::to_string(shard) + " is of another model or optimizer");
+        return Error(
+            ErrorCode::kMismatch,
+            "shard " + std::to_string(shard) + " belongs to a different model or optimizer");
       case RequestOutcome::kLost:
         return Error(ErrorCode::kPeerLost,
                      "shard " + std::to_string(shard) + " is lost: both of its copies are gone");

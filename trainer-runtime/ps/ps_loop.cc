@@ -178,7 +178,7 @@ void PsLoop::TellAwaited(int shard, Holding* holding) const {
     return;
   }
   options_.logger->Info(
-      "workers wait for ranks that have not begun",
+      "workers wait for ranks that have not started",
       {{"shard", shard}, {"count", awaited.size()}, {"lowest_rank", *awaited.begin()}});
   holding->told_awaited = std::move(awaited);
 }
@@ -190,7 +190,8 @@ void PsLoop::ReadCaller(const PollSet& poll) {
         ResendTo(news.ps);
         break;
       case CallerNews::Kind::kDown:
-        options_.logger->Debug("ps not reached", {{"index", news.ps}, {"error", news.text}});
+        options_.logger->Debug("ps could not be reached",
+                               {{"index", news.ps}, {"error", news.text}});
         break;
       case CallerNews::Kind::kRefused:  // its successor's view says the same to each copy
       case CallerNews::Kind::kMessage:  // nobody answers over our own calls
@@ -236,12 +237,13 @@ Status PsLoop::Take(const Guest& guest, const std::string& bytes) {
   LOCKSTEP_ASSIGN_OR_RETURN(ShardFrame frame, DecodeShardFrame(bytes));
   const auto found = holdings_.find(frame.shard);
   if (found == holdings_.end()) {
-    return Error(ErrorCode::kMismatch, "shard " + std::to_string(frame.shard) + " is not here");
+    return Error(ErrorCode::kMismatch,
+                 "shard " + std::to_string(frame.shard) + " is not held by this process");
   }
   Holding& holding = found->second;
   if (const auto* request = std::get_if<WorkerRequest>(&frame.message)) {
     if (!(request->process == WorkerProcess{guest.place, guest.incarnation})) {
-      return Error(ErrorCode::kMismatch, "a request in another worker's name");
+      return Error(ErrorCode::kMismatch, "the request names a different worker than its sender");
     }
     if (!IsBeingAnswered(guest, frame.shard, *request)) {
       holding.copy.OnRequest(*request);
@@ -250,7 +252,7 @@ Status PsLoop::Take(const Guest& guest, const std::string& bytes) {
   }
   const auto* message = std::get_if<CopyMessage>(&frame.message);
   if (message == nullptr || guest.place != PsPlace(options_.identity.world_size, holding.partner)) {
-    return Error(ErrorCode::kMismatch, "a message that is not this caller's to send");
+    return Error(ErrorCode::kMismatch, "this caller may not send this message");
   }
   // The content is on its way already, and large.
   const bool is_in_vain = std::holds_alternative<copying::FillRequest>(message->body) &&

@@ -78,7 +78,7 @@ Status CheckOptions(const PsServerOptions& options) {
   const bool is_in_views = own.at(ShardPlace::kHome) == self.incarnation &&
                            (ps_count == 1 || before.at(ShardPlace::kBuddy) == self.incarnation);
   if (!is_in_views) {
-    return Unfit("views without incarnation " + std::to_string(self.incarnation.value()) +
+    return Unfit("the views do not name incarnation " + std::to_string(self.incarnation.value()) +
                  " of ps " + std::to_string(number));
   }
   return OkStatus();
@@ -88,7 +88,7 @@ Status CheckOptions(const PsServerOptions& options) {
 
 Result<std::unique_ptr<PsServer>> PsServer::Start(PsServerOptions options) {
   LOCKSTEP_CHECK(options.logger != nullptr, "a ps needs a logger");
-  LOCKSTEP_CHECK(options.rule != nullptr, "a ps needs a rule of updates");
+  LOCKSTEP_CHECK(options.rule != nullptr, "a ps needs an update rule");
   LOCKSTEP_RETURN_IF_ERROR(CheckOptions(options));
   std::vector<HostPort> addresses;
   for (const std::string& text : options.addresses) {

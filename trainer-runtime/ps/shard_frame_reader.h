@@ -18,7 +18,8 @@
 
 namespace lockstep::runtime {
 
-static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are sent in the byte order of memory");
 
 // Reads fields; after the first failure everything reads as empty and ok() is false.
 class FrameReader {

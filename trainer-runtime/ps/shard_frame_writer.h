@@ -14,7 +14,8 @@
 
 namespace lockstep::runtime {
 
-static_assert(std::endian::native == std::endian::little, "numbers travel as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are sent in the byte order of memory");
 
 // The count of values that are absent.
 inline constexpr uint64_t kAbsentValues = std::numeric_limits<uint64_t>::max();

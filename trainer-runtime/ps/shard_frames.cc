@@ -21,7 +21,7 @@ Result<ShardFrame> DecodeShardFrame(std::string_view bytes) {
   in.OneOf(&frame.message);
   if (!in.ok() || !in.is_at_end()) {
     return Error(ErrorCode::kCorrupt,
-                 "a message of " + std::to_string(bytes.size()) + " bytes that is no shard's");
+                 "malformed shard message of " + std::to_string(bytes.size()) + " bytes");
   }
   return frame;
 }

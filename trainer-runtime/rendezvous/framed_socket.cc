@@ -31,7 +31,7 @@ Result<std::optional<std::string>> FramedSocket::Read() {
   }
   const std::size_t size = BodySize(incoming_);
   if (size == 0 || size > kFrameBytesMax) {
-    return Error(ErrorCode::kCorrupt, "a frame of " + std::to_string(size) + " bytes");
+    return Error(ErrorCode::kCorrupt, "impossible frame size: " + std::to_string(size) + " bytes");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const bool has_body, Fill(kFrameHeaderBytes + size));
   if (!has_body) {

@@ -45,12 +45,15 @@ Result<std::string> CallerHandshake::OnReply(std::string_view body) {
   Result<ReplyFrame> decoded = DecodeAs<ReplyFrame>(body);
   if (!decoded.ok() && decoded.error().code() == ErrorCode::kStale) {
     // Final for this process, so it takes a proof of the key to say so.
-    return Error(ErrorCode::kCorrupt, "refused as superseded by a process that proved nothing");
+    return Error(ErrorCode::kCorrupt,
+                 "a process that did not prove that it knows the job's key reported this process "
+                 "as superseded");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const ReplyFrame reply, std::move(decoded));
   const std::string transcript = TranscriptOf(hello_body_, reply);
   if (!ConstantTimeEquals(reply.proof, ProofOf(job_key_, "acceptor", transcript))) {
-    return Error(ErrorCode::kInvalidArgument, "the process there does not know the job's key");
+    return Error(ErrorCode::kInvalidArgument,
+                 "the process at this address does not know the job's key");
   }
   peer_ = reply.hello;
   return EncodeFrame(ProofFrame{ProofOf(job_key_, "caller", transcript)});

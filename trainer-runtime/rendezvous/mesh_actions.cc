@@ -34,7 +34,7 @@ void MeshLoop::Do(const action::CancelDial& action) {
 
 void MeshLoop::Do(const action::Accept& action) {
   auto visitor = undecided_.extract(action.link);
-  LOCKSTEP_CHECK(!visitor.empty(), "accepted a link that nobody asked for");
+  LOCKSTEP_CHECK(!visitor.empty(), "accepted a link that was not requested");
   Link link = std::move(visitor.mapped());
   const VerdictFrame verdict{true, {}, membership_.epoch(), {}};
   const Status sent = link.socket.Write(EncodeFrame(verdict));
@@ -47,7 +47,7 @@ void MeshLoop::Do(const action::Accept& action) {
 
 void MeshLoop::Do(const action::Refuse& action) {
   auto visitor = undecided_.extract(action.link);
-  LOCKSTEP_CHECK(!visitor.empty(), "refused a link that nobody asked for");
+  LOCKSTEP_CHECK(!visitor.empty(), "refused a link that was not requested");
   const VerdictFrame verdict{false, action.reason, membership_.epoch(), {}};
   // Closing says the same, less clearly.
   (void)visitor.mapped().socket.Write(EncodeFrame(verdict));
@@ -98,7 +98,8 @@ void MeshLoop::Do(const action::Abandon& /*action*/) {
 }
 
 void MeshLoop::Do(const action::Met& action) {
-  LOCKSTEP_CHECK(formed_.has_value() && formed_->epoch == action.epoch, "met without forming");
+  LOCKSTEP_CHECK(formed_.has_value() && formed_->epoch == action.epoch,
+                 "the rendezvous completed before it was formed");
   Meeting meeting;
   meeting.epoch = action.epoch;
   meeting.members = formed_->members;
@@ -112,10 +113,10 @@ void MeshLoop::Do(const action::Met& action) {
     const MemberFacts& first = meeting.members.front();
     if (member.plan_hash != first.plan_hash) {
       Deliver(Error(ErrorCode::kMismatch,
-                    "rank " + std::to_string(member.rank) + " has another plan than rank " +
+                    "rank " + std::to_string(member.rank) + " has a different plan than rank " +
                         std::to_string(first.rank) +
-                        ": what has to be equal on all ranks (manifest and build, or the plan that "
-                        "a program opens its session with) is not"));
+                        ": manifest and build, or the plan with which a program opens its session, "
+                        "must be equal on all ranks"));
       return;
     }
   }
@@ -143,14 +144,14 @@ void MeshLoop::Do(const action::TimedOut& action) {
 }
 
 void MeshLoop::Do(const action::NobodyNeeded& /*action*/) {
-  Deliver(Error(ErrorCode::kAborted, "all ranks have done all their work"));
+  Deliver(Error(ErrorCode::kAborted, "all ranks have finished their work"));
 }
 
 void MeshLoop::Do(const action::Superseded& /*action*/) {
   ClearWiring();
-  Deliver(Error(
-      ErrorCode::kStale,
-      "rank " + std::to_string(self_rank()) + " was superseded: a newer process stands for it"));
+  Deliver(Error(ErrorCode::kStale,
+                "rank " + std::to_string(self_rank()) +
+                    " was superseded: a newer process has taken its place"));
 }
 
 void MeshLoop::CallByName(const CallKey& key) {
@@ -178,7 +179,7 @@ void MeshLoop::StartCall(const CallKey& key, std::vector<SocketAddress> addresse
   request.hello.target_rank = key.rank;
   request.hello.epoch = calls_[key].epoch;
   if (key.kind == LinkKind::kData) {
-    LOCKSTEP_CHECK(formed_.has_value(), "a data call without a meeting");
+    LOCKSTEP_CHECK(formed_.has_value(), "a data call needs a formed rendezvous");
     request.expected = formed_->members[static_cast<std::size_t>(key.rank)].incarnation;
   }
   dialer_.Start(key, std::move(request), now_);
@@ -193,7 +194,7 @@ void MeshLoop::FailCall(const CallKey& key, bool is_superseded, const std::strin
   const Epoch epoch = calls_[key].epoch;
   calls_.erase(key);
   call_errors_[key.rank] = errors;
-  options_.logger->Debug("peer not reached", {{"rank", key.rank}, {"error", errors}});
+  options_.logger->Debug("peer could not be reached", {{"rank", key.rank}, {"error", errors}});
   if (key.kind == LinkKind::kData) {
     Feed(event::DataLinkFailed{epoch, key.rank});
   } else {
@@ -248,7 +249,7 @@ std::string MeshLoop::DescribeMissing(const std::vector<int>& missing) const {
     if (is_unwired) {
       text += " (no data connection)";
     } else if (peer.state == PeerState::kConnected) {
-      text += " (connected, but has not asked to meet)";
+      text += " (connected, but has not joined the rendezvous yet)";
     } else if (error != call_errors_.end()) {
       text += " (" + error->second + ")";
     }

@@ -177,7 +177,7 @@ void MeshLoop::OnDataOutcome(CallOutcome outcome) {
     FailCall(outcome.key, outcome.is_superseded, outcome.errors);
   } else if (outcome.kind == CallOutcome::Kind::kAccepted) {
     calls_.erase(outcome.key);
-    LOCKSTEP_CHECK(formed_.has_value(), "a data call outlived its meeting");
+    LOCKSTEP_CHECK(formed_.has_value(), "a data call outlived its rendezvous");
     data_links_[outcome.key.rank] = DataLink{std::move(*outcome.socket).Release(), formed_->epoch};
     CheckWired();
   }
@@ -196,7 +196,7 @@ void MeshLoop::OnLetter(const event::MeetRequested& letter) {
 
 void MeshLoop::OnLetter(const event::MeetWithdrawn& letter) {
   Feed(letter);
-  Deliver(Error(ErrorCode::kAborted, "rendezvous stopped by request"));
+  Deliver(Error(ErrorCode::kAborted, "rendezvous was stopped on request"));
 }
 
 void MeshLoop::OnLetter(const event::Finished& letter) {

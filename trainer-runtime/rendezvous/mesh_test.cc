@@ -352,7 +352,7 @@ TEST(Mesh, DifferentPlansAreNamedOnBothSides) {
   for (const Result<Meeting>& result : gang.MeetAll(facts)) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.error().code(), ErrorCode::kMismatch);
-    EXPECT_THAT(result.error().message(), HasSubstr("rank 1 has another plan than rank 0"));
+    EXPECT_THAT(result.error().message(), HasSubstr("rank 1 has a different plan than rank 0"));
   }
 }
 

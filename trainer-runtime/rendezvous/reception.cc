@@ -47,7 +47,7 @@ std::vector<Visitor> Reception::Advance(const PollSet& poll, TimePoint now) {
     if (poll.IsReady(caller.socket.fd())) {
       is_done = Progress(&caller);
     } else if (now >= caller.give_up) {
-      is_done = Error(ErrorCode::kTimeout, "silent caller");
+      is_done = Error(ErrorCode::kTimeout, "the caller sent nothing in time");
     }
     if (!is_done.ok()) {
       // Port scanners and health checks end up here: nothing to alarm anybody.

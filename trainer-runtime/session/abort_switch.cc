@@ -72,7 +72,7 @@ std::optional<Error> AbortSwitch::Reason(Epoch epoch) const {
 
 std::optional<Error> AbortSwitch::ReasonLocked(Epoch epoch) const {
   if (is_stopped_) {
-    return Error(ErrorCode::kAborted, "joining stopped by request");
+    return Error(ErrorCode::kAborted, "joining was stopped on request");
   }
   return lost_reason_.has_value() && lost_epoch_ >= epoch ? lost_reason_ : std::nullopt;
 }

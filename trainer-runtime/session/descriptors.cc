@@ -21,8 +21,8 @@ Result<uint64_t> DescriptorLimitFor(int world_size, uint64_t soft, uint64_t hard
   if (hard < links + kOwnMin) {
     return Error(ErrorCode::kInvalidArgument,
                  std::to_string(world_size) + " ranks need " + std::to_string(links + kOwnMin) +
-                     " file descriptors in each process, and no more than " + std::to_string(hard) +
-                     " are allowed to this one (ulimit -Hn)");
+                     " file descriptors in each process, but this process may open at most " +
+                     std::to_string(hard) + " (ulimit -Hn)");
   }
   return std::max(soft, std::min(hard, links + kOwn));
 }

@@ -19,7 +19,7 @@ TEST(Descriptors, WantOfThemIsTheUsersToCure) {
   EXPECT_EQ(refused.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(refused.error().message(),
               testing::AllOf(testing::HasSubstr("400 ranks need 1229"),
-                             testing::HasSubstr("no more than 1024")));
+                             testing::HasSubstr("may open at most 1024")));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Status RepeatMeetings(Session* session, const MeetingSteps& steps) {
         steps.held().last_applied > before.last_applied ? 0 : fruitless_meetings + 1;
     if (fruitless_meetings >= kFruitlessMeetingsMax) {
       return std::move(worked).error().Wrap(std::to_string(fruitless_meetings) +
-                                            " meetings in a row led to no step");
+                                            " rendezvous in a row led to no completed step");
     }
   }
 }

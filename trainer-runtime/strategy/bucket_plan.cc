@@ -8,7 +8,7 @@
 namespace lockstep::runtime {
 
 std::vector<Bucket> PlanBuckets(std::span<const int64_t> tensor_sizes, const BucketLimits& limits) {
-  LOCKSTEP_CHECK(limits.bytes_min >= 0 && limits.bytes_max >= 0, "negative bucket limits");
+  LOCKSTEP_CHECK(limits.bytes_min >= 0 && limits.bytes_max >= 0, "the bucket limits are negative");
   constexpr int64_t kElementSize = sizeof(float);
   const int64_t count_max = std::max<int64_t>(1, limits.bytes_max / kElementSize);
   std::vector<Bucket> buckets;
@@ -19,7 +19,7 @@ std::vector<Bucket> PlanBuckets(std::span<const int64_t> tensor_sizes, const Buc
     bucket_end = begin;
   };
   for (std::size_t i = tensor_sizes.size(); i-- > 0;) {
-    LOCKSTEP_CHECK(tensor_sizes[i] >= 0, "a tensor of negative size");
+    LOCKSTEP_CHECK(tensor_sizes[i] >= 0, "the size of a tensor is negative");
     tensor_begin -= tensor_sizes[i];
     while (bucket_end - tensor_begin > count_max) {
       close_at(bucket_end - count_max);
@@ -58,7 +58,7 @@ std::size_t BucketProgress::Ready(int64_t offset, int64_t count) {
       break;
     }
     missing_[i] -= std::max<int64_t>(0, std::min(end, offset + count) - std::max(begin, offset));
-    LOCKSTEP_CHECK(missing_[i] >= 0, "gradients that were ready already");
+    LOCKSTEP_CHECK(missing_[i] >= 0, "some gradients were reported as ready twice");
   }
   while (complete_count_ < plan_.size() && missing_[complete_count_] == 0) {
     ++complete_count_;

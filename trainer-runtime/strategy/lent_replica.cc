@@ -59,7 +59,8 @@ Result<std::unique_ptr<const SharedSegment>> Lend(const LentCounts& counts, Repl
     LOCKSTEP_RETURN_IF_ERROR(replicas->LendState(parameters, slots));
   }
   const Status lent = replicas->LendGradients(gradients);
-  LOCKSTEP_CHECK(lent.ok() || parameters.empty(), "an engine that lets its state be lent alone");
+  LOCKSTEP_CHECK(lent.ok() || parameters.empty(),
+                 "the engine took shared memory for its state, but not for its gradients");
   LOCKSTEP_RETURN_IF_ERROR(lent);
   return memory;
 }

@@ -39,7 +39,7 @@ std::vector<double> PackTotals(const StepTotals& mine, int64_t first_slot, int64
 }
 
 StepTotals UnpackTotals(const std::vector<double>& list) {
-  LOCKSTEP_CHECK(list.size() >= kFirstId, "no list of totals");
+  LOCKSTEP_CHECK(list.size() >= kFirstId, "the list of totals is too short");
   StepTotals all;
   all.loss_sum = list[kLossSum];
   all.correct_count = std::llround(list[kCorrectCount]);
@@ -69,7 +69,7 @@ Result<std::string> RankControl::ShareBytes(const std::string& mine,
       communicator_->Broadcast(&byte_count, sizeof(byte_count), source, deadline));
   if (byte_count > kSharedBytesMax) {
     return Error(ErrorCode::kResourceExhausted,
-                 "rank " + std::to_string(source) + " announced a state of " +
+                 "rank " + std::to_string(source) + " announced a state that is too large: " +
                      std::to_string(byte_count) + " bytes");
   }
   std::string bytes = is_source ? mine : std::string(byte_count, '\0');

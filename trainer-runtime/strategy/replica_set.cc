@@ -30,10 +30,11 @@ ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
       buffers_(engines_.size()),
       sums_(engines_.size()),
       outcomes_(engines_.size()) {
-  LOCKSTEP_CHECK(!engines_.empty(), "a set of no replicas");
+  LOCKSTEP_CHECK(!engines_.empty(), "a replica set needs a replica");
   for (const auto& engine : engines_) {
     gradients_.push_back(engine->Gradients());
-    LOCKSTEP_CHECK(gradients_.back().size() == gradients_.front().size(), "replicas of two models");
+    LOCKSTEP_CHECK(gradients_.back().size() == gradients_.front().size(),
+                   "the replicas have different models");
     is_in_host_memory_ = is_in_host_memory_ && engine->GradientBuffer().memory == MemoryKind::kHost;
   }
   for (int replica = 1; replica < count(); ++replica) {
@@ -110,8 +111,9 @@ Status ReplicaSet::ForEach(const std::function<Status(int)>& work) {
 }
 
 Result<StepResult> ReplicaSet::ComputeGradients(const ReplicaStep& step) {
-  LOCKSTEP_CHECK(step.shares.size() == engines_.size(), "a share for each replica");
-  LOCKSTEP_CHECK(!step.update.has_value() || count() == 1, "an update before the sum");
+  LOCKSTEP_CHECK(step.shares.size() == engines_.size(), "one share for each replica is needed");
+  LOCKSTEP_CHECK(!step.update.has_value() || count() == 1,
+                 "several replicas cannot update before their gradients are summed");
   std::vector<StepResult> results(engines_.size());
   LOCKSTEP_RETURN_IF_ERROR(ForEach([&](int replica) -> Status {
     const auto i = static_cast<std::size_t>(replica);

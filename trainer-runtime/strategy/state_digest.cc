@@ -65,7 +65,7 @@ void EndStores() {
 // `store` is called with where each block begins.
 template <typename Store>
 void StateDigest::AddBlocks(std::span<const float> values, const Store& store) {
-  LOCKSTEP_CHECK(count_ % kPartUnit == 0, "a part after one that does not end with a block");
+  LOCKSTEP_CHECK(count_ % kPartUnit == 0, "only the last part may end within a block");
   count_ += values.size();
   const std::byte* at = std::as_bytes(values).data();
   const std::byte* const end = at + values.size_bytes() / kBlockBytes * kBlockBytes;

@@ -27,7 +27,7 @@ class OwnGradients {
     const auto offset = static_cast<std::size_t>(bucket.element_offset);
     const auto count = static_cast<std::size_t>(bucket.element_count);
     const std::span<float> image = replicas_->engine(0).Gradients();
-    LOCKSTEP_CHECK(offset + count <= image.size(), "bucket plan exceeds the gradients");
+    LOCKSTEP_CHECK(offset + count <= image.size(), "the bucket plan is larger than the gradients");
     if (!is_on_device_) {
       return exchange_.reducer->Enqueue(image.subspan(offset, count), exchange_.deadline);
     }
@@ -100,7 +100,7 @@ class EarlySums {
   // When all replicas are done. Errors: those of Enqueue.
   Status End() {
     const std::lock_guard lock(mutex_);
-    LOCKSTEP_CHECK(next_ == buckets_.size(), "gradients that no engine has made");
+    LOCKSTEP_CHECK(next_ == buckets_.size(), "the engines have not computed all gradients");
     return status_;
   }
 

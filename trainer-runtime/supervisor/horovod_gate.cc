@@ -130,7 +130,7 @@ void SayAwaited(const HorovodGate& gate, std::string_view message, Logger* logge
   const std::optional<int> pod = gate.awaited_pod();
   logger->Info(message,
                {{"awaited",
-                 pod.has_value() ? "pod " + std::to_string(*pod) + " of the ranks"
+                 pod.has_value() ? "pod " + std::to_string(*pod) + " in rank order"
                                  : std::string("the runtime of rank 0")}});
 }
 
@@ -140,11 +140,11 @@ HorovodGate::HorovodGate(Attempt attempt, int pod, int pod_count)
     : scope_("lockstep_start_" + std::to_string(attempt.value())),
       pod_(pod),
       pod_count_(pod_count) {
-  LOCKSTEP_CHECK(pod >= 0 && pod < pod_count, "pod " + std::to_string(pod) + " is not of the gang");
+  LOCKSTEP_CHECK(pod >= 0 && pod < pod_count, "pod " + std::to_string(pod) + " is not in the gang");
 }
 
 HorovodGate::Request HorovodGate::NextRequest() const {
-  LOCKSTEP_CHECK(!is_open(), "the gate is open");
+  LOCKSTEP_CHECK(!is_open(), "all pods are there, so no request is left");
   return has_told_ ? Request{"GET", "/" + scope_ + "/" + std::to_string(next_pod_)}
                    : Request{"PUT", "/" + scope_ + "/" + std::to_string(pod_)};
 }
@@ -172,7 +172,7 @@ bool WaitAtHorovodGate(const WorkerEnvironment& environment,
                        Deadline deadline,
                        const std::function<bool()>& is_asked_to_end,
                        Logger* logger) {
-  LOCKSTEP_CHECK(environment.rank.has_value(), "a pod without ranks has no gate");
+  LOCKSTEP_CHECK(environment.rank.has_value(), "a pod without ranks does not wait for the gang");
   HorovodGate gate(environment.attempt,
                    *environment.rank / environment.processes,
                    environment.world_size / environment.processes);
@@ -186,7 +186,7 @@ bool WaitAtHorovodGate(const WorkerEnvironment& environment,
       return false;
     }
     if (say_at.HasPassed(now)) {
-      SayAwaited(gate, "Horovod waits until the gang is there", logger);
+      SayAwaited(gate, "Horovod waits until all pods of the gang are there", logger);
       say_at = Deadline::After(now, kSayInterval);
     }
     if (!gate.TakeAnswer(Ask(server, lookup.Addresses(), gate.NextRequest())) && !gate.is_open()) {

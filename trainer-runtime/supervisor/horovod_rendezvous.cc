@@ -74,7 +74,7 @@ class HorovodEndpoint {
       store_.Finish(name->scope, name->key);
       return HttpServerResponse{200, "text/plain", ""};
     }
-    return Refuse(405, "the method is none of GET, PUT and DELETE", request);
+    return Refuse(405, "the method is not GET, PUT or DELETE", request);
   }
 
   void NoteUnreadable(int status) { refusals_.Note(status, "the request cannot be read", ""); }
@@ -84,7 +84,7 @@ class HorovodEndpoint {
     switch (store_.Put(name.scope, name.key, request.body)) {
       case HorovodPut::kStored:
         if (!std::exchange(has_begun_, true)) {
-          logger_->Info("Horovod's ranks meet here", {{"ranks", world_size_}});
+          logger_->Info("Horovod's rendezvous is served here", {{"ranks", world_size_}});
         }
         return HttpServerResponse{200, "text/plain", ""};
       case HorovodPut::kValueTooLong:
@@ -92,7 +92,7 @@ class HorovodEndpoint {
       case HorovodPut::kTooManyKeys:
         return Refuse(507, "there are too many keys", request);
       case HorovodPut::kTooManyBytes:
-        return Refuse(507, "the values are too long together", request);
+        return Refuse(507, "all values together are too long", request);
     }
     LOCKSTEP_CHECK(false, "answer of the store out of range");
   }
@@ -124,7 +124,7 @@ bool HoldsHorovodRendezvous(const WorkerEnvironment& environment) {
 
 Result<std::unique_ptr<HttpServer>> ServeHorovod(const WorkerEnvironment& environment,
                                                  Logger* logger) {
-  LOCKSTEP_CHECK(HoldsHorovodRendezvous(environment), "Horovod's rendezvous is elsewhere");
+  LOCKSTEP_CHECK(HoldsHorovodRendezvous(environment), "another pod serves Horovod's rendezvous");
   const HorovodStoreOptions store = HorovodStoreFor(environment.world_size, environment.processes);
   const auto endpoint = std::make_shared<HorovodEndpoint>(store, logger);
   HttpServerOptions options;

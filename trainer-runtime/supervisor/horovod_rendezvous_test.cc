@@ -112,7 +112,7 @@ TEST_F(HorovodRequests, EachBoundHasItsAnswerAndItsLine) {
   ASSERT_THAT(lines, SizeIs(4));
   EXPECT_THAT(lines[0], HasSubstr("status=413 error=the value is too long request=PUT /s/a"));
   EXPECT_THAT(lines[1], HasSubstr("ranks=2"));
-  EXPECT_THAT(lines[2], HasSubstr("status=507 error=the values are too long together"));
+  EXPECT_THAT(lines[2], HasSubstr("status=507 error=all values together are too long"));
   EXPECT_THAT(lines[3], HasSubstr("status=507 error=there are too many keys"));
 }
 

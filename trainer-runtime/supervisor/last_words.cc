@@ -26,7 +26,8 @@ constexpr std::string_view kTraceback = "Traceback (most recent call last):";
 // What PyTorch Lightning says of its own settings where the job's are others, and what mends it.
 constexpr std::string_view kOfLightning = "in Lightning, but the product";
 constexpr std::string_view kLightningHint =
-    " Here `devices` is the role's `processes`, and `num_nodes` the number of pods that train";
+    " In Lockstep, `devices` must be the role's `processes`, and `num_nodes` the number of pods "
+    "that train";
 
 // Without the sequences that set colours and move the cursor (ECMA-48: ESC [ ... letter).
 std::string WithoutEscapes(std::string_view line) {

@@ -59,10 +59,8 @@ TEST(LastWords, TableOfGoodbyes) {
        "and `num_nodes=1` in Lightning, but the product (2 * 1) does not match the world size "
        "(1).\n",
        "ValueError: You set `devices=2` and `num_nodes=1` in Lightning, but the product (2 * 1) "
-       "does "
-       "not match the world size (1). Here `devices` is the role's `processes`, and `num_nodes` "
-       "the "
-       "number of pods that train"},
+       "does not match the world size (1). In Lockstep, `devices` must be the role's `processes`, "
+       "and `num_nodes` the number of pods that train"},
       {"colours", "\x1b[1;31mValueError\x1b[0m: \x1b[35mbad\x1b[0m\n", "ValueError: bad"},
       {"a bar in its last state", " 1%\r 2%\r 3%", "3%"},
       {"a bracket that is no rank", "[rank x]: y\n", "[rank x]: y"},

@@ -129,7 +129,8 @@ void PodListener::Tell(ControlMessage message) {
                                         {ChannelWord::kControl, text},
                                         Deadline::After(SteadyNow(), kTellPatience));
       if (!sent.ok()) {
-        logger_->Warn("control message not passed on", {{"error", sent.error().ToString()}});
+        logger_->Warn("control message could not be passed on",
+                      {{"error", sent.error().ToString()}});
       }
     }
   }
@@ -307,7 +308,7 @@ void PodListener::KillSilent(TimePoint now) {
     if (!IsGivenUp(silent, limits_, watch_.LookAtProcess(process.pid, now))) {
       continue;
     }
-    logger_->Warn("process hangs: it is silent, and is killed",
+    logger_->Warn("process hangs: it is silent and will be killed",
                   {{"local_rank", i}, {"silent_seconds", ToSeconds(silent)}});
     ::syscall(SYS_pidfd_send_signal, process.pid_fd.get(), SIGKILL, nullptr, 0);
     process.hangs_since = std::exchange(process.heard_at, std::nullopt);

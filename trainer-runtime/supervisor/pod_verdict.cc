@@ -90,7 +90,7 @@ bool IsHoldable(const PodFailure& failure) {
 PodFailure HaltedInVain() {
   PodFailure failure;
   failure.exit_code = kExitRetryable;
-  failure.reason = "was halted for a relaunch of the gang that did not come";
+  failure.reason = "was stopped for a relaunch of the gang, which did not come";
   return failure;
 }
 

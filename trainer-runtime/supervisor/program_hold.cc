@@ -73,7 +73,7 @@ bool ProgramHold::AwaitRelaunch(HeldEnd end, int stop_fd) {
   if (!IsAskedFor(begin)) {
     return false;
   }
-  logger_->Info("the pod is held: its programs may be started anew",
+  logger_->Info("the pod is held: it waits for a relaunch of its programs",
                 {{"seconds", ToSeconds(time_)}});
   end.monotonic_ns = end.monotonic_ns.value_or(begin.time_since_epoch().count());
   board_->Update([&end](StatusDocument& document) { document.held = end; });
@@ -87,7 +87,7 @@ bool ProgramHold::AwaitRelaunch(HeldEnd end, int stop_fd) {
     is_relaunched = TakeRelaunch();
     const bool is_to_stop = (entries[1].revents & POLLIN) != 0;
     if (is_to_stop || (!is_relaunched && (deadline.HasPassed(now) || !IsAskedFor(now)))) {
-      logger_->Info("the pod is held no longer", {{"asked_to_end", is_to_stop}});
+      logger_->Info("the pod no longer waits for a relaunch", {{"asked_to_end", is_to_stop}});
       return false;
     }
   }
@@ -108,7 +108,7 @@ bool ProgramHold::TakeRelaunch() {
     document.relaunches = done_;
     document.epoch = epoch_;
   });
-  logger_->Info("the programs start anew", {{"relaunch", done_}, {"epoch", epoch_.value()}});
+  logger_->Info("the programs are restarted", {{"relaunch", done_}, {"epoch", epoch_.value()}});
   return true;
 }
 

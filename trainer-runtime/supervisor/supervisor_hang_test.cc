@@ -54,7 +54,7 @@ TEST_F(SupervisorHangTest, APodAmongOthersDoesNotBlameItsOwnRankForWaiting) {
   options_.has_peers_elsewhere = true;
   UseScript("exec sleep 1000");
   EXPECT_EQ(Run(), kExitHung);
-  EXPECT_THAT(Message().reason, HasSubstr("it may only wait for a rank of another pod"));
+  EXPECT_THAT(Message().reason, HasSubstr("it may just wait for a rank in another pod"));
 }
 
 TEST_F(SupervisorHangTest, AProgramThatComputesDoesNotHang) {
@@ -136,8 +136,8 @@ TEST_F(SupervisorHangTest, ThatItCannotBeToldIsSaid) {
   UseScript("exec sleep 1000");
   EXPECT_EQ(Run(), kExitHung);
   EXPECT_THAT(Message().reason,
-              HasSubstr("3 processes of the pod have done nothing since the same time, so it is "
-                        "unknown which of them the others wait for"));
+              HasSubstr("3 processes of the pod stopped working at the same time, so it is unknown "
+                        "which of them the others wait for"));
 }
 
 TEST_F(SupervisorHangTest, StacksOfPythonAreInTheLogAndInTheLastWords) {

@@ -140,11 +140,11 @@ TEST_F(SupervisorStartTest, MissingInterpreterIs127) {
 }
 
 TEST_F(SupervisorStartTest, FileWithoutPermissionIs126) {
-  ExpectStartError(Program("plain", "#!/bin/sh\n", 0644), 126, "execute permission");
+  ExpectStartError(Program("plain", "#!/bin/sh\n", 0644), 126, "not an executable file");
 }
 
 TEST_F(SupervisorStartTest, FolderIs126) {
-  ExpectStartError(directory_, 126, "execute permission");
+  ExpectStartError(directory_, 126, "not an executable file");
 }
 
 TEST_F(SupervisorStartTest, FileThatIsNoProgramIs126) {

@@ -225,7 +225,9 @@ TEST_F(SupervisorWarmTest, AModuleThatEndsTheInterpreterDoesTheSame) {
   Write("heavy.py", "import os\nos._exit(3)\n");
   UsePython("print('runs')");
   EXPECT_EQ(Run(), 0);
-  EXPECT_THAT(seen_, AllOf(HasSubstr("[rank 0] runs"), HasSubstr("it ended before it was ready")));
+  EXPECT_THAT(
+      seen_,
+      AllOf(HasSubstr("[rank 0] runs"), HasSubstr("the interpreter ended before it was ready")));
 }
 
 TEST_F(SupervisorWarmTest, AnInterpreterThatDiesMeansAPlainStartAndAWarning) {
@@ -249,7 +251,7 @@ TEST_F(SupervisorWarmTest, AnInterpreterThatDoesNotAnswerIsAskedOnce) {
       "if heavy.imported_by != os.getpid(): os.kill(heavy.imported_by, signal.SIGSTOP)\n"
       "os.kill(os.getpid(), signal.SIGKILL)");
   EXPECT_EQ(Run(), 137);
-  const std::string warning = "did not fork in time, and is given up";
+  const std::string warning = "did not fork in time, and will not be used again";
   EXPECT_THAT(seen_, AllOf(HasSubstr("started True"), HasSubstr("started False")));
   ASSERT_THAT(seen_, HasSubstr(warning));
   EXPECT_EQ(seen_.find(warning), seen_.rfind(warning)) << seen_;

@@ -80,7 +80,7 @@ std::string DescribeThreadState(const ThreadState& state) {
     case 'X':
       return "has ended";
     default:
-      return "is in a state that the kernel does not tell";
+      return "is in an unknown state";
   }
 }
 

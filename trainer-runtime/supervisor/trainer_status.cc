@@ -151,7 +151,7 @@ Result<TrainerToken> TrainerToken::Make() {
   const std::string word = RandomHex(kTokenBytes);
   UniqueFd file(::memfd_create("lockstep-trainer-token", MFD_CLOEXEC));
   if (!file.is_open()) {
-    return SystemError(errno, "make the file of a token");
+    return SystemError(errno, "create the file of a token");
   }
   if (::fchmod(file.get(), S_IRUSR) != 0 ||
       ::write(file.get(), word.data(), word.size()) != static_cast<ssize_t>(word.size())) {
@@ -172,7 +172,7 @@ HttpRoutes MakeTrainerStatusRoutes(const WorkerEnvironment& environment,
       [bearer = "Bearer " + std::move(word),
        on_status = std::move(on_status)](const HttpServerRequest& request) {
         if (!ConstantTimeEquals(request.Header("authorization"), bearer)) {
-          return Refuse(403, "Forbidden", "the token is not that of this pod");
+          return Refuse(403, "Forbidden", "the token does not belong to this pod");
         }
         const Result<TrainerStatus> status = ParseTrainerStatus(request.body);
         if (!status.ok()) {

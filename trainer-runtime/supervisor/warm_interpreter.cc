@@ -37,7 +37,7 @@ struct Sockets {
 Result<Sockets> MakeSockets() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return SystemError(errno, "make sockets for an interpreter");
+    return SystemError(errno, "create sockets for an interpreter");
   }
   return Sockets{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
@@ -66,7 +66,7 @@ Status SendWithDescriptors(int socket, const std::string& text, const std::vecto
   header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
   std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   if (::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-    return SystemError(errno, "order a process from an interpreter");
+    return SystemError(errno, "request a process from an interpreter");
   }
   return OkStatus();
 }
@@ -75,7 +75,8 @@ Status SendWithDescriptors(int socket, const std::string& text, const std::vecto
 Result<pid_t> AwaitPid(int gate, Deadline deadline) {
   pollfd entry{gate, POLLIN, 0};
   if (::poll(&entry, 1, deadline.RemainingMilliseconds(SteadyNow())) <= 0) {
-    return Error(ErrorCode::kTimeout, "the interpreter did not fork in time, and is given up");
+    return Error(ErrorCode::kTimeout,
+                 "the interpreter did not fork in time, and will not be used again");
   }
   std::array<char, 32> text{};
   const ssize_t count = ::recv(gate, text.data(), text.size(), 0);
@@ -90,7 +91,7 @@ Result<pid_t> AwaitPid(int gate, Deadline deadline) {
 }  // namespace
 
 Result<WarmInterpreter> WarmInterpreter::Start(const WarmInterpreterOptions& options) {
-  LOCKSTEP_CHECK(!options.modules.empty(), "an interpreter without modules");
+  LOCKSTEP_CHECK(!options.modules.empty(), "a warm interpreter needs modules");
   LOCKSTEP_ASSIGN_OR_RETURN(Sockets sockets, MakeSockets());
   if (::send(sockets.own.get(), kForkServer.data(), kForkServer.size(), MSG_NOSIGNAL) < 0) {
     return SystemError(errno, "tell an interpreter what to run");
@@ -130,7 +131,8 @@ void WarmInterpreter::TakeNews() {
       return;
     }
     if (count <= 0) {
-      BeGone(state_ == State::kReady ? "it has ended" : "it ended before it was ready");
+      BeGone(state_ == State::kReady ? "the interpreter has ended"
+                                     : "the interpreter ended before it was ready");
       return;
     }
     text.resize(static_cast<std::size_t>(count));
@@ -140,7 +142,7 @@ void WarmInterpreter::TakeNews() {
     ObjectReader reader(news, "", &errors);
     const std::optional<int64_t> threads = reader.Int("ready", 0);
     if (!threads.has_value()) {
-      BeGone(reader.String("failed").value_or("it said something else than expected"));
+      BeGone(reader.String("failed").value_or("the interpreter sent an unexpected message"));
       return;
     }
     thread_count_ = static_cast<int>(*threads);
@@ -149,7 +151,7 @@ void WarmInterpreter::TakeNews() {
 }
 
 Result<ChildProcess> WarmInterpreter::Fork(const WarmStart& start, Deadline deadline) {
-  LOCKSTEP_CHECK(state_ == State::kReady, "an interpreter that is not ready");
+  LOCKSTEP_CHECK(state_ == State::kReady, "the interpreter is not ready");
   LOCKSTEP_ASSIGN_OR_RETURN(Pipe output, MakePipe());
   LOCKSTEP_ASSIGN_OR_RETURN(Pipe error, MakePipe());
   LOCKSTEP_ASSIGN_OR_RETURN(Sockets gate, MakeSockets());

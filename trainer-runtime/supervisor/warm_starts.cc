@@ -45,7 +45,7 @@ void WarmStarts::TakeNews(Slot* slot) {
     TellMissing(slot, interpreter.trouble());
   } else if (interpreter.thread_count() > 0) {
     logger_->Warn(
-        "modules in the warm interpreter have started threads, which forked processes lack",
+        "modules in the warm interpreter have started threads; forked processes will not have them",
         {{"process", slot->name}, {"threads", interpreter.thread_count()}});
   }
 }
@@ -84,8 +84,9 @@ std::optional<ChildProcess> WarmStarts::Fork(int local_rank, const WarmStart& st
     case WarmInterpreter::State::kGone:
       return std::nullopt;  // and told
     case WarmInterpreter::State::kImporting:
-      logger_->Warn("the warm interpreter is not ready yet; the process starts without it",
-                    {{"process", slot.name}});
+      logger_->Warn(
+          "the warm interpreter is not ready yet; the process starts without the interpreter",
+          {{"process", slot.name}});
       return std::nullopt;
     case WarmInterpreter::State::kReady:
       break;
@@ -95,8 +96,9 @@ std::optional<ChildProcess> WarmStarts::Fork(int local_rank, const WarmStart& st
   if (child.ok()) {
     return std::move(child).value();
   }
-  logger_->Warn("the warm interpreter gave no process; it starts without it",
-                {{"process", slot.name}, {"error", child.error().ToString()}});
+  logger_->Warn(
+      "the warm interpreter did not provide a process; the process starts without the interpreter",
+      {{"process", slot.name}, {"error", child.error().ToString()}});
   return std::nullopt;
 }
 

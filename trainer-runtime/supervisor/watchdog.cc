@@ -49,13 +49,13 @@ std::string DescribeBlame(const HungProcess& culprit,
   }
   if (culprits.size() > 1) {
     return "; " + std::to_string(hung.size()) +
-           " processes of the pod have done nothing since the same time, so it is unknown which of "
-           "them the others wait for";
+           " processes of the pod stopped working at the same time, so it is unknown which of them "
+           "the others wait for";
   }
   if (hung.size() > 1) {
-    return "; the other processes of the pod stopped later: they wait for it";
+    return "; the other processes of the pod stopped later: they wait for this one";
   }
-  return has_peers_elsewhere ? "; it may only wait for a rank of another pod" : "";
+  return has_peers_elsewhere ? "; it may just wait for a rank in another pod" : "";
 }
 
 }  // namespace
@@ -108,7 +108,7 @@ void Watchdog::TellUnseen(const std::vector<WatchedProcess>& processes,
       unseen_looks_ = std::min(unseen_looks_ + 1, kUnseenLooksTold + 1);
       if (unseen_looks_ == kUnseenLooksTold) {
         options_.logger->Warn(
-            "process is not seen, so it is not known whether it hangs",
+            "process cannot be observed, so it is unknown whether it hangs",
             {{"process", options_.names[i]}, {"folder", options_.process_folder}});
       }
       return;

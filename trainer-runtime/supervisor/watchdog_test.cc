@@ -13,7 +13,8 @@ namespace {
 class CountingLogger : public Logger {
  public:
   void Log(LogLevel level, std::string_view message, LogFields) override {
-    warnings_ += level == LogLevel::kWarn && message.find("is not seen") != message.npos ? 1 : 0;
+    warnings_ +=
+        level == LogLevel::kWarn && message.find("cannot be observed") != message.npos ? 1 : 0;
   }
 
   int warnings() const { return warnings_; }

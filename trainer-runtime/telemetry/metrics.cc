@@ -81,8 +81,8 @@ const char* VerdictName(ControlVerdict verdict) {
 struct Metrics::Families {
   prometheus::Registry registry;
 
-  prometheus::Histogram& step = AddHistogram(
-      &registry, "lockstep_step_seconds", "Whole duration of one step.", StepBuckets());
+  prometheus::Histogram& step =
+      AddHistogram(&registry, "lockstep_step_seconds", "Duration of one step.", StepBuckets());
   prometheus::Family<prometheus::Histogram>& step_phase =
       prometheus::BuildHistogram()
           .Name("lockstep_step_phase_seconds")
@@ -96,23 +96,23 @@ struct Metrics::Families {
       &registry, "lockstep_samples_total", "Samples that this rank used in completed steps.");
   prometheus::Gauge& loss =
       AddGauge(&registry, "lockstep_training_loss", "Loss of the last completed step.");
-  prometheus::Counter& skipped =
-      AddCounter(&registry,
-                 "lockstep_steps_skipped_total",
-                 "Completed steps that left the model as it was: gradients not finite in Float16.");
+  prometheus::Counter& skipped = AddCounter(&registry,
+                                            "lockstep_steps_skipped_total",
+                                            "Completed steps that did not change the model, "
+                                            "because gradients were not finite in Float16.");
   prometheus::Gauge& loss_scale = AddGauge(&registry,
                                            "lockstep_loss_scale_ratio",
-                                           "What the loss of the next step is multiplied by "
-                                           "before backward; 1 but in Float16.");
-  prometheus::Gauge& last_step =
-      AddGauge(&registry, "lockstep_training_step", "Steps taken, of all processes before.");
-  prometheus::Gauge& data_epoch = AddGauge(
-      &registry, "lockstep_training_data_epoch", "Passes over the data that are complete.");
+                                           "Factor by which the loss of the next step is "
+                                           "multiplied before backward; 1 except in Float16.");
+  prometheus::Gauge& last_step = AddGauge(
+      &registry, "lockstep_training_step", "Steps taken, including those of earlier processes.");
+  prometheus::Gauge& data_epoch =
+      AddGauge(&registry, "lockstep_training_data_epoch", "Complete passes over the data.");
   prometheus::Gauge& accuracy = AddGauge(&registry,
                                          "lockstep_training_accuracy_ratio",
-                                         "Hits over the data epoch so far, of all ranks.");
-  prometheus::Gauge& epoch =
-      AddGauge(&registry, "lockstep_rendezvous_epoch", "Number of the last meeting of all ranks.");
+                                         "Accuracy over the data epoch so far, of all ranks.");
+  prometheus::Gauge& epoch = AddGauge(
+      &registry, "lockstep_rendezvous_epoch", "Number of the last rendezvous of all ranks.");
   prometheus::Family<prometheus::Gauge>& peers =
       prometheus::BuildGauge()
           .Name("lockstep_peers")
@@ -125,29 +125,30 @@ struct Metrics::Families {
   prometheus::Family<prometheus::Counter>& recoveries =
       prometheus::BuildCounter()
           .Name("lockstep_recoveries_total")
-          .Help("Broken meetings after which training went on, by cause.")
+          .Help("Recoveries: failures after which training continued, by cause.")
           .Register(registry);
   prometheus::Histogram& recovery =
       AddHistogram(&registry,
                    "lockstep_recovery_seconds",
-                   "From noticing a broken meeting to the next completed step.",
+                   "Time from noticing a failure to the next completed step.",
                    RecoveryBuckets());
-  prometheus::Histogram& checkpoint = AddHistogram(&registry,
-                                                   "lockstep_checkpoint_seconds",
-                                                   "Writing one checkpoint until it is durable.",
-                                                   CheckpointBuckets());
+  prometheus::Histogram& checkpoint =
+      AddHistogram(&registry,
+                   "lockstep_checkpoint_seconds",
+                   "Time to write one checkpoint until it is durable.",
+                   CheckpointBuckets());
   // Absent until there is one.
   prometheus::Family<prometheus::Gauge>& last_checkpoint =
       prometheus::BuildGauge()
           .Name("lockstep_last_checkpoint_timestamp_seconds")
-          .Help("When this process last made a checkpoint durable, in seconds since 1970.")
+          .Help("Time when this process last made a checkpoint durable, in seconds since 1970.")
           .Register(registry);
   prometheus::Counter& checkpoint_failures = AddCounter(
       &registry, "lockstep_checkpoint_failures_total", "Checkpoints that could not be written.");
   prometheus::Family<prometheus::Counter>& control_messages =
       prometheus::BuildCounter()
           .Name("lockstep_control_messages_total")
-          .Help("Control messages by what became of them: accepted, forged, malformed, stale.")
+          .Help("Control messages received, by result: accepted, forged, malformed, stale.")
           .Register(registry);
 
   void Observe(const StepDurations& durations) {
@@ -176,7 +177,7 @@ Metrics::Metrics() : families_(std::make_unique<Families>()) {
   }
   prometheus::BuildGauge()
       .Name("lockstep_build_info")
-      .Help("1; the label is the version of the runtime.")
+      .Help("Always 1; the label holds the version of the runtime.")
       .Register(families_->registry)
       .Add({{"version", LOCKSTEP_VERSION}})
       .Set(1);
@@ -247,11 +248,11 @@ std::string RenderGpuPage(const std::vector<GpuUse>& uses) {
   prometheus::Registry registry;
   auto& busy = prometheus::BuildGauge()
                    .Name("lockstep_gpu_busy_ratio")
-                   .Help("The part of the driver's last sample period in which the GPU computed.")
+                   .Help("Part of the driver's last sample period in which the GPU computed.")
                    .Register(registry);
   auto& memory = prometheus::BuildGauge()
                      .Name("lockstep_gpu_memory_bytes")
-                     .Help("Memory of the GPU that is in use, by whomever.")
+                     .Help("Memory of the GPU that is in use, by any process.")
                      .Register(registry);
   for (const GpuUse& use : uses) {
     if (use.busy_ratio.has_value()) {
@@ -268,7 +269,7 @@ std::string RenderToldPage(const std::map<std::string, double>& metrics) {
   prometheus::Registry registry;
   auto& told = prometheus::BuildGauge()
                    .Name("lockstep_told_metric")
-                   .Help("The newest number that the program told under this name.")
+                   .Help("Newest number that the program reported under this name.")
                    .Register(registry);
   for (const auto& [name, value] : metrics) {
     told.Add({{"name", name}}).Set(value);

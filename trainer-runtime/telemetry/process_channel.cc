@@ -35,7 +35,7 @@ Status SendToChannel(int fd, const ChannelMessage& message, Deadline deadline) {
   const std::string bytes = static_cast<char>(message.word) + message.text;
   if (bytes.size() > kChannelBytesMax) {
     return Error(ErrorCode::kResourceExhausted,
-                 std::to_string(bytes.size()) + " bytes found for a channel of at most " +
+                 std::to_string(bytes.size()) + " bytes found, expected a message of at most " +
                      std::to_string(kChannelBytesMax));
   }
   for (;;) {
@@ -43,7 +43,7 @@ Status SendToChannel(int fd, const ChannelMessage& message, Deadline deadline) {
       return OkStatus();
     }
     if (errno == EPIPE || errno == ECONNRESET) {
-      return Error(ErrorCode::kPeerLost, "the other end of the channel is gone");
+      return Error(ErrorCode::kPeerLost, "the other end of the channel is closed");
     }
     if (errno != EAGAIN && errno != EINTR) {
       return SystemError(errno, "send over a channel");
@@ -65,10 +65,10 @@ Result<std::optional<ChannelMessage>> ReceiveFromChannel(int fd) {
     return std::optional<ChannelMessage>();
   }
   if (count <= 0) {
-    return Error(ErrorCode::kPeerLost, "the other end of the channel is gone");
+    return Error(ErrorCode::kPeerLost, "the other end of the channel is closed");
   }
   if (!IsWord(bytes.front())) {
-    return Error(ErrorCode::kInvalidArgument, "not a message of a channel");
+    return Error(ErrorCode::kInvalidArgument, "this is not a channel message");
   }
   bytes.resize(static_cast<std::size_t>(count));
   return std::optional(ChannelMessage{static_cast<ChannelWord>(bytes.front()), bytes.substr(1)});

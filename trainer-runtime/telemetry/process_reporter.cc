@@ -79,7 +79,7 @@ void ProcessReporter::HearControl() {
   }
   const Result<ControlMessage> control = DecodeControlMessage((*message)->text);
   if (!control.ok()) {
-    logger_->Warn("control message not read", {{"error", control.error().ToString()}});
+    logger_->Warn("control message could not be read", {{"error", control.error().ToString()}});
     return;
   }
   metrics_->ControlMessageReceived(ControlVerdict::kAccepted);
@@ -90,7 +90,7 @@ void TellLastWords(const TerminationMessage& message, Logger* logger) {
   const Status told =
       Tell(kTrainerChannelFd, ChannelWord::kLastWords, EncodeTerminationMessage(message));
   if (!told.ok()) {
-    logger->Warn("last words not told",
+    logger->Warn("termination message could not be sent",
                  {{"error", told.error().ToString()}, {"reason", message.reason}});
   }
 }

@@ -91,7 +91,8 @@ class ControlGate {
 }  // namespace
 
 HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
-  LOCKSTEP_CHECK(options.board != nullptr && options.metrics != nullptr, "endpoints need sources");
+  LOCKSTEP_CHECK(options.board != nullptr && options.metrics != nullptr,
+                 "endpoints need a status board and metrics");
   LOCKSTEP_CHECK(options.logger != nullptr, "endpoints need a logger");
   // Shared by the copies of one handler, which all run on the server's one thread.
   const auto gate = std::make_shared<ControlGate>(options);
@@ -116,7 +117,7 @@ HttpRoutes MakeRuntimeRoutes(RuntimeEndpointsOptions options) {
                               was_asked](const HttpServerRequest& request) {
     HttpServerResponse answer = AnswerStatus(options, request);
     if (options.tells_of_first_status && answer.status == 200 && !std::exchange(*was_asked, true)) {
-      options.logger->Info("the status was asked for, and told");
+      options.logger->Info("the status was requested and sent");
     }
     return answer;
   };

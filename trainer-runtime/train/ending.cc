@@ -52,9 +52,10 @@ Ending EndOf(TrainerVerdict verdict, const VerdictFacts& facts) {
     case TrainerVerdict::kInexact:
       return {EndingKind::kFailed, kExitInexact, facts.trouble};
     case TrainerVerdict::kLeft:
-      return {EndingKind::kStopped, kExitAskedToStop, "asked to stop while the other ranks go on"};
+      return {
+          EndingKind::kStopped, kExitAskedToStop, "asked to stop while the other ranks continue"};
   }
-  return {EndingKind::kFailed, kExitInternal, "no verdict"};
+  return {EndingKind::kFailed, kExitInternal, "the training ended without a result"};
 }
 
 Ending EndOf(const Error& error) {

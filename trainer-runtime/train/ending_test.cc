@@ -35,7 +35,7 @@ TEST(Ending, EachVerdictHasItsExitCodeAndItsWords) {
        {EndingKind::kStopped, kTerminated, "stopped on request; disk full"}},
       {TrainerVerdict::kLeft,
        whole,
-       {EndingKind::kStopped, kTerminated, "asked to stop while the other ranks go on"}},
+       {EndingKind::kStopped, kTerminated, "asked to stop while the other ranks continue"}},
       {TrainerVerdict::kNotSaved, {true, true, "a"}, {EndingKind::kFailed, 74, "a"}},
       {TrainerVerdict::kDiverged, {true, true, "b"}, {EndingKind::kFailed, 79, "b"}},
       {TrainerVerdict::kInexact, {true, true, "c"}, {EndingKind::kFailed, 80, "c"}},

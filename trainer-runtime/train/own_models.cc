@@ -74,7 +74,7 @@ Result<std::vector<ModelReport>> ExchangeReports(const ModelReport& mine,
 }
 
 ModelsTogether Combine(const std::vector<ModelReport>& by_rank) {
-  LOCKSTEP_CHECK(!by_rank.empty(), "a job of no models");
+  LOCKSTEP_CHECK(!by_rank.empty(), "there is no model report");
   ModelsTogether all;
   for (const ModelReport& report : by_rank) {
     all.result.models.push_back(report.result);

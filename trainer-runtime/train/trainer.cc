@@ -226,8 +226,8 @@ Status Trainer::CheckFinite(double loss_sum, int64_t update) {
     trouble_ = "the gradients of step " + step + " are not finite";
   }
   trouble_ +=
-      ": the model has diverged; a smaller learning rate may help (set "
-      "spec.training.terminateOnNaN: false to train on)";
+      ": the model has diverged; a smaller learning rate may help (to continue training anyway, "
+      "set spec.training.terminateOnNaN: false)";
   return OkStatus();
 }
 
@@ -240,9 +240,9 @@ Result<bool> Trainer::IsStateFinite() {
   LOCKSTEP_RETURN_IF_ERROR(parts_.strategy->ReadState());
   for (const TensorView& tensor : parts_.strategy->TakeState()) {
     if (!AllFinite(tensor.data)) {
-      trouble_ = "after step " + std::to_string(state_.step.value()) + " " + tensor.name +
-                 " is not finite: the model has diverged; a smaller learning rate may help (set "
-                 "spec.training.terminateOnNaN: false to train on)";
+      trouble_ = "after step " + std::to_string(state_.step.value()) + ", " + tensor.name +
+                 " is not finite: the model has diverged; a smaller learning rate may help (to "
+                 "continue training anyway, set spec.training.terminateOnNaN: false)";
       return false;
     }
   }
@@ -447,8 +447,9 @@ Result<TrainerVerdict> Trainer::Conclude(RankControl* control) {
   }
   const SampleTotals totals = SampleTotalsNow();
   if (totals.lost != 0 || totals.repeated != 0) {
-    trouble_ = "of " + std::to_string(totals.expected) + " samples " + std::to_string(totals.lost) +
-               " were lost and " + std::to_string(totals.repeated) + " used once too often";
+    trouble_ = "of " + std::to_string(totals.expected) + " samples, " +
+               std::to_string(totals.lost) + " were lost and " + std::to_string(totals.repeated) +
+               " were used more often than once";
     return TrainerVerdict::kInexact;
   }
   return TrainerVerdict::kFinished;

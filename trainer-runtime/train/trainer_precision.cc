@@ -26,17 +26,16 @@ bool Trainer::MaySkip() {
     return true;
   }
   if (spec_.terminate_on_nan) {
-    trouble_ =
-        "the gradients of step " + std::to_string(state_.step.value() + 1) +
-        " are not finite in Float16, even at loss scale 1: the model has diverged, or needs "
-        "precision: BFloat16; a smaller learning rate may help (terminateOnNaN: false trains "
-        "on)";  // within what a job's status tells of a reason
+    trouble_ = "gradients of step " + std::to_string(state_.step.value() + 1) +
+               " are not finite in Float16, even at loss scale 1: the model has diverged, or needs "
+               "precision: BFloat16; try a smaller learning rate (to continue, set terminateOnNaN: "
+               "false)";  // within what a job's status tells of a reason
     return false;
   }
   if (!has_told_of_floor_) {
     has_told_of_floor_ = true;  // once: it may be so at every step
     parts_.logger->Warn(
-        "steps are skipped, as gradients are not finite even at the smallest loss scale; the "
+        "steps are skipped because gradients are not finite even at the smallest loss scale; the "
         "status counts them",
         {{"step", state_.step.value() + 1}});
   }

@@ -63,8 +63,9 @@ Status Trainer::EstablishState(std::optional<int> state_source, RankControl* con
     LOCKSTEP_RETURN_IF_ERROR(RestoreFromCheckpoint());
     if (is_mixture_) {
       return Error(ErrorCode::kUnavailable,
-                   "the rank whose state was on its way to this one is lost, no other rank has a "
-                   "state and there is no checkpoint: only a new process starts from the seed");
+                   "the rank that was sending its state to this rank is lost, no other rank has a "
+                   "state and there is no checkpoint: this process ends, and its replacement "
+                   "starts training from the beginning");
     }
     state_.is_established = true;
   }
@@ -93,8 +94,8 @@ Status Trainer::RestoreFromCheckpoint() {
     return Error(ErrorCode::kMismatch,
                  "the newest checkpoint, of step " + std::to_string(newest->step.value()) +
                      ", has numbers that are not finite, as a training with terminateOnNaN: false "
-                     "keeps them: remove it, and an older one is taken, or begin in an empty "
-                     "folder");
+                     "saves them. Remove this checkpoint to resume from an older one, or begin in "
+                     "an empty folder");
   }
   Status restored = TakeOver(*newest);
   if (!restored.ok()) {
@@ -102,8 +103,8 @@ Status Trainer::RestoreFromCheckpoint() {
   }
   if (newest->fingerprint.empty()) {
     parts_.logger->Warn(
-        "checkpoint of the first format: whether it was made with this model's activations, loss "
-        "and data scale cannot be told",
+        "the checkpoint has the first format, which does not record activations, loss and data "
+        "scale: Lockstep cannot check that they match this model",
         {{"step", newest->step.value()}});
   }
   parts_.logger->Info("resumed from checkpoint", {{"step", newest->step.value()}});
@@ -171,8 +172,9 @@ Status Trainer::AdoptState(const std::string& mine,
   const int rank = way.control->rank();
   Result<TrainingState> restored = Examine(head, tensors);
   if (!restored.ok()) {
-    return std::move(restored).error().Wrap("rank " + std::to_string(rank) + " has not what rank " +
-                                            std::to_string(way.source) + " trains with");
+    return std::move(restored).error().Wrap("rank " + std::to_string(rank) +
+                                            " cannot take over the state with which rank " +
+                                            std::to_string(way.source) + " trains");
   }
   StateExchange exchange(way.control, way.source, way.deadline);
   const std::vector<StateValues> values = ValuesOf(tensors);
@@ -199,7 +201,8 @@ Status Trainer::AdoptState(const std::string& mine,
     // Equal steps must have equal states. Going on with the source's keeps all ranks equal; the
     // warning is for whoever looks for broken memory or a mixed fleet.
     parts_.logger->Warn(
-        "state differed from the source's at the same step and was replaced",
+        "this rank's state differed from the source rank's state at the same step, and was "
+        "replaced by it",
         {{"rank", rank}, {"source_rank", way.source}, {"step", state_.step.value()}});
   }
   return GoOnFrom(std::move(restored).value());

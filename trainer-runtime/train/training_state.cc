@@ -122,7 +122,7 @@ Result<Snapshot> DecodeBody(const Json& header, std::string_view rest) {
   if (!errors.empty() || !rest.empty()) {
     return Error(
         ErrorCode::kCorrupt,
-        errors.empty() ? "the state is followed by other bytes" : errors.front().ToString());
+        errors.empty() ? "the state is followed by extra bytes" : errors.front().ToString());
   }
   return snapshot;
 }
@@ -207,7 +207,7 @@ Status RestoreTensors(const Snapshot& snapshot, const std::vector<TensorView>& t
     if (snapshot.tensors[i].values.size() != tensors[i].data.size()) {
       return Error(ErrorCode::kInvalidArgument,
                    "the saved state has " + std::to_string(snapshot.tensors[i].values.size()) +
-                       " values of " + tensors[i].name + ", its shape has " +
+                       " values for tensor " + tensors[i].name + ", but the tensor's shape has " +
                        std::to_string(tensors[i].data.size()));
     }
   }
@@ -222,8 +222,8 @@ Status CheckCursor(const TrainingState& state, BatchLoader* loader) {
   const DataCursor& cursor = state.cursor;
   if (cursor.position > loader->plan().sample_count) {
     return Error(ErrorCode::kInvalidArgument,
-                 "the saved state stands before sample " + std::to_string(cursor.position) +
-                     " of its data epoch, this data set has " +
+                 "the saved state continues at sample " + std::to_string(cursor.position) +
+                     " of its data epoch, but this data set has only " +
                      std::to_string(loader->plan().sample_count));
   }
   const SampleTotals& closed = state.ledger.totals();
@@ -232,12 +232,13 @@ Status CheckCursor(const TrainingState& state, BatchLoader* loader) {
   if (open.lost == closed.lost && open.repeated == closed.repeated) {
     return OkStatus();
   }
-  return Error(ErrorCode::kInvalidArgument,
-               "the saved state used other samples of data epoch " +
-                   std::to_string(cursor.data_epoch) + " than this job's order has before its " +
-                   "cursor: going on would lose " + std::to_string(open.lost - closed.lost) +
-                   " and repeat " + std::to_string(open.repeated - closed.repeated) +
-                   "; expected the dataset.shuffle and the data that it was made with");
+  return Error(
+      ErrorCode::kInvalidArgument,
+      "the saved state has used other samples of data epoch " + std::to_string(cursor.data_epoch) +
+          " than this job would have used up to the same position: continuing would lose " +
+          std::to_string(open.lost - closed.lost) + " and repeat " +
+          std::to_string(open.repeated - closed.repeated) +
+          " samples; expected the dataset.shuffle and the data with which the state was made");
 }
 
 // Layout: 8 bytes length of the header, the header as JSON, the ledger.

@@ -81,7 +81,7 @@ TEST(EndedFailure, GoodNewsIsNoReason) {
   world.Launch();
   world.Exit("mnist-worker-0", 3);
   world.Find("mnist-worker-0")->status.termination->message =
-      "2026-11-23T15:54:38.123Z info  all ranks met rank=0\n";
+      "2026-11-23T15:54:38.123Z info  all ranks joined rank=0\n";
 
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),

@@ -39,7 +39,7 @@ int RunRank(CommunicatorOptions options, bool lends, const std::vector<Size>& si
     std::fprintf(stderr, "%s\n", communicator.error().ToString().c_str());
     return 1;
   }
-  if (lends && (*communicator)->Detail().find("lent memory") == std::string::npos) {
+  if (lends && (*communicator)->Detail().find("gradients in shared memory") == std::string::npos) {
     std::fprintf(stderr, "rank %d: the ranks do not lend each other memory\n", rank);
     return 1;
   }

@@ -304,9 +304,10 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_report(session, &progress), invalid, "step: -4 found, expected 0 or more");
   progress.step = 7;
   progress.accuracy = -0.5;
-  CHECK_FAILS(lockstep_report(session, &progress), invalid, "expected a share from 0 to 1, or -1");
+  CHECK_FAILS(lockstep_report(session, &progress), invalid, "expected a number from 0 to 1, or -1");
   progress.accuracy = NAN;
-  CHECK_FAILS(lockstep_report(session, &progress), invalid, "a finite number from 0, or -1 or NaN");
+  CHECK_FAILS(
+      lockstep_report(session, &progress), invalid, "a finite number of at least 0, or -1 or NaN");
   progress.samples_per_second = -1;
   CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);  // a loss that has diverged is news
   CHECK_FAILS(
@@ -457,12 +458,12 @@ static void report_only(void) {
   lockstep_session* session = NULL;
   const lockstep_status invalid = LOCKSTEP_ERROR_INVALID_ARGUMENT;
   CHECK_FAILS(lockstep_open(&planned, &session), invalid, "plan");
-  CHECK_FAILS(lockstep_open(&small, &session), invalid, "options: its struct_size is not set");
+  CHECK_FAILS(lockstep_open(&small, &session), invalid, "options: struct_size is not");
   CHECK_FAILS(lockstep_open(&odd, &session), invalid, "report_only: 7 found, expected 0 or 1");
   for (int i = 0; i < 2; ++i) {
     CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
     CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
-    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, NULL), invalid, "only reports");
+    CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, NULL), invalid, "report_only");
     CHECK_FAILS(lockstep_barrier(session, kShort), invalid, "reports");
     CHECK_FAILS(lockstep_abort(session, "no"), invalid, "reports");
     CHECK(lockstep_stop_requested(session) == 0);

@@ -64,7 +64,7 @@ Status CudaDevice::FindFunctions() {
   return has_all && has_uuid
              ? OkStatus()
              : Status(Error(ErrorCode::kNotFound,
-                            object_.path() + " is too old a driver, or none of NVIDIA's"));
+                            object_.path() + " is too old, or is not NVIDIA's driver"));
 }
 
 Status CudaDevice::OpenDevice() {
@@ -79,7 +79,7 @@ Status CudaDevice::OpenDevice() {
   }
   if (number_ >= visible_count_) {
     return Error(ErrorCode::kNotFound,
-                 "GPU " + std::to_string(number_) + " of this process is not there: " +
+                 "GPU " + std::to_string(number_) + " of this process does not exist: " +
                      std::to_string(visible_count_) + " visible");
   }
   const std::string name = "GPU " + std::to_string(number_);
@@ -148,9 +148,9 @@ Result<std::unique_ptr<CudaStage>> CudaStage::Make(std::shared_ptr<const CudaDev
       gpu.Check(gpu.functions().memory_allocate(&stage->device_memory_, device_size),
                 "allocate " + text(device_size) + " on " + gpu.uuid()));
   LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
-      gpu.functions().stream_create(&stage->stream_, kStreamNonBlocking), "make a stream"));
+      gpu.functions().stream_create(&stage->stream_, kStreamNonBlocking), "create a stream"));
   LOCKSTEP_RETURN_IF_ERROR(gpu.Check(
-      gpu.functions().event_create(&stage->event_, kEventDisableTiming), "make an event"));
+      gpu.functions().event_create(&stage->event_, kEventDisableTiming), "create an event"));
   return stage;
 }
 
@@ -221,7 +221,7 @@ Result<bool> CudaStage::IsIdle() const {
   if (code == kCudaNotReady) {
     return false;
   }
-  LOCKSTEP_RETURN_IF_ERROR(device_->Check(code, "finish what it was given"));
+  LOCKSTEP_RETURN_IF_ERROR(device_->Check(code, "finish the work of a stream"));
   return true;
 }
 

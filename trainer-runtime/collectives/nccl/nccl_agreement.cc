@@ -67,12 +67,12 @@ std::optional<NcclObstacle> FindLack(const NcclHello& hello, std::size_t rank) {
   }
   if (kind == NcclObstacleKind::kStuck) {
     return NcclObstacle{
-        kind, RankText(rank) + " cannot join: an earlier call of NCCL has not returned there"};
+        kind, RankText(rank) + " cannot join: one of its earlier NCCL calls has not returned"};
   }
   const bool has_failed = kind == NcclObstacleKind::kFailedToJoin;
   return NcclObstacle{
       kind,
-      RankText(rank) + (has_failed ? " could not join by NCCL: " : ": ") + TextOf(hello.words)};
+      RankText(rank) + (has_failed ? " could not join with NCCL: " : ": ") + TextOf(hello.words)};
 }
 
 // What it says that does not go with the first rank.
@@ -81,10 +81,11 @@ std::optional<NcclObstacle> FindDifference(const NcclHello& hello,
                                            std::size_t rank) {
   // To the patch, as NCCL itself compares. Source: initTransportsRank in init.cc of NCCL.
   if (hello.version != first.version) {
-    return NcclObstacle{NcclObstacleKind::kReleasesDiffer,
-                        "NCCL differs: rank 0 has " + FormatNcclVersion(first.version) + ", " +
-                            RankText(rank) + " has " + FormatNcclVersion(hello.version) +
-                            ". NCCL joins ranks of one version only: give all workers one image"};
+    return NcclObstacle{
+        NcclObstacleKind::kReleasesDiffer,
+        "NCCL differs: rank 0 has " + FormatNcclVersion(first.version) + ", " + RankText(rank) +
+            " has " + FormatNcclVersion(hello.version) +
+            ". NCCL needs the same version on all ranks: use the same image for all workers"};
   }
   if (hello.device_count != first.device_count) {
     return NcclObstacle{NcclObstacleKind::kDevicesDiffer,
@@ -95,7 +96,7 @@ std::optional<NcclObstacle> FindDifference(const NcclHello& hello,
   if (hello.is_staged != first.is_staged) {
     const std::size_t on_host = hello.is_staged != 0 ? rank : 0;
     return NcclObstacle{NcclObstacleKind::kDevicesDiffer,
-                        RankText(on_host) + " computes in the host's memory, and " +
+                        RankText(on_host) + " computes in host memory, and " +
                             RankText(on_host == rank ? 0 : rank) + " on its GPU"};
   }
   return std::nullopt;
@@ -110,7 +111,7 @@ std::optional<NcclObstacle> FindSharing(const std::vector<NcclDeviceName>& names
     if (!is_first) {
       return NcclObstacle{NcclObstacleKind::kSharedDevice,
                           RankText(entry->second) + " and " + RankText(rank) + " would both use " +
-                              entry->first + ", and NCCL takes one rank on a GPU"};
+                              entry->first + ", and NCCL allows only one rank on each GPU"};
     }
   }
   return std::nullopt;
@@ -148,8 +149,7 @@ Error NcclObstacle::ToError() const {
 
 NcclOffer OfferNccl(std::span<const int> devices, const NcclFiles& files) {
   if (devices.empty()) {
-    return {
-        nullptr, 0, NcclObstacleKind::kNoDevice, "its engine computes in the host's memory", false};
+    return {nullptr, 0, NcclObstacleKind::kNoDevice, "its engine computes in host memory", false};
   }
   auto ground = std::make_shared<NcclGround>();
   const auto lack = [&](NcclObstacleKind if_not_found, const Error& error) -> NcclOffer {
@@ -231,7 +231,7 @@ Result<NcclAgreement> AgreeOnNccl(const NcclOffer& mine, Communicator* control, 
   agreement.obstacle = FindNcclObstacle(hellos, {});
   if (agreement.obstacle.has_value() && agreement.obstacle->kind == NcclObstacleKind::kStuck) {
     return IsStuck(mine) ? Error(ErrorCode::kInternal,
-                                 "an earlier call of NCCL has not returned in this process")
+                                 "an earlier NCCL call has not returned in this process")
                          : agreement.obstacle->ToError();
   }
   if (!agreement.obstacle.has_value()) {

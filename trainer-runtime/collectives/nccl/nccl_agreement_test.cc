@@ -49,21 +49,22 @@ std::string Words(const std::vector<Said>& ranks) {
 TEST(FindNcclObstacle, SaysWhoCannotBeJoined) {
   using Kind = NcclObstacleKind;
   EXPECT_EQ(Words({{22809, {"GPU-a"}}}), "none");
-  EXPECT_EQ(
-      Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22807, {"GPU-c"}}}),
-      "releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.28.7. NCCL joins ranks of "
-      "one version only: give all workers one image");
+  EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22807, {"GPU-c"}}}),
+            "releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.28.7. NCCL needs the "
+            "same version on all ranks: use the same image for all workers");
   EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c", "GPU-d"}}}), "none");
   EXPECT_THAT(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {23007, {"GPU-c"}}}),
               StartsWith("releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.30.7. "));
   EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22809, {"GPU-b"}}}),
-            "shared-gpu: rank 1 and rank 2 would both use GPU-b, and NCCL takes one rank on a GPU");
+            "shared-gpu: rank 1 and rank 2 would both use GPU-b, and NCCL allows only one rank on "
+            "each GPU");
   EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c", "GPU-a"}}}),
-            "shared-gpu: rank 0 and rank 1 would both use GPU-a, and NCCL takes one rank on a GPU");
+            "shared-gpu: rank 0 and rank 1 would both use GPU-a, and NCCL allows only one rank on "
+            "each GPU");
   EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c"}}}),
             "devices-differ: the number of GPUs differs: rank 0 has 2, rank 1 has 1");
   EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}, Kind::kStuck}}),
-            "stuck: rank 1 cannot join: an earlier call of NCCL has not returned there");
+            "stuck: rank 1 cannot join: one of its earlier NCCL calls has not returned");
 }
 
 // What a rank lacks comes before what differs because of that.
@@ -84,14 +85,14 @@ TEST(FindNcclObstacle, SaysWhatARankLacksInItsOwnWords) {
               std::string(word) + ": rank 1: no such thing");
   }
   EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}, Kind::kFailedToJoin, "NCCL says: no"}}),
-            "failed-to-join: rank 1 could not join by NCCL: NCCL says: no");
+            "failed-to-join: rank 1 could not join with NCCL: NCCL says: no");
 }
 
 // As long as NCCL's own sentences get.
 TEST(FindNcclObstacle, SentenceOfNcclIsToldWhole) {
   const std::string sentence(400, 'x');
   EXPECT_EQ(Words({{22809, {"GPU-a"}, NcclObstacleKind::kFailedToJoin, sentence}}),
-            "failed-to-join: rank 0 could not join by NCCL: " + sentence);
+            "failed-to-join: rank 0 could not join with NCCL: " + sentence);
 }
 
 TEST(FindNcclObstacle, LongNamesAndWordsAreCutAndStillTold) {
@@ -129,11 +130,11 @@ TEST_F(OfferNcclTest, SaysWhatIsMissing) {
     EXPECT_EQ(offer.device_count, static_cast<int>(devices.size()));
     return NcclObstacleWord(offer.lack) + std::string(": ") + offer.words;
   };
-  EXPECT_EQ(lack({}, FakeFiles("2.30")), "no-gpu: its engine computes in the host's memory");
+  EXPECT_EQ(lack({}, FakeFiles("2.30")), "no-gpu: its engine computes in host memory");
   EXPECT_THAT(lack(kDevices, {FakeNcclFile("2.30"), "libno-such-cuda.so.1"}),
               StartsWith("no-gpu: no NVIDIA driver is here"));
   EXPECT_EQ(lack(kThird, FakeFiles("2.30")),
-            "no-gpu: GPU 2 of this process is not there: 2 visible");
+            "no-gpu: GPU 2 of this process does not exist: 2 visible");
   EXPECT_THAT(lack(kDevices, {"libno-such-nccl.so.2", FakeCudaFile()}),
               StartsWith("no-library: libno-such-nccl.so.2"));
   EXPECT_THAT(lack(kDevices, FakeFiles("2.13")),
@@ -202,8 +203,7 @@ TEST_P(AgreeOnNcclTest, OneThatCannotIsHeardByAll) {
   EXPECT_THAT(no_library, Each(Field(&Came::is_of_devices, true)));
 
   const std::vector<Came> on_host = Agree(GetParam(), {WithDevice(0), WithDevice(1), OnHost()});
-  EXPECT_THAT(on_host,
-              Each(Field(&Came::told, "rank 2: its engine computes in the host's memory")));
+  EXPECT_THAT(on_host, Each(Field(&Came::told, "rank 2: its engine computes in host memory")));
   EXPECT_THAT(on_host, Each(Field(&Came::is_of_devices, true)));
 
   const std::vector<Came> shared = Agree(GetParam(), {WithDevice(0), WithDevice(1), WithDevice(1)});
@@ -214,15 +214,13 @@ TEST_P(AgreeOnNcclTest, OneThatCannotIsHeardByAll) {
 TEST_P(AgreeOnNcclTest, RanksThatComputeElsewhereThanOnTheirGpusAreTwoOfAKindOrNone) {
   std::vector<NcclOffer> offers = {WithDevice(0), WithDevice(1)};
   offers[1].is_staged = true;
-  EXPECT_THAT(
-      Agree(GetParam(), offers),
-      Each(Field(&Came::told, "rank 1 computes in the host's memory, and rank 0 on its GPU")));
+  EXPECT_THAT(Agree(GetParam(), offers),
+              Each(Field(&Came::told, "rank 1 computes in host memory, and rank 0 on its GPU")));
   offers[0].is_staged = true;
   EXPECT_THAT(Agree(GetParam(), offers), Each(Field(&Came::told, "joined")));
   offers[1].is_staged = false;
-  EXPECT_THAT(
-      Agree(GetParam(), offers),
-      Each(Field(&Came::told, "rank 0 computes in the host's memory, and rank 1 on its GPU")));
+  EXPECT_THAT(Agree(GetParam(), offers),
+              Each(Field(&Came::told, "rank 0 computes in host memory, and rank 1 on its GPU")));
 }
 
 TEST_P(AgreeOnNcclTest, WhereNobodyHasADeviceNobodyMissesNccl) {
@@ -236,8 +234,8 @@ TEST_P(AgreeOnNcclTest, RankThatIsStuckEndsTheMeeting) {
   const std::vector<NcclOffer> offers = {WithDevice(0), WithDevice(1)};
   offers[1].ground->is_stuck.store(true);
   const std::vector<Came> came = Agree(GetParam(), offers);
-  EXPECT_THAT(came[0].told, StartsWith("rank 1 cannot join: an earlier call"));
-  EXPECT_EQ(came[1].told, "an earlier call of NCCL has not returned in this process");
+  EXPECT_THAT(came[0].told, StartsWith("rank 1 cannot join: one of its earlier"));
+  EXPECT_EQ(came[1].told, "an earlier NCCL call has not returned in this process");
 }
 
 }  // namespace

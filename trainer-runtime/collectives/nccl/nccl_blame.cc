@@ -37,9 +37,10 @@ std::string LockedMemoryText() {
   struct rlimit limit = {};
   const bool is_known = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
   if (is_known && limit.rlim_cur == RLIM_INFINITY) {
-    return "memory may be locked without limit";
+    return "an unlimited amount of memory may be locked";
   }
-  return (is_known ? std::to_string(limit.rlim_cur >> 10U) + " KiB" : std::string("unknown much")) +
+  return (is_known ? std::to_string(limit.rlim_cur >> 10U) + " KiB"
+                   : std::string("an unknown amount")) +
          " of memory may be locked";
 }
 
@@ -61,7 +62,7 @@ std::string InterfacesText() {
   for (const std::string& name : names) {
     text += (text.empty() ? "" : ", ") + name;
   }
-  return "network interfaces: " + (text.empty() ? std::string("none but loopback") : text);
+  return "network interfaces: " + (text.empty() ? std::string("only loopback") : text);
 }
 
 // What `health` says within `patience`; OkStatus: that all is well.
@@ -75,9 +76,11 @@ Status HearOf(const std::function<Status()>& health, Duration patience) {
 }  // namespace
 
 std::string DescribeSystem() {
-  return "Here " + SharedMemoryText() + "; " + LockedMemoryText() + "; " + InterfacesText() +
-         ". Look at the role's sharedMemory, at the pod's right to lock memory (IPC_LOCK) and at "
-         "NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO in the template's env names the call";
+  return "On this machine: " + SharedMemoryText() + "; " + LockedMemoryText() + "; " +
+         InterfacesText() +
+         ". Check the role's sharedMemory, the pod's right to lock memory (IPC_LOCK) and "
+         "NCCL_SOCKET_IFNAME; with NCCL_DEBUG=INFO in the template's env, the log names the failed "
+         "call";
 }
 
 Error WithBlame(const Error& met, const std::function<Status()>& health, Duration patience) {
@@ -88,12 +91,12 @@ Error WithBlame(const Error& met, const std::function<Status()>& health, Duratio
   const Status heard =
       HearOf(health, is_of_system ? patience : std::min<Duration>(patience, kNamingPatience));
   if (heard.ok()) {
-    return is_of_system ? Error(ErrorCode::kIo,
-                                met.message() +
-                                    ". All ranks are alive, so a call to the system of this "
-                                    "machine has failed. " +
-                                    DescribeSystem())
-                        : met;
+    return is_of_system
+               ? Error(ErrorCode::kIo,
+                       met.message() +
+                           ". All ranks are alive, so a system call on this machine has failed. " +
+                           DescribeSystem())
+               : met;
   }
   const std::string& said = heard.error().message();
   const bool is_new = met.message().find(said) == std::string::npos;

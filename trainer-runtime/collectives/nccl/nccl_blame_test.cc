@@ -55,7 +55,7 @@ TEST(WithBlame, SystemErrorWithAllRanksAliveIsThisMachines) {
   const Error error = WithBlame(kOfSystem, AllLive, kAtOnce);
   EXPECT_EQ(error.code(), ErrorCode::kIo);
   EXPECT_THAT(error.message(),
-              AllOf(StartsWith(kOfSystem.message() + ". All ranks are alive, so a call to the "),
+              AllOf(StartsWith(kOfSystem.message() + ". All ranks are alive, so a system call on "),
                     HasSubstr("/dev/shm has "),
                     HasSubstr("memory may be locked"),
                     HasSubstr("network interfaces: "),

@@ -212,8 +212,9 @@ Status NcclCommunicator::AllReduce(std::span<const Part> parts,
                                    std::size_t count,
                                    DataType type,
                                    const WaitLimits& limits) {
-  LOCKSTEP_CHECK(parts.size() == ends_.size(), "a part for each device");
-  LOCKSTEP_CHECK(type == DataType::kFloat32 || type == DataType::kFloat64, "a type never summed");
+  LOCKSTEP_CHECK(parts.size() == ends_.size(), "one part for each device is needed");
+  LOCKSTEP_CHECK(type == DataType::kFloat32 || type == DataType::kFloat64,
+                 "only float32 and float64 can be summed");
   const int nccl_type = type == DataType::kFloat64 ? nccl::kFloat64 : nccl::kFloat32;
   Group group(*ground_->library, ends_.size());
   nccl::Result code = group.begun();

@@ -76,7 +76,9 @@ TEST(NcclFault, NoIdentityIsRankZerosAffair) {
   for (std::size_t rank = 0; rank < ends.size(); ++rank) {
     EXPECT_EQ(ends[rank].code,
               static_cast<int>(rank == 0 ? ErrorCode::kInternal : ErrorCode::kAborted));
-    EXPECT_THAT(ends[rank].text, HasSubstr("rank 0 got no identity; NCCL says: unhandled system"));
+    EXPECT_THAT(
+        ends[rank].text,
+        HasSubstr("rank 0 could not get a unique id from NCCL; NCCL says: unhandled system"));
   }
 }
 
@@ -109,10 +111,11 @@ TEST(NcclFault, SizeThatHasNoWayIsFoundWhileJoining) {
           return Error(ErrorCode::kInvalidArgument, "joined");
         });
     for (const NcclRankEnd& end : ends) {
-      EXPECT_THAT(end.text,
-                  AllOf(HasSubstr("joining 2 ranks by NCCL"),
-                        HasSubstr("a sum of 4000 bytes, as a bucket of this job: NCCL says"),
-                        HasSubstr("ordered: no way between GPUs for such a sum")));
+      EXPECT_THAT(
+          end.text,
+          AllOf(HasSubstr("joining 2 ranks with NCCL"),
+                HasSubstr("a test sum of 4000 bytes, the size of a bucket of this job: NCCL says"),
+                HasSubstr("ordered: no way between GPUs for such a sum")));
     }
   }
 }

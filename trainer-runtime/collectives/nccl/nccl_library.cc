@@ -41,7 +41,7 @@ Status NcclLibrary::FindFunctions() {
   }
   if (const nccl::Result code = get_version(&version_); code != nccl::kSuccess) {
     return Error(ErrorCode::kUnavailable,
-                 path() + " does not say its version, but " + std::to_string(code));
+                 path() + " does not tell its version; its result code is " + std::to_string(code));
   }
   object_.Find("ncclCommRevoke", &comm_revoke);
   const bool has_all = object_.Find("ncclGetUniqueId", &get_unique_id) &&

@@ -141,13 +141,13 @@ Status NcclReducer::Enqueue(std::span<float> bucket, Deadline deadline) {
   }
   ++sequence_;
   const CallContext context = ContextOf(bucket.size(), deadline);
-  LOCKSTEP_CHECK(pending_count_ + bucket.size() <= element_count_, "more buckets than the plan");
+  LOCKSTEP_CHECK(pending_count_ + bucket.size() <= element_count_, "more buckets than planned");
   const Status sent = Send(bucket, LimitsOf(deadline));
   return sent.ok() ? sent : Fail(context, sent.error());
 }
 
 Status NcclReducer::Send(std::span<float> bucket, const WaitLimits& limits) {
-  LOCKSTEP_CHECK(stages_.size() == 1, "gradients of several devices in the host's memory");
+  LOCKSTEP_CHECK(stages_.size() == 1, "gradients in host memory need exactly one device");
   const std::size_t offset = pending_count_ * sizeof(float);
   CudaStage& stage = *stages_.front();
   const CudaDeviceKeeper keeper(stage.device());
@@ -168,7 +168,7 @@ Status NcclReducer::EnqueueOnDevices(std::span<const DeviceBucket> buckets, Dead
     return *failure_;
   }
   ++sequence_;
-  LOCKSTEP_CHECK(buckets.size() == stages_.size(), "a bucket for each device");
+  LOCKSTEP_CHECK(buckets.size() == stages_.size(), "one bucket for each device is needed");
   in_place_count_ += buckets.front().element_count;
   const CallContext context = ContextOf(buckets.front().element_count, deadline);
   const Status sent = SumInPlace(buckets, LimitsOf(deadline));
@@ -229,8 +229,8 @@ Result<std::optional<TimePoint>> NcclReducer::FinishOnDevices(std::span<void* co
   // As long as most steps take: what comes next is what the devices wait for. Choice.
   constexpr Duration kSpin = std::chrono::milliseconds(20);
   const CallContext context = ContextOf(in_place_count_, deadline);
-  LOCKSTEP_CHECK(after.size() == stages_.size(), "a stream of each device");
-  LOCKSTEP_CHECK(entries_.empty(), "buckets in the host's memory, and on devices");
+  LOCKSTEP_CHECK(after.size() == stages_.size(), "one stream for each device is needed");
+  LOCKSTEP_CHECK(entries_.empty(), "some buckets are in host memory, others on devices");
   std::optional<TimePoint> made_at;
   WaitLimits limits = LimitsOf(deadline);
   limits.spin = kSpin;
@@ -324,12 +324,12 @@ CallContext NcclReducer::ContextOf(std::size_t count, Deadline deadline) const {
 
 Status NcclReducer::Fail(const CallContext& context, const Error& met) {
   const Error error = Named(met, control_, loss_patience_);
-  std::string what = "by NCCL on " + NamesOf(ground_->devices) + ": " + error.message();
+  std::string what = "with NCCL on " + NamesOf(ground_->devices) + ": " + error.message();
   if (error.code() == ErrorCode::kTimeout) {
     what += ", and NCCL does not say which rank is late";
   }
   if (!busy_.empty()) {
-    what += "; not at its end on " + Listed(busy_);
+    what += "; not finished on " + Listed(busy_);
   }
   failure_ = context.Fail(error.code(), what);
   control_->Abort(AsTold(*failure_));
@@ -363,7 +363,8 @@ Result<nccl::UniqueId> ExchangeIdentity(const NcclReducerOptions& options, Deadl
   if ((sent.ok() || is_host) && invitation.code != nccl::kSuccess) {
     // Of rank 0's machine, such as no network interface: the others meet its successor.
     return Error(is_host ? ErrorCode::kInternal : ErrorCode::kAborted,
-                 "rank 0 got no identity; NCCL says: " + std::string(invitation.words.data()) +
+                 "rank 0 could not get a unique id from NCCL; NCCL says: " +
+                     std::string(invitation.words.data()) +
                      (is_host ? ". " + DescribeSystem() : ""));
   }
   if (!sent.ok()) {
@@ -405,7 +406,7 @@ Result<std::unique_ptr<GradientReducer>> JoinAll(const NcclReducerOptions& optio
                             MakeNcclStages(*options.ground, options.element_count * sizeof(float)));
   const WaitLimits limits{deadline, [&options]() -> Status {
                             if (options.is_stopped && options.is_stopped()) {
-                              return Error(ErrorCode::kAborted, "joining stopped by request");
+                              return Error(ErrorCode::kAborted, "joining was stopped on request");
                             }
                             return options.control->CheckHealth();
                           }};
@@ -437,7 +438,7 @@ Error FailJoining(const NcclReducerOptions& options, const Error& met, TimePoint
                              ? Error(ErrorCode::kAborted, told.message())
                              : AsTold(told));
   return Error(told).Wrap("rank " + std::to_string(control.rank()) + ": joining " +
-                          std::to_string(control.world_size()) + " ranks by NCCL " +
+                          std::to_string(control.world_size()) + " ranks with NCCL " +
                           options.ground->library->VersionText() + " on " +
                           NamesOf(options.ground->devices) + ", epoch " +
                           std::to_string(options.epoch.value()) + ", failed after " +

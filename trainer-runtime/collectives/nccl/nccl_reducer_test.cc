@@ -208,9 +208,9 @@ TEST(NcclReducer, StopEndsJoining) {
   ASSERT_FALSE(joined.ok());
   EXPECT_EQ(joined.error().code(), ErrorCode::kAborted);
   EXPECT_THAT(joined.error().ToString(),
-              AllOf(HasSubstr("rank 0: joining 1 ranks by NCCL 2.30.7 on GPU-"),
+              AllOf(HasSubstr("rank 0: joining 1 ranks with NCCL 2.30.7 on GPU-"),
                     HasSubstr(", epoch 0, failed after "),
-                    HasSubstr(" s: joining stopped by request")));
+                    HasSubstr(" s: joining was stopped on request")));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ Status AwaitSum(const CudaStage& stage,
 
 Error WrongSum(int rank_count, double found, const CudaStage& stage) {
   return Error(ErrorCode::kInternal,
-               "NCCL sums " + std::to_string(rank_count) + " ones to " + std::to_string(found) +
+               "NCCL's sum of " + std::to_string(rank_count) + " ones is " + std::to_string(found) +
                    " on " + stage.device().uuid());
 }
 
@@ -121,8 +121,8 @@ Status TrySums(int rank_count,
     const Status summed = TryOneSum(rank_count, count, communicator, trial, limits);
     if (!summed.ok()) {
       return Error(summed.error().code(),
-                   "a sum of " + std::to_string(count * sizeof(float)) +
-                       " bytes, as a bucket of this job: " + summed.error().message());
+                   "a test sum of " + std::to_string(count * sizeof(float)) +
+                       " bytes, the size of a bucket of this job: " + summed.error().message());
     }
   }
   return OkStatus();

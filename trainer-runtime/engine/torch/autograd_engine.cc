@@ -353,9 +353,8 @@ class AutogradEngine final : public Engine {
   void NoteLateMarks(const StepShape& shape) {
     if (shape.ready_at.has_value() && !device_->MarksAtLaunch()) {
       late_marks_ =
-          "sums wait for the end of a step from the CUDA graph: this driver does not count an "
-          "event "
-          "of a graph as recorded from its launch on";
+          "gradients of a step from the CUDA graph are summed only when the step has ended: with "
+          "this driver, a wait could find the events of the graph's previous launch";
     }
   }
 
@@ -420,7 +419,7 @@ class AutogradEngine final : public Engine {
       leaf.mutable_grad().reset();  // it has been taken
     }
     if (!intake.HasAll()) {
-      return Error(ErrorCode::kInternal, "backward has not made all gradients");
+      return Error(ErrorCode::kInternal, "backward has not computed all gradients");
     }
     PutLoss(loss);
     if (intake.overflow().defined()) {

@@ -163,7 +163,7 @@ TEST(AutogradReady, ReplayedStepsTellOfTheirPointsAsOthersDo) {
     }
     EXPECT_EQ(pair.probe.record_count, 1);
     EXPECT_THAT(NoticesOf(*pair.engine),
-                ElementsAre("steps of 10 samples in 3 buckets are done as one CUDA graph"));
+                ElementsAre("steps with 10 samples in 3 buckets run as one CUDA graph"));
   }
 }
 
@@ -179,8 +179,8 @@ TEST(AutogradReady, WhereAGraphMarksLateOnlyItsEndIsWaitedFor) {
     EXPECT_EQ(pair.is_beside, !pair.was_replayed);
   }
   EXPECT_THAT(NoticesOf(*pair.engine),
-              ElementsAre(HasSubstr("sums wait for the end of a step from the CUDA graph"),
-                          HasSubstr("are done as one CUDA graph")));
+              ElementsAre(HasSubstr("summed only when the step has ended"),
+                          HasSubstr("run as one CUDA graph")));
 }
 
 TEST(AutogradReady, OtherBucketsAreTakenDownAnew) {

@@ -340,8 +340,8 @@ TEST(AutogradStep, StepsInARowAreTakenDownAndOthersAreNot) {
   EXPECT_EQ(probe.record_count, 2);
   EXPECT_EQ(probe.launch_count, 8);
   EXPECT_THAT(NoticesOf(*engine),
-              ElementsAre("steps of 16 samples are done as one CUDA graph",
-                          HasSubstr("a step of 5 samples is not done from the CUDA graph")));
+              ElementsAre("steps with 16 samples run as one CUDA graph",
+                          HasSubstr("a step with 5 samples does not use the CUDA graph")));
 }
 
 // Its memory is that of a step's activations, which the steps operation by operation need as well.
@@ -430,8 +430,8 @@ TEST(AutogradStep, MemoryThatCannotBePinnedIsPlainAndToldOnce) {
   EXPECT_EQ(TrainOnOneBatch(*engine, data, 3), TrainOnOneBatch(*apart, data, 3));
   EXPECT_EQ(ValuesOf(*engine), ValuesOf(*apart));
   EXPECT_THAT(NoticesOf(*engine),
-              ElementsAre("copies between the host and a double go by way of plain memory, which "
-                          "is slower: no more than 64 KiB may be locked"));
+              ElementsAre("copies between the host and a double use memory that is not pinned, "
+                          "which is slower: no more than 64 KiB may be locked"));
 }
 
 TEST(AutogradStep, DeviceWithoutGraphsAndPinsHasNothingToTell) {

@@ -34,7 +34,7 @@ std::optional<std::string> PinnedMemory::TakeNotice() {
 void PinnedMemory::NoteRefusal(const Error& refusal) {
   if (!std::exchange(was_refused_, true)) {
     notice_ = "copies between the host and " + device_->Describe() +
-              " go by way of plain memory, which is slower: " + refusal.message();
+              " use memory that is not pinned, which is slower: " + refusal.message();
   }
 }
 

@@ -53,7 +53,7 @@ Result<int> FindDevice(const std::string& uuid) {
     const cudaError_t asked = cudaGetDeviceProperties(&properties, index);
     if (asked != cudaSuccess) {
       return Error(ErrorCode::kNotFound,
-                   "CUDA device " + std::to_string(index) + " refuses: " + WordsOf(asked));
+                   "CUDA device " + std::to_string(index) + " cannot be read: " + WordsOf(asked));
     }
     const std::string found = NameOf(properties);
     if (uuid.empty() || IsSameGpu(uuid, found)) {
@@ -62,9 +62,11 @@ Result<int> FindDevice(const std::string& uuid) {
     visible += (visible.empty() ? "" : ", ") + found;
   }
   const bool is_slice = uuid.starts_with("MIG-");
-  return Error(ErrorCode::kNotFound,
-               "CUDA does not see " + uuid + " here; it sees " + visible +
-                   (is_slice ? ". It shows a process one slice: give each slice a process" : ""));
+  return Error(
+      ErrorCode::kNotFound,
+      "CUDA does not see " + uuid + " here; it sees only " + visible +
+          (is_slice ? ". CUDA shows only one slice to a process: start one process for each slice"
+                    : ""));
 }
 
 class TorchCudaDevice final : public TorchDevice, GraphRecorder {
@@ -199,7 +201,7 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   static Status ToStatus(int code) {
     return code == cudaSuccess
                ? OkStatus()
-               : Status(Error(ErrorCode::kInternal, "CUDA refuses the update: " + WordsOf(code)));
+               : Status(Error(ErrorCode::kInternal, "CUDA cannot do the update: " + WordsOf(code)));
   }
 
   int index_;
@@ -229,7 +231,7 @@ Result<std::unique_ptr<TorchDevice>> MakeCudaDevice(const std::string& uuid, Pre
   if (::dlopen(kCudaHalf, RTLD_NOW | RTLD_NODELETE) == nullptr) {
     const char* const reason = ::dlerror();
     return Error(ErrorCode::kNotFound,
-                 std::string("cannot load LibTorch's CUDA half: ") +
+                 std::string("cannot load LibTorch's CUDA library: ") +
                      (reason != nullptr ? reason : kCudaHalf));
   }
   ChooseProducts(precision);

@@ -87,7 +87,7 @@ TEST(TorchCudaParity, GuardedStepsAreOneGraphAndTrainAsTheCpuDoes) {
         EXPECT_NEAR(found->loss_sum, expected.loss_sum, tolerance * expected.loss_sum) << number;
       }
       ExpectNear(ValuesOf(*on_gpu), ValuesOf(*on_cpu), tolerance);
-      EXPECT_EQ(on_gpu->TakeNotice(), "steps of 10 samples are done as one CUDA graph");
+      EXPECT_EQ(on_gpu->TakeNotice(), "steps with 10 samples run as one CUDA graph");
     }
   }
 }

@@ -11,8 +11,9 @@ namespace {
 Result<std::unique_ptr<Engine>> Create(std::string_view spec_json) {
   LOCKSTEP_ASSIGN_OR_RETURN(const TrainingSpec spec, ParseTrainingSpec(spec_json));
   if (spec.devices.size() > 1) {
-    return Error(ErrorCode::kInvalidArgument,
-                 std::to_string(spec.devices.size()) + " devices found, expected one an engine")
+    return Error(
+               ErrorCode::kInvalidArgument,
+               std::to_string(spec.devices.size()) + " devices found, expected one for each engine")
         .WithField("devices");
   }
   const std::string uuid = spec.devices.empty() ? "" : spec.devices.front();

@@ -99,7 +99,8 @@ class Arguments(unittest.TestCase):
 class Sentences(unittest.TestCase):
     def test_functions_of_the_library_are_called_as_here(self):
         for sentence, expected in (
-                ("no meeting yet: call lockstep_meet first", "no meeting yet: call meet first"),
+                ("no rendezvous yet: call lockstep_meet first",
+                 "no rendezvous yet: call meet first"),
                 ("close it first (lockstep_close; in Python its close())",) * 2,
                 ("LOCKSTEP_JOB_KEY_FILE is not set",) * 2):
             self.assertEqual(str(errors.error_of(errors.Status.NOT_MET, sentence)), expected)

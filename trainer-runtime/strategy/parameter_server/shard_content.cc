@@ -65,9 +65,9 @@ void ShardContent::Take(const entry::Admit& admit, const UpdateRule& /*rule*/) {
 }
 
 void ShardContent::Take(const entry::Push& push, const UpdateRule& rule) {
-  LOCKSTEP_CHECK(is_seeded, "a push before the seed");
+  LOCKSTEP_CHECK(is_seeded, "a push came before the first values");
   LOCKSTEP_CHECK(Judge(push.process, push.sequence) == PushStanding::kNext,
-                 "push " + std::to_string(push.sequence) + " of worker " +
+                 "out of order: push " + std::to_string(push.sequence) + " of worker " +
                      std::to_string(push.process.worker));
   LOCKSTEP_CHECK(push.gradient->size() == parameters.size(),
                  std::to_string(push.gradient->size()) + " gradients");
@@ -131,7 +131,7 @@ std::optional<int64_t> ShardContent::SlowestClock(const std::set<int>& resting) 
 bool ShardContent::MayBegin(int worker, int64_t max_staleness, const std::set<int>& resting) const {
   const auto found = workers.find(worker);
   LOCKSTEP_CHECK(found != workers.end() && found->second.is_present,
-                 "worker " + std::to_string(worker) + " takes no part");
+                 "worker " + std::to_string(worker) + " does not take part");
   const int64_t own = found->second.clock;
   return own - SlowestClock(resting).value_or(own) <= max_staleness;
 }

@@ -40,8 +40,9 @@ const char* CopyRoleName(CopyRole role) {
 
 ShardCopy::ShardCopy(ShardCopyOptions options)
     : options_(std::move(options)), view_(options_.view), role_(RoleAtBirth(options_)) {
-  LOCKSTEP_CHECK(view_.at(options_.place) == options_.incarnation,
-                 "a view of term " + std::to_string(view_.term.value()) + " without this process");
+  LOCKSTEP_CHECK(
+      view_.at(options_.place) == options_.incarnation,
+      "the view of term " + std::to_string(view_.term.value()) + " does not name this process");
   // The first other process has nothing to be filled with.
   is_followed_ = options_.has_partner && view_.at(OtherPlace(options_.place)) == Incarnation();
   if (role_ == CopyRole::kEmpty) {
@@ -361,7 +362,7 @@ Status ShardCopy::On(const copying::Append& append) {
   if (append.index == content_.entry_count + 1) {
     if (!content_.Fits(append.entry, options_.slot_count)) {
       return Error(ErrorCode::kMismatch,
-                   "entry " + std::to_string(append.index) + " does not fit the copy here");
+                   "entry " + std::to_string(append.index) + " does not fit this copy");
     }
     content_.Take(append.entry, options_.rule);
   }
@@ -398,7 +399,7 @@ Status ShardCopy::On(const copying::Fill& fill) {
   if (role_ == CopyRole::kEmpty && fill.content != nullptr) {
     if (!fill.content->IsWhole(options_.slot_count)) {
       return Error(ErrorCode::kMismatch,
-                   std::to_string(fill.content->slots.size()) + " slots for " +
+                   std::to_string(fill.content->slots.size()) + " slot values for " +
                        std::to_string(fill.content->parameters.size()) + " parameters");
     }
     content_ = *fill.content;

@@ -31,7 +31,8 @@ std::size_t BeginOf(const VariablePiece& piece,
   LOCKSTEP_CHECK(
       static_cast<int64_t>(size) == offsets.back() && variable + 1 < offsets.size() &&
           offsets[variable] + piece.element_offset + piece.element_count <= offsets[variable + 1],
-      "variable " + std::to_string(piece.variable) + " in a buffer of " + std::to_string(size));
+      "variable " + std::to_string(piece.variable) + " does not fit into a buffer of " +
+          std::to_string(size));
   return static_cast<std::size_t>(offsets[variable] + piece.element_offset);
 }
 
