@@ -77,8 +77,7 @@ QueuesByName ByName(const std::vector<StoredQueue>& queues) {
 std::string WordsOfCircle(const QueuesByName& by_name, const TrainingQueue& queue) {
   const std::string way =
       WayToItself(queue, [&](const std::string& name) { return &by_name.at(name)->queue; });
-  return "queue " + queue.name + " is below itself" +
-         (way == queue.name ? "" : ", by way of " + way);
+  return "queue " + queue.name + " is below itself" + (way == queue.name ? "" : ", through " + way);
 }
 
 // Why the queue is not served; empty: it is.

@@ -65,8 +65,8 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
       {"of-orphan", "the parent of orphan, gone, does not exist"},
       {"unread", "it cannot be read: spec.weight is 0"},
       {"of-unread", "the parent of of-unread, unread, cannot be read"},
-      {"snake", "queue snake is below itself, by way of tail, snake"},
-      {"tail", "queue tail is below itself, by way of snake, tail"}};
+      {"snake", "queue snake is below itself, through tail, snake"},
+      {"tail", "queue tail is below itself, through snake, tail"}};
   EXPECT_EQ(UnservedQueues({Queue("top", "", ""),
                             Queue("orphan", "gone", ""),
                             Queue("of-orphan", "orphan", ""),

@@ -124,7 +124,7 @@ class QueueTest(ShareCase):
         with self.assertRaises(ApiError) as refused:
             self.make_queue("short", 1, minRuntimeSeconds=61, maxRuntimeSeconds=60)
         self.assertIn("spec.maxRuntimeSeconds", str(refused.exception))
-        self.assertIn("less than minRuntimeSeconds found, expected at least that",
+        self.assertIn("less than minRuntimeSeconds found, expected at least minRuntimeSeconds",
                       str(refused.exception))
 
     def test_a_queue_says_how_it_stands_in_the_units_of_kubernetes(self):
@@ -204,7 +204,8 @@ class QueueTest(ShareCase):
             self.assertIn(words, str(refused.exception))
         with self.assertRaises(ApiError) as refused:
             self.admin.create(queue("odd", 1, nominal={"my gpu": 1}))
-        for words in ("spec.nominal", '"my gpu" found, expected what containers can ask for: cpu'):
+        for words in ("spec.nominal", '"my gpu" found, expected a resource that '
+                      'containers can request: cpu'):
             self.assertIn(words, str(refused.exception))
         self.make_queue("names", 1, nominal={"cpu": 1, "nvidia.com/mig-1g.5gb": 1,
                                              "hugepages-2Mi": "1Gi"})
