@@ -134,13 +134,13 @@ TEST(PlanRefusal, NodesThatDoNotCountAreCountedByTheirReason) {
       {"taint that is not tolerated",
        {{tainted, cordoned}, false},
        {{MakeClass("worker", 1, {})}},
-       "taint: no node is open to worker: 1 of 2 nodes is cordoned, 1 has taint "
+       "taint: no node accepts pods of role worker: 1 of 2 nodes is cordoned, 1 has taint "
        "gpu=a100:NoSchedule that is not tolerated"},
       {"labels on a tainted node only",
        {{InTheEast(tainted), kOneFree}, false},
        {{zoned}},
-       "taint: no node is open to worker: 1 of 2 nodes has taint gpu=a100:NoSchedule that is not "
-       "tolerated, 1 is not labelled zone=east"},
+       "taint: no node accepts pods of role worker: 1 of 2 nodes has taint gpu=a100:NoSchedule "
+       "that is not tolerated, 1 is not labelled zone=east"},
       {"sum of GPUs beside nodes that do not count",
        {{kTwoGpus, kOneFree, tainted, lost}, false},
        {{MakeClass("worker", 5, {0, 0, 1})}},

@@ -153,9 +153,9 @@ std::optional<Unschedulable> BrokenByClosedNodes(const RoomSurvey& survey,
               ClosedMatchesText(pod_class, survey.closed)};
     }
     if (!any(Accepts)) {
-      return Unschedulable{
-          Constraint::kTaint,
-          "no node is open to " + pod_class.name + ": " + ClosedText(survey, {pod_class})};
+      return Unschedulable{Constraint::kTaint,
+                           "no node accepts pods of role " + pod_class.name + ": " +
+                               ClosedText(survey, {pod_class})};
     }
   }
   return std::nullopt;

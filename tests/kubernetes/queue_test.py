@@ -104,7 +104,8 @@ class QueueTest(ShareCase):
         self.make_queue("orphan", 1, parent="late")
         self.create_job("early", 1, scheduling={"queue": "orphan"})
         self.wait_waiting(
-            "early", "queue orphan is not served: the parent of orphan, late, does not exist"
+            "early", "queue orphan is not served: queue late, the parent of queue "
+            "orphan, does not exist"
         )
         self.make_queue("late", 1)
         self.wait_running("early", 1)
@@ -278,7 +279,7 @@ class PreemptionTest(ShareCase):
         for _ in range(3):
             self.create_job("high", 16,
                             scheduling={"queue": "vision", "priorityClassName": "urgent"})
-            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, and ResourceQuota team "
+            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, but ResourceQuota team "
                                       "of the namespace allows 8")
             self.admin.delete("TrainingJob", "high", self.namespace)
             self.wait_for(lambda: not self.admin.find("TrainingJob", "high", self.namespace), 30,
