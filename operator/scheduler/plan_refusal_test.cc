@@ -157,11 +157,11 @@ TEST(PlanRefusal, LimitOfPodsIsNamed) {
       {"limit of pods",
        {{full, full_too}, false},
        {{MakeClass("worker", 3, {})}},
-       "pods: needs 3 pods, room for 2 more by the limit of pods on 2 nodes"},
+       "pods: needs 3 pods, the limit of pods per node leaves room for 2 more on 2 nodes"},
       {"limit of pods where a class may go",
        {{InTheEast(full), kTwoGpus}, false},
        {{ForTheEast(MakeClass("worker", 2, {})), MakeClass("ps", 1, {1000, 0, 0})}},
-       "pods: needs 2 worker pods at the limit of pods per node, room for 1 on 2 nodes"},
+       "pods: needs 2 worker pods, the limit of pods per node leaves room for 1 on 2 nodes"},
   });
 }
 

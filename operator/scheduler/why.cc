@@ -169,7 +169,7 @@ std::optional<Unschedulable> BrokenByTooFewDomains(const NodeLedger& nodes,
                            (found == 1 ? " has" : " have")};
 }
 
-// "; would not fit even a cluster ...": of a gang of which one class alone is more than all nodes
+// "; the gang would not fit even if ...": of a gang of which one class alone is more than all nodes
 // would hold if only strangers held anything of them. Empty of any other, and while some nodes take
 // no pods: with these it might.
 std::string BeyondClusterText(const NodeLedger& nodes, const GangRecord& gang) {

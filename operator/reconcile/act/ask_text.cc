@@ -43,7 +43,7 @@ std::string AnswerIn(const Json& conditions, ProvisioningClass ask_class) {
   return "";
 }
 
-// "; the last answer: ..."; empty: none has come to nothing.
+// "; result of the last request: ..."; empty: none has come to nothing.
 std::string LastAnswer(const CapacityAsk& ask) {
   return ask.failure.empty() ? "" : "; result of the last request: " + ask.failure;
 }

@@ -67,7 +67,7 @@ void SayLost(const Fall& fall, DecisionBuilder* builder) {
   builder->Say(EventType::kWarning,
                "ProgressLost",
                fall.who + " continues at step " + std::to_string(fall.next) +
-                   ", but had reached step " + std::to_string(fall.reached) + " at least: " + why +
+                   ", but had reached at least step " + std::to_string(fall.reached) + ": " + why +
                    fall.others);
 }
 

@@ -93,8 +93,8 @@ bool IsAskedByNode(const std::string& reason) {
   return std::find(kAskedByNode.begin(), kAskedByNode.end(), reason) != kAskedByNode.end();
 }
 
-// "was asked to end (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
-// that checkpoint is gone with its pod. What a command keeps is its own.
+// "was asked to end (EvictionByEvictionAPI) and ended after saving a checkpoint (exit code 42)";
+// says where that checkpoint is gone with its pod. What a command keeps is its own.
 std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& pod) {
   const std::string& who = pod.status.disruption;
   std::string text = "was asked to end" + (who.empty() ? "" : " (" + who + ")");
