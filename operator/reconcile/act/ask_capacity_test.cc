@@ -238,14 +238,14 @@ TEST_F(AskCapacity, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
   sight().templates.push_back(
       {std::string(kFirstRequest) + "-worker", "theirs", "", false, false, {}});
   EXPECT_EQ(Step() + Step(), "");
-  EXPECT_TRUE(Says("PodTemplate mnist-uid-1-1-worker belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("PodTemplate mnist-uid-1-1-worker does not belong to this job")) << Why();
 
   sight().templates.clear();
   Step();
   sight().requests.push_back(
       {kFirstRequest, "theirs", "", false, false, ConditionOf("Failed", true)});
   EXPECT_EQ(Step(), "");
-  EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 does not belong to this job")) << Why();
   world_.job.spec.run_policy.suspend = true;
   Step();
   EXPECT_EQ(Objects(), kFirstRequest) << "theirs stays";

@@ -93,7 +93,7 @@ std::string ObstacleOf(const DecisionBuilder& builder) {
                             const std::string& name) -> std::string {
     const CapacityObject* const found = FindNamed(objects, name);
     if (found != nullptr) {
-      return found->is_ours ? "" : kind + " " + name + " belongs to somebody else";
+      return found->is_ours ? "" : kind + " " + name + " does not belong to this job";
     }
     const auto refusal = sight.refusals.find(name);
     if (refusal == sight.refusals.end()) {

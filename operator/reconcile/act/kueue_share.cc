@@ -98,7 +98,7 @@ std::string ConflictOf(const KueueAdmission& admission, const TrainingJob& job) 
 Wait WhyNotAdmitted(const WorkloadSight& workload, const DecisionBuilder& builder) {
   if (!workload.is_ours) {
     return {"WorkloadNameTaken",
-            "Workload " + WorkloadName(builder.job().metadata) + " belongs to somebody else",
+            "Workload " + WorkloadName(builder.job().metadata) + " does not belong to this job",
             EventType::kWarning};
   }
   if (workload.is_deleting || IsWorkload(workload, kFinished) ||

@@ -287,7 +287,7 @@ TEST_F(NativeBinding, NameThatIsTakenIsTriedAnewUnderAnother) {
   EXPECT_EQ(world_.Pods(), "");
 
   EXPECT_EQ(Reason(), "PodGroupNotMade");
-  EXPECT_TRUE(Says("waits for PodGroup mnist-uid-1-0, which belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("waits for PodGroup mnist-uid-1-0, which does not belong to this job")) << Why();
   EXPECT_TRUE(world_.job.status.suspect_nodes.empty());
   world_.Advance(seconds(5));
   EXPECT_EQ(Step(), "create podgroups/mnist-uid-1-1");

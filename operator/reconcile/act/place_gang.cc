@@ -175,7 +175,7 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
   if (builder->observed().service == ServiceState::kForeign) {
     builder->HoldBack("ServiceNameTaken",
                       "the service " + builder->job().metadata.name +
-                          ", which the pods need to find each other, belongs to somebody else");
+                          ", which the pods need to find each other, does not belong to this job");
     return false;
   }
   return true;

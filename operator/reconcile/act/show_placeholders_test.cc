@@ -132,7 +132,7 @@ TEST_F(ShowPlaceholdersTest, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
   Step();
   ASSERT_EQ(pods().size(), 1U);
   EXPECT_EQ(pods()[0].uid, "theirs");
-  EXPECT_TRUE(Says("pod " + name + " belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("pod " + name + " does not belong to this job")) << Why();
 }
 
 TEST_F(ShowPlaceholdersTest, WhoMayNotStartForAnotherReasonShowsNothing) {

@@ -149,7 +149,7 @@ std::optional<StartProblem> NoPodGroup(const Candidate& one) {
   const std::string what = "waits for PodGroup " + status.pod_group;
   const CapacityObject* const group = FindPodGroup(sight, status.pod_group);
   if (group != nullptr && !group->is_ours) {
-    return one.Problem(std::string(kPodGroupNotMade), what + ", which belongs to somebody else");
+    return one.Problem(std::string(kPodGroupNotMade), what + ", which does not belong to this job");
   }
   const auto refusal = sight.refusals.find(status.pod_group);
   if (refusal != sight.refusals.end() && one.waited() >= kUnschedulablePatience) {
