@@ -385,7 +385,7 @@ TEST_F(PreemptionTest, ClaimEndsWhenTheQueueIsForOthers) {
   queue.queue.namespaces = {"blue"};
   Tell(queue);
 
-  EXPECT_EQ(Ask("high"), "queue vision is for jobs of namespace blue; this one is in default");
+  EXPECT_EQ(Ask("high"), "queue vision is for jobs of namespace blue; this job is in default");
   EXPECT_EQ(StateOf("low"), GangState::kRunning) << "who runs already runs on";
 }
 

@@ -114,7 +114,7 @@ class QueueTest(ShareCase):
         self.make_queue("theirs", 4, namespaces=["elsewhere"])
         self.create_job("early", 1, scheduling={"queue": "theirs"})
         self.wait_waiting(
-            "early", "queue theirs is for jobs of namespace elsewhere; this one is in "
+            "early", "queue theirs is for jobs of namespace elsewhere; this job is in "
         )
         self.assertEqual(condition(self.job("early"), "Scheduled")[1], "NamespaceNotAllowed")
         self.admin.patch("TrainingQueue", "theirs",
@@ -353,7 +353,7 @@ class TwoReleasesTest(ShareCase):
                       60, "the job of the older release to run")
         self.create_job("second", 8, scheduling={"queue": "vision"})
         self.wait_waiting("second", "queue vision is not served: the operator with the lease "
-                                    f"{NAMESPACE}/lockstep serves it")
+                                    f"{NAMESPACE}/lockstep serves this queue")
         self.create_job("third", 8, scheduling={"queue": "theirs"})
         self.wait_running("third", 8)
         for name in ("vision", "theirs"):

@@ -183,9 +183,9 @@ TEST_F(AskText, WhoMustStandWithinOneDomainAsksForNothingFromTheStart) {
   world_.job.spec.scheduling.topology.required = "example.com/rack";
   EXPECT_EQ(Events(), "");
   EXPECT_FALSE(world_.job.status.provisioning.has_value());
-  EXPECT_TRUE(Says(
-      "Lockstep asks no autoscaler for this job, because autoscalers do not know the domains of "
-      "scheduling.topology.required"))
+  EXPECT_TRUE(
+      Says("Lockstep asks no autoscaler for this job, because autoscalers do not take "
+           "scheduling.topology.required, or required pod affinity"))
       << Why();
 }
 

@@ -407,10 +407,10 @@ TEST_F(NativeBinding, JobWaitsAndSaysExactlyWhatIsMissing) {
   sight().is_enabled = true;
   Step();
   EXPECT_TRUE(
-      Says("on Kubernetes 1.37 start it with "
+      Says("on Kubernetes 1.37, start the API server with "
            "--runtime-config=scheduling.k8s.io/v1beta1=true"))
       << Why();
-  EXPECT_TRUE(Says("on 1.36 with --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
+  EXPECT_TRUE(Says("on 1.36, with --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
   Step();
   EXPECT_EQ(EventReasons(last_), "") << "it is told once";
   world_.Advance(seconds(100));

@@ -17,7 +17,7 @@ std::string DescribeRunTimeLimit(const TrainingJob& job,
     return "the job ran longer than runPolicy.activeDeadlineSeconds, " +
            std::to_string(job.spec.run_policy.active_deadline->count()) + " s";
   }
-  return "the job ran for the " + std::to_string(of_queue->limit.count()) + " s that its queue " +
+  return "the job ran for the " + std::to_string(of_queue->limit.count()) + " s that queue " +
          of_queue->queue + " allows (maxRuntimeSeconds)";
 }
 
