@@ -226,9 +226,9 @@ LossSpec ReadLoss(const Json& value, const std::string& path, Errors* errors) {
   loss.type = type.value_or(loss.type);
   loss.from_logits = reader.Bool("fromLogits").value_or(false);
   if (type == LossType::kMeanSquaredError && reader.Has("fromLogits")) {
-    reader.Fail("fromLogits",
-                "found, but MeanSquaredError takes outputs as they are; expected it for "
-                "crossentropies only");
+    reader.Fail(
+        "fromLogits",
+        "found, but MeanSquaredError takes outputs as they are; expected only with crossentropies");
   }
   reader.Finish();
   return loss;
@@ -293,7 +293,7 @@ DatasetSpec ReadDataset(const Json& value, const std::string& path, Errors* erro
   if (const Json* test = reader.Find("test")) {
     dataset.test = ReadTestFiles(*test, reader.PathOf("test"), errors);
     if (reader.Has("testSamples")) {
-      reader.Fail("testSamples", "found beside test, expected only one of the two");
+      reader.Fail("testSamples", "cannot be used with test, expected only one of the two");
     }
   }
   reader.Finish();
@@ -365,7 +365,7 @@ TrainingLength ReadLength(ObjectReader& reader) {
   const std::optional<int64_t> epochs = reader.Int("epochs", 1, kCountMax);
   const std::optional<int64_t> steps = reader.Int("steps", 1, kStepsMax);
   if (reader.Has("epochs") && reader.Has("steps")) {
-    reader.Fail("steps", "found beside epochs, expected only one of the two");
+    reader.Fail("steps", "cannot be used with epochs, expected only one of the two");
   }
   if (reader.Has("steps")) {
     return {LengthUnit::kSteps, steps.value_or(1)};
@@ -468,8 +468,8 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
   if (spec.replicas > 1 && !spec.devices.empty()) {
     reader.Fail("replicas",
                 std::to_string(spec.replicas) +
-                    " found beside devices, expected only one of the two: each device is a "
-                    "replica");
+                    " found, but replicas cannot be used with devices, expected only one of the "
+                    "two: each device is a replica");
   }
   const std::size_t errors_before_model = errors->size();
   if (const Json* model = reader.Require("model", "an object with inputShape and layers")) {

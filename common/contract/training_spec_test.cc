@@ -141,7 +141,8 @@ const std::vector<BadSpec>& BadSpecs() {
   static const std::vector<BadSpec> rows = {
       {R"({"epochs": 0})",
        {"training.epochs: 0 found, expected a whole number from 1 to 1000000000"}},
-      {R"({"steps": 10})", {"training.steps: found beside epochs, expected only one of the two"}},
+      {R"({"steps": 10})",
+       {"training.steps: cannot be used with epochs, expected only one of the two"}},
       {R"({"maxStaleness": -1})",
        {"training.maxStaleness: -1 found, expected a whole number from 0 to 1000000"}},
       {R"({"globalBatchSize": 1.5})",
@@ -198,7 +199,7 @@ const std::vector<BadSpec>& BadSpecs() {
         "\"BinaryCrossentropy\"?"}},
       {R"({"loss": {"type": "MeanSquaredError"}})",
        {"training.loss.fromLogits: found, but MeanSquaredError takes outputs as they are; expected "
-        "it for crossentropies only"}},
+        "only with crossentropies"}},
       {R"({"optimizer": {"type": "Adam", "learningRate": 0}})",
        {"training.optimizer.learningRate: 0 found, expected a number from 1e-12 to 1000"}},
       {R"({"optimizer": {"type": "Adam", "weightDecay": 0.1}})",
@@ -225,7 +226,7 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.dataset.labels: missing, expected the path of an IDX file",
         "training.dataset.images: \"\" found, expected a path"}},
       {R"({"dataset": {"test": {"images": "a", "labels": "b"}}})",
-       {"training.dataset.testSamples: found beside test, expected only one of the two"}},
+       {"training.dataset.testSamples: cannot be used with test, expected only one of the two"}},
       {R"({"checkpoint": {"everySteps": -1, "keep": 0, "path": "x"}})",
        {"training.checkpoint.everySteps: -1 found, expected a whole number from 0 to 1000000000",
         "training.checkpoint.keep: 0 found, expected a whole number from 1 to 1000",
@@ -233,8 +234,8 @@ const std::vector<BadSpec>& BadSpecs() {
       {R"({"replicas": 65})",
        {"training.replicas: 65 found, expected a whole number from 1 to 64"}},
       {R"({"replicas": 2, "devices": ["0", "GPU-a"]})",
-       {"training.replicas: 2 found beside devices, expected only one of the two: each device is "
-        "a replica"}},
+       {"training.replicas: 2 found, but replicas cannot be used with devices, expected only one "
+        "of the two: each device is a replica"}},
       {R"({"devices": ["1", "GPU-a", "1", "gpu0", "1234"]})",
        {"training.devices: \"1\" found twice, expected each GPU once",
         "training.devices[3]: \"gpu0\" found, expected a string: the index of a GPU, such as "

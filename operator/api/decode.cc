@@ -115,7 +115,8 @@ void ReconcileGpus(ObjectReader& reader, RoleSpec* role) {
   } else if (in_template != 0 && in_template != role->gpus) {
     reader.Fail("gpus",
                 std::to_string(role->gpus) + " found, but the template asks for " +
-                    std::to_string(in_template) + " nvidia.com/gpu; expected one number, here");
+                    std::to_string(in_template) +
+                    " nvidia.com/gpu; expected the number in one place only, here");
   }
 }
 
@@ -199,7 +200,8 @@ RunPolicy DecodeRunPolicy(const Json& value, const std::string& path, Errors* er
 
 void CheckLevel(ObjectReader& reader, const char* key, const std::string& level) {
   if (!level.empty() && !IsLabelKey(level)) {
-    reader.Fail(key, Quoted(level) + " found, expected a label of nodes, such as example.com/rack");
+    reader.Fail(
+        key, Quoted(level) + " found, expected the key of a node label, such as example.com/rack");
   }
 }
 
@@ -271,9 +273,11 @@ void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec, Errors* errors
       return;
     }
   }
-  errors->push_back(Error(ErrorCode::kMissingField,
-                          "found without a worker role, expected one: it is the number of workers")
-                        .WithField(reader.PathOf("replicas")));
+  errors->push_back(
+      Error(
+          ErrorCode::kMissingField,
+          "found without a worker role, expected a worker role: replicas is the number of workers")
+          .WithField(reader.PathOf("replicas")));
 }
 
 // What the rules, from error `first` on, say of the worker's replicas is then said of

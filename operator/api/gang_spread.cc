@@ -66,15 +66,17 @@ class Kind {
     if (term.topology_key != first.topology_key) {
       Fail(term.path + ".topologyKey",
            Quoted(term.topology_key) + " found, and " + Quoted(first.topology_key) + " at " +
-               first.path + ", but Lockstep plans one rule for the whole gang; expected the same");
+               first.path +
+               ", but Lockstep plans one topologyKey for the whole gang; expected the same in all "
+               "templates");
     }
     for (const RoleSpec& role : job_.spec.roles) {
       if (!Selects(term, LabelsOfPods(job_, role))) {
         Fail(term.path + ".labelSelector",
-             "selects no pods of role " + std::string(RoleName(role.name)) +
-                 ", but Lockstep plans for the pods of this job, and for all of them alike; "
-                 "expected it to select them, as matchLabels: {" +
-                 std::string(label::kJob) + ": " + job_.metadata.name + "} does");
+             "does not select the pods of role " + std::string(RoleName(role.name)) +
+                 ", but Lockstep plans one rule for all pods of this job; expected a selector of "
+                 "all of them, such as matchLabels: {" +
+                 std::string(label::kJob) + ": " + job_.metadata.name + "}");
         return;
       }
     }
@@ -111,7 +113,7 @@ GangSpread FindGangSpread(const TrainingJob& job, std::vector<Error>* errors) {
     AddError(errors,
              "spec.scheduling.topology.required",
              Quoted(written) + " found, and " + Quoted(spread.required) +
-                 " in the templates' podAffinity; expected the same, or one of them");
+                 " in the templates' podAffinity; expected the same value, or only one of the two");
   }
   if (!written.empty()) {
     spread.required = written;

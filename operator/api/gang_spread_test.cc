@@ -75,7 +75,7 @@ TEST(GangSpread, WhatAGangCannotKeepIsRefusedByItsName) {
   const std::string own = Term("{matchLabels: {app: bert}}");
   EXPECT_THAT(ProblemWith(RoleText("worker", kApart, Term("{matchLabels: {app: web}}"))),
               HasSubstr("podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0]."
-                        "labelSelector: selects no pods of role worker"));
+                        "labelSelector: does not select the pods of role worker"));
   EXPECT_THAT(ProblemWith(RoleText("chief", "", "") + RoleText("worker", kApart, own)),
               HasSubstr("found, but not in the template of role chief"));
   EXPECT_THAT(ProblemWith(RoleText("chief", kApart, own) +

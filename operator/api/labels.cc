@@ -27,8 +27,8 @@ std::string InLowerCase(std::string text) {
 
 std::string NoKey(const std::string& key) {
   return Quoted(key) +
-         " found as a key, expected at most 63 letters, digits, '-', '_' and '.', a letter or "
-         "digit first and last; in front of it there may be a DNS name and '/'";
+         " found as a key, expected at most 63 letters, digits, '-', '_' and '.', beginning and "
+         "ending with a letter or digit; a DNS name and '/' may come before";
 }
 
 }  // namespace
@@ -80,8 +80,8 @@ std::map<std::string, std::string> ReadLabels(ObjectReader& reader,
       AddError(errors,
                field,
                Quoted(value) +
-                   " found, expected at most 63 letters, digits, '-', '_' and '.', a letter or "
-                   "digit first and last");
+                   " found, expected at most 63 letters, digits, '-', '_' and '.', beginning and "
+                   "ending with a letter or digit");
     }
   }
   return labels;

@@ -11,18 +11,19 @@ std::string GpuVisibilityProblem(const RoleSpec& role, bool has_training) {
     return "";
   }
   if (has_training) {
-    return "found beside spec.training, expected it for commands only; see training.devices";
+    return "cannot be used with spec.training; it is for jobs that run a command; see "
+           "training.devices";
   }
   if (role.gpu_visibility != GpuVisibility::kOne) {
     return "";
   }
   if (!role.supervise) {
-    return "One found beside supervise: false, expected supervise: true: the runtime shows each "
-           "process its GPU";
+    return "One cannot be used with supervise: false, expected supervise: true: the runtime shows "
+           "each process its GPU";
   }
   return role.launcher == ProcessLauncher::kTorchrun
-             ? "One found beside launcher: Torchrun, expected All: the processes of a torchrun "
-               "share what it sees"
+             ? "One cannot be used with launcher: Torchrun, expected All: all processes that one "
+               "torchrun starts see the same GPUs"
              : "";
 }
 
@@ -31,11 +32,11 @@ std::string LauncherProblem(const RoleSpec& role, bool has_training) {
     return "";
   }
   if (has_training) {
-    return "found beside spec.training, expected it for commands only";
+    return "cannot be used with spec.training; it is for jobs that run a command";
   }
   return role.supervise ? ""
-                        : "found beside supervise: false, expected supervise: true: without the "
-                          "runtime the command is started once, as written";
+                        : "cannot be used with supervise: false, expected supervise: true: without "
+                          "the runtime, the command is started only once, as written";
 }
 
 }  // namespace

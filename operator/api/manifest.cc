@@ -131,7 +131,7 @@ std::vector<Error> QueueErrors(const Json& document) {
   } else if (!name.empty() && TextAt(document["spec"], "parent") == name) {
     AddError(&errors,
              "spec.parent",
-             Quoted(name) + " found, expected another queue: none is below itself");
+             Quoted(name) + " found, expected a different queue: a queue cannot be its own parent");
   }
   return errors;
 }
@@ -185,7 +185,8 @@ void CheckQueuesOfJobs(const YamlStream& stream,
       manifest->problems.push_back(ProblemOf(
           stream.documents[i],
           kField,
-          Quoted(queue) + " found, expected a queue with none below it: " + NameList(below)));
+          Quoted(queue) + " found, expected a queue that has no queues below it; below it are " +
+              NameList(below)));
     }
   }
 }
@@ -195,8 +196,8 @@ void CheckQueuesOfJobs(const YamlStream& stream,
 void FindZeroBytes(const Json& value, const std::string& path, std::vector<Error>* errors) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
     errors->push_back(Error(ErrorCode::kInvalidArgument,
-                            "a text with a zero byte found, expected none: paths, arguments and "
-                            "variables end there")
+                            "a text with a zero byte found, expected text without zero bytes: "
+                            "paths, arguments and variables would end there")
                           .WithField(path));
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) {

@@ -125,11 +125,11 @@ spec:
   EXPECT_EQ(ProblemsOf(job(131066, 131071)), "");
   EXPECT_THAT(ProblemsOf(job(204800, 131071)),
               AllOf(HasSubstr(".containers[0].env[0].value: 204800 bytes found, expected at most "
-                              "131066 behind this name: Linux starts no program"),
+                              "131066 after this name: Linux cannot start a program"),
                     Not(HasSubstr("command"))));
   EXPECT_THAT(ProblemsOf(job(131066, 131072)),
               HasSubstr(".containers[0].command[2]: 131072 bytes found, expected at most 131071: "
-                        "Linux starts no program"));
+                        "Linux cannot start a program"));
 }
 
 TEST(ReadManifest, GoodManifestHasOneJobAndNoProblem) {
@@ -304,9 +304,9 @@ TEST(ReadManifest, QueueIsHeldToWhatTheServerAsksOfItsNameAndParent) {
   EXPECT_THAT(ProblemsOf(head + "metadata: {name: 9Team}\nspec: {}\n"),
               HasSubstr("metadata.name: \"9Team\" found, expected a DNS label"));
   EXPECT_THAT(ProblemsOf(head + "metadata: {name: team}\n"), HasSubstr("spec: missing"));
-  EXPECT_THAT(
-      ProblemsOf(head + "metadata: {name: team}\nspec: {parent: team}\n"),
-      HasSubstr("spec.parent: \"team\" found, expected another queue: none is below itself"));
+  EXPECT_THAT(ProblemsOf(head + "metadata: {name: team}\nspec: {parent: team}\n"),
+              HasSubstr("spec.parent: \"team\" found, expected a different queue: a queue cannot "
+                        "be its own parent"));
   EXPECT_THAT(ProblemsOf(std::string(kQueue) + kQueue),
               HasSubstr("metadata.name: \"team\" found twice, first on line 4"));
 }
@@ -320,13 +320,12 @@ constexpr const char* kRing =
 TEST(ReadManifest, QueuesOfAFileAreHeldAgainstEachOther) {
   const Manifest manifest = ReadManifest(kRing, "q.yaml");
   EXPECT_EQ(FormatProblems(manifest),
-            "q.yaml:5: spec.parent: \"b\" found, and so a is below itself, by way of b, a: none of "
-            "them is served\n"
-            "q.yaml:10: spec.parent: \"a\" found, and so b is below itself, by way of a, b: none "
-            "of them is served\n");
+            "q.yaml:5: spec.parent: \"b\" found, but then queue a is below itself, through b, a: "
+            "none of these queues is served\nq.yaml:10: spec.parent: \"a\" found, but then queue b "
+            "is below itself, through a, b: none of these queues is served\n");
   EXPECT_EQ(FormatWarnings(manifest),
-            "q.yaml:10: warning: spec.lendingLimit.cpu: 2 of cpu found, above the nominal 1: all "
-            "of that is lent, as without a limit\n");
+            "q.yaml:10: warning: spec.lendingLimit.cpu: 2 of cpu found, which is more than the "
+            "nominal 1: the whole nominal amount is lent, as without a limit\n");
 }
 
 TEST(ReadManifest, TorchrunThatStaysInItsPodIsWarnedOf) {
@@ -338,8 +337,8 @@ TEST(ReadManifest, TorchrunThatStaysInItsPodIsWarnedOf) {
   EXPECT_EQ(FormatProblems(manifest), "");
   EXPECT_EQ(FormatWarnings(manifest),
             "j.yaml:11: warning: spec.roles[0].template.spec.containers[0].command: torchrun with "
-            "--standalone does not join the 2 pods of the job; remove it, and Lockstep tells "
-            "torchrun of them\n");
+            "--standalone does not join the 2 pods of the job; remove it, so that Lockstep tells "
+            "torchrun about the pods\n");
 }
 
 TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
@@ -352,10 +351,9 @@ TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
                              return std::string("spec.scheduling");
                            }};
   EXPECT_TRUE(ReadManifest(std::string(kGoodManifest) + kQueue, "job.yaml", {queue}).ok());
-  EXPECT_THAT(
-      FormatProblems(ReadManifest(std::string(kGoodManifest) + below, "job.yaml", {queue})),
-      HasSubstr("spec.scheduling.queue: \"team\" found, expected a queue with none below it: "
-                "below\n"));
+  EXPECT_THAT(FormatProblems(ReadManifest(std::string(kGoodManifest) + below, "job.yaml", {queue})),
+              HasSubstr("spec.scheduling.queue: \"team\" found, expected a queue that has no "
+                        "queues below it; below it are below\n"));
 }
 
 TEST(ReadManifest, OtherKindsAloneAreNoJob) {

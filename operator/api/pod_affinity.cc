@@ -35,7 +35,8 @@ void CheckValues(ObjectReader& reader, const NodeRequirement& requirement) {
       requirement.op == NodeOperator::kExists || requirement.op == NodeOperator::kDoesNotExist;
   const std::string op = NodeOperatorName(requirement.op);
   if (takes_none && count > 0) {
-    reader.Fail("values", std::to_string(count) + " found, but operator " + op + " compares none");
+    reader.Fail("values",
+                std::to_string(count) + " found, but operator " + op + " takes no values");
   } else if (IsComparison(requirement.op) && count != 1) {
     reader.Fail("values",
                 std::to_string(count) + " found, expected exactly one with operator " + op);
@@ -171,7 +172,7 @@ void ReadPodTerms(ObjectReader& affinity,
     PodTerm read{reader.PathOf(kRequired, i), kind == "podAntiAffinity", {}, ""};
     ObjectReader term(*items[i], read.path, errors);
     read.labels = ReadSelector(term, errors);
-    if (term.Require("topologyKey", "a label of nodes") != nullptr) {
+    if (term.Require("topologyKey", "the key of a node label") != nullptr) {
       read.topology_key = ReadText(term, "topologyKey");
     }
     RefuseForeignPods(term);
@@ -196,8 +197,8 @@ void CheckSpread(ObjectReader& pod_spec, Errors* errors) {
     if (item.is_object() && item.value("whenUnsatisfiable", Json()) == "DoNotSchedule") {
       AddError(errors,
                pod_spec.PathOf("topologySpreadConstraints", i) + ".whenUnsatisfiable",
-               "\"DoNotSchedule\" found, but spreading is not planned yet, and the node that is "
-               "planned would defeat it; expected ScheduleAnyway");
+               "\"DoNotSchedule\" found, but Lockstep does not plan for spreading yet, and its "
+               "planned nodes might break the constraint; expected ScheduleAnyway");
     }
   }
 }

@@ -63,7 +63,7 @@ void CheckMasterPort(ObjectReader& reader, const std::string& text) {
                 Quoted(text) + " found, expected a number from " + std::to_string(kFirst) + " to " +
                     std::to_string(kLast) + " other than " + std::to_string(kMeshPort) + " to " +
                     std::to_string(kProcessPortBase + kProcessesMax - 1) +
-                    ", which are the contract's");
+                    ", which Lockstep uses itself");
   }
 }
 
@@ -92,7 +92,7 @@ void ReadReference(const Json& value,
     return;
   }
   if (source->kind == "fieldRef") {
-    reader.Require("fieldPath", "the field, as in metadata.name");
+    reader.Require("fieldPath", "the field, such as metadata.name");
     source->field = ReadText(reader, "fieldPath");
     ReadText(reader, "apiVersion");
   } else {
@@ -100,7 +100,7 @@ void ReadReference(const Json& value,
     ReadText(reader, "name");
     source->is_optional = reader.Bool("optional").value_or(false);
     if (source->kind.ends_with("KeyRef")) {
-      reader.Require("key", "the key in it");
+      reader.Require("key", "the key in the object");
       ReadText(reader, "key");
     }
   }
@@ -145,7 +145,7 @@ void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, 
         "value",
         std::to_string(text.size()) + " bytes found, expected at most " +
             std::to_string(kExecStringBytesMax - std::min(name.size() + 1, kExecStringBytesMax)) +
-            " behind this name: Linux starts no program with a longer variable; put it "
+            " after this name: Linux cannot start a program with a longer variable; put the value "
             "into a file");
   }
   const bool is_twice =
@@ -158,14 +158,15 @@ void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, 
   }
   const bool is_master_port = name == env::kTorchMasterPort;
   if (is_master_port && reader.Has("valueFrom")) {
-    reader.Fail("valueFrom",
-                "found for MASTER_PORT, expected a value: the operator has to know it");
+    reader.Fail(
+        "valueFrom",
+        "cannot be used for MASTER_PORT, expected value: the operator has to know the port");
   } else if (is_master_port) {
     CheckMasterPort(reader, text);
   }
   if (const Json* const from = reader.Find("valueFrom")) {
     if (!text.empty()) {
-      reader.Fail("valueFrom", "found beside a value, expected one of the two");
+      reader.Fail("valueFrom", "cannot be used together with value, expected only one of the two");
     }
     const std::string from_path = reader.PathOf("valueFrom");
     ObjectReader sources(*from, from_path, errors);

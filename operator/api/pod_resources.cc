@@ -31,8 +31,8 @@ std::string SuggestResource(std::string_view name) {
     return ", expected the role's own field gpus";
   }
   const std::string_view nearest = NearestWord(name, {"cpu", "memory", "ephemeral-storage"});
-  return nearest.empty() ? ", expected cpu, memory, ephemeral-storage or one with a domain such as "
-                           "nvidia.com/gpu"
+  return nearest.empty() ? ", expected cpu, memory, ephemeral-storage or a name with a domain, "
+                           "such as nvidia.com/gpu"
                          : "; did you mean \"" + std::string(nearest) + "\"?";
 }
 
@@ -106,9 +106,10 @@ Amounts ReadAmountMap(ObjectReader& resources, std::string_view key, Errors* err
       continue;
     }
     if (IsDevice(name) && IsFraction(TextOf(quantity))) {
-      AddError(errors,
-               path,
-               DescribeJson(quantity) + " found, expected a whole number: a device is not divided");
+      AddError(
+          errors,
+          path,
+          DescribeJson(quantity) + " found, expected a whole number: a device cannot be divided");
       continue;
     }
     const QuantityUnit unit = name == "cpu" ? QuantityUnit::kThousandths : QuantityUnit::kOnes;
@@ -150,8 +151,8 @@ void CheckPodLevelNames(const Amounts& amounts, const std::string& prefix, Error
     if (name != kCpuResource && name != kMemoryResource && !IsHugePages(name)) {
       AddError(errors,
                prefix + name,
-               "found, but a pod as a whole asks for cpu, memory and hugepages only; expected it "
-               "in the container's resources");
+               "found, but a pod as a whole can request only cpu, memory and hugepages; expected "
+               "it in the container's resources");
     }
   }
 }

@@ -25,7 +25,7 @@ bool CheckNotOurs(ObjectReader& reader, const std::string& name) {
   if (name.starts_with(kOwnNamePrefix)) {
     reader.Fail("name",
                 Quoted(name) + " found, expected a name that does not begin with " +
-                    std::string(kOwnNamePrefix) + ": those are the operator's");
+                    std::string(kOwnNamePrefix) + ", which is reserved for the operator");
     return false;
   }
   return true;
@@ -42,7 +42,7 @@ std::vector<std::string> ReadProgramWords(ObjectReader& reader,
                reader.PathOf(key, i),
                std::to_string(words[i].size()) + " bytes found, expected at most " +
                    std::to_string(kExecStringBytesMax) +
-                   ": Linux starts no program with a longer argument; put it into a file");
+                   ": Linux cannot start a program with a longer argument; put it into a file");
     }
   }
   return words;
@@ -109,7 +109,8 @@ void CheckInitContainerName(ObjectReader& reader, const std::string& name, const
   } else if (!CheckNotOurs(reader, name)) {
     return;
   } else if (name == pod.trainer_name) {
-    reader.Fail("name", Quoted(name) + " is the name of the trainer, expected another");
+    reader.Fail("name",
+                Quoted(name) + " is the name of the trainer container, expected a different name");
   } else if (std::any_of(pod.init_containers.begin(),
                          pod.init_containers.end(),
                          [&](const InitContainer& other) { return other.name == name; })) {
@@ -140,7 +141,9 @@ InitContainer ReadInitContainer(const Json& value,
     const ContainerResources read = ReadResources(*resources, resources_path, errors);
     container.requests = read.requests;
     if (read.names_gpus) {
-      AddError(errors, resources_path, "asks for GPUs, which belong to the trainer; remove them");
+      AddError(errors,
+               resources_path,
+               "asks for GPUs, which only the trainer container may use; remove them");
     }
   }
   PassInitContainerFields(reader);
@@ -178,7 +181,7 @@ void CheckToleration(ObjectReader& reader, const Toleration& toleration) {
     reader.Fail("key", "missing, expected a taint's key, or operator: Exists for all taints");
   }
   if (toleration.is_exists && !toleration.value.empty()) {
-    reader.Fail("value", Quoted(toleration.value) + " found, but operator Exists compares none");
+    reader.Fail("value", Quoted(toleration.value) + " found, but operator Exists takes no value");
   }
   if (toleration.seconds && toleration.effect != "NoExecute") {
     reader.Fail("tolerationSeconds", "found without effect: NoExecute, expected both");

@@ -38,11 +38,12 @@ void AddOverpromises(const std::vector<TrainingQueue>& queues,
       }
     }
     if (promised > static_cast<double>(nominal)) {
-      remarks->push_back({parent,
-                          "spec.nominal." + resource,
-                          Text(resource, nominal) + " found, and the queues below it (" + names +
-                              ") are promised more: they get no more at once than it may hold",
-                          false});
+      remarks->push_back(
+          {parent,
+           "spec.nominal." + resource,
+           Text(resource, nominal) + " found, but the queues below it (" + names +
+               ") are promised more: together they get at most what this queue may use",
+           false});
     }
   }
 }
@@ -56,9 +57,9 @@ void AddLending(const std::vector<TrainingQueue>& queues,
     if (nominal != queue.nominal.end() && limit > nominal->second) {
       remarks->push_back({index,
                           "spec.lendingLimit." + resource,
-                          Text(resource, limit) + " found, above the nominal " +
+                          Text(resource, limit) + " found, which is more than the nominal " +
                               QuantityText({resource, nominal->second}) +
-                              ": all of that is lent, as without a limit",
+                              ": the whole nominal amount is lent, as without a limit",
                           false});
     }
   }
@@ -93,8 +94,9 @@ std::vector<QueueRemark> RemarksOn(const std::vector<TrainingQueue>& queues) {
     if (const std::string way = WayToItself(queues[i], find); !way.empty() && !is_own_parent) {
       remarks.push_back({i,
                          "spec.parent",
-                         Quoted(queues[i].parent) + " found, and so " + queues[i].name +
-                             " is below itself, by way of " + way + ": none of them is served",
+                         Quoted(queues[i].parent) + " found, but then queue " + queues[i].name +
+                             " is below itself, through " + way +
+                             ": none of these queues is served",
                          true});
     }
     AddOverpromises(queues, i, &remarks);

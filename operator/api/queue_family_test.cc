@@ -29,7 +29,8 @@ TEST(QueueFamily, EachQueueOfARingIsRefused) {
   EXPECT_TRUE(remarks[0].is_refused);
   EXPECT_EQ(remarks[0].field, "spec.parent");
   EXPECT_EQ(remarks[0].message,
-            "\"b\" found, and so a is below itself, by way of b, c, a: none of them is served");
+            "\"b\" found, but then queue a is below itself, through b, c, a: none of these queues "
+            "is served");
   EXPECT_EQ(remarks[2].queue, 2U);
 }
 
@@ -42,8 +43,8 @@ TEST(QueueFamily, PromisesBeyondTheParentsAreToldAtTheParent) {
   EXPECT_EQ(remarks[0].queue, 0U);
   EXPECT_EQ(remarks[0].field, "spec.nominal.gpu");
   EXPECT_EQ(remarks[0].message,
-            "4 of gpu found, and the queues below it (one, two) are promised more: they get no "
-            "more at once than it may hold");
+            "4 of gpu found, but the queues below it (one, two) are promised more: together they "
+            "get at most what this queue may use");
 }
 
 TEST(QueueFamily, LimitOfLendingAboveTheNominalAmountIsNone) {
@@ -53,7 +54,8 @@ TEST(QueueFamily, LimitOfLendingAboveTheNominalAmountIsNone) {
   ASSERT_EQ(remarks.size(), 1U);
   EXPECT_FALSE(remarks[0].is_refused);
   EXPECT_EQ(remarks[0].message,
-            "3 of cpu found, above the nominal 2: all of that is lent, as without a limit");
+            "3 of cpu found, which is more than the nominal 2: the whole nominal amount is lent, "
+            "as without a limit");
   queue.lending_limit = {{"cpu", 2000}};
   EXPECT_THAT(RemarksOn({queue}), IsEmpty());
 }

@@ -13,19 +13,19 @@ void CheckHungAfter(const TrainingJobSpec& spec, std::vector<Error>* errors) {
   if (spec.training) {
     AddError(errors,
              field,
-             "found beside spec.training, expected it for commands only: ranks of the built-in "
-             "trainer find out by themselves, by silentAfterSeconds");
+             "cannot be used with spec.training; it is for jobs that run a command: the built-in "
+             "trainer detects hung ranks by silentAfterSeconds");
     return;
   }
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
     const RoleSpec& role = spec.roles[i];
     const bool has_ranks = role.name == Role::kChief || role.name == Role::kWorker;
     if (has_ranks && !role.supervise) {
-      AddError(errors,
-               field,
-               "found, but spec.roles[" + std::to_string(i) +
-                   "] has supervise: false, so that nobody watches its processes; expected "
-                   "supervise: true");
+      AddError(
+          errors,
+          field,
+          "found, but spec.roles[" + std::to_string(i) +
+              "] has supervise: false, so nothing watches its processes; expected supervise: true");
     }
   }
 }
@@ -38,8 +38,8 @@ std::vector<Error> RecoveryErrors(const TrainingJobSpec& spec) {
   if (recovery.silent_after >= recovery.replacement_timeout) {
     AddError(&errors,
              "spec.recovery.silentAfterSeconds",
-             "is not below replacementTimeoutSeconds, expected less: a rank must be noticed before "
-             "its successor can come");
+             "is not less than replacementTimeoutSeconds, expected less: the loss of a rank must "
+             "be noticed before its replacement can start");
   }
   if (recovery.hung_after.has_value()) {
     CheckHungAfter(spec, &errors);
@@ -61,28 +61,30 @@ std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec) {
   std::vector<std::string> reasons;
   if (spec.training.has_value()) {
     reasons.emplace_back(
-        "found beside spec.training, expected it for commands only: the built-in trainer replaces "
-        "whom it has lost, and the others go on");
+        "cannot be used with spec.training; it is for jobs that run a command: the built-in "
+        "trainer replaces the lost ranks, and the others continue");
   }
   if (spec.strategy == Strategy::kHorovod) {
     reasons.emplace_back(
-        "found with strategy Horovod, whose rendezvous knows one start of each rank; remove it");
+        "cannot be used with strategy Horovod, whose rendezvous lets each rank start only once; "
+        "remove it");
   }
   // A ps of the built-in trainer is no further reason: what would have to go is the training.
   if (!spec.training.has_value() &&
       has([](const RoleSpec& role) { return role.name == Role::kPs; })) {
     reasons.emplace_back(
-        "found beside a role ps, whose pods cannot start anew in place; remove it");
+        "cannot be used with a role ps, whose programs cannot restart within their pods; remove "
+        "it");
   }
   if (has([](const RoleSpec& role) { return !role.supervise; })) {
     reasons.emplace_back(
-        "found, but a role that trains has supervise: false, so that nobody can start its programs "
-        "anew; expected supervise: true");
+        "found, but a role that trains has supervise: false, so nothing can restart its programs; "
+        "expected supervise: true");
   }
   if (has([](const RoleSpec& role) { return role.restart_policy == RestartPolicy::kNever; })) {
     reasons.emplace_back(
-        "found, but a role that trains has restartPolicy Never, which starts nothing anew; "
-        "expected another");
+        "found, but a role that trains has restartPolicy Never, which allows no restart; expected "
+        "another restartPolicy");
   }
   return reasons;
 }

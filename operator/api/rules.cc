@@ -136,8 +136,7 @@ class RuleChecker {
     if (directory.find("://") != std::string::npos) {
       Fail(field,
            DescribeJson(directory) +
-               " found, expected the path of a folder, which a URL is not: mount the storage into "
-               "the pods");
+               " found, expected the path of a folder, not a URL: mount the storage into the pods");
     }
   }
 
@@ -172,8 +171,9 @@ class RuleChecker {
     if (!is_single_machine) {
       return;
     }
-    const std::string why = std::string(StrategyName(spec_.strategy)) +
-                            " trains on one machine; strategy: MultiWorkerMirrored takes several";
+    const std::string why =
+        std::string(StrategyName(spec_.strategy)) +
+        " trains on one machine; strategy: MultiWorkerMirrored trains on several";
     if (role.name == Role::kChief) {
       Fail(path + ".name", "\"chief\" found, expected a single worker: " + why);
     }
@@ -208,16 +208,17 @@ class RuleChecker {
     const std::string command_path = path + ".template." + std::string(kContainerPath) + ".command";
     const bool has_template = !role.pod.raw.empty();
     if (spec_.training && role.pod.has_command()) {
-      Fail(command_path, "found beside spec.training, expected only one of the two");
+      Fail(command_path, "cannot be used with spec.training, expected only one of the two");
     }
     if (spec_.training && !role.supervise) {
       Fail(path + ".supervise",
-           "false found beside spec.training, expected true: there the runtime is the program");
+           "false cannot be used with spec.training, expected true: the program is the runtime "
+           "itself");
     }
     if (spec_.training && (role.name == Role::kEvaluator)) {
       Fail(path + ".name",
-           "\"evaluator\" found, but the built-in trainer has none yet: it evaluates at the end, "
-           "on spec.training.dataset.testSamples");
+           "\"evaluator\" found, but the built-in trainer has no evaluator yet: it evaluates at "
+           "the end, on spec.training.dataset.testSamples");
     }
     CheckWarm(role, path);
     if (!HasError("spec.training")) {
@@ -245,16 +246,16 @@ class RuleChecker {
       return;
     }
     if (spec_.training) {
-      Fail(field, "found beside spec.training, expected it for commands only");
+      Fail(field, "cannot be used with spec.training; it is for jobs that run a command");
     } else if (!role.supervise) {
       Fail(field,
-           "found beside supervise: false, expected supervise: true: the runtime keeps the "
+           "cannot be used with supervise: false, expected supervise: true: the runtime keeps the "
            "interpreter");
     } else if (role.pod.has_command() && IsTrusted(path + ".template")) {
       std::vector<std::string> command = role.pod.command;
       command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
       if (const Result<PythonCommand> parsed = ParsePythonCommand(command); !parsed.ok()) {
-        Fail(field, "found, but the command is another: " + parsed.error().message());
+        Fail(field, "found, but the command has a different form: " + parsed.error().message());
       }
     }
   }
@@ -262,7 +263,8 @@ class RuleChecker {
   void CheckPs(const RoleSpec& role, const std::string& path) {
     if (IsOnPs() && role.name == Role::kPs && role.gpus > 0 && IsTrusted(path + ".gpus")) {
       Fail(path + ".gpus",
-           ToText(role.gpus) + " found, expected 0: the built-in trainer's ps updates on the CPU");
+           ToText(role.gpus) +
+               " found, expected 0: the built-in trainer's ps pods update parameters on the CPU");
     }
   }
 
@@ -271,9 +273,9 @@ class RuleChecker {
     if (spec_.training && spec_.training->max_staleness.has_value() && !IsOnPs() &&
         IsTrusted(path) && IsTrusted("spec.strategy")) {
       Fail(path,
-           ToText(*spec_.training->max_staleness) + " found, but under " +
+           ToText(*spec_.training->max_staleness) + " found, but with strategy " +
                std::string(StrategyName(spec_.strategy)) +
-               " all replicas take each step together; remove it, or use strategy: "
+               ", all replicas take each step together; remove it, or use strategy: "
                "ParameterServer");
     }
   }
@@ -282,8 +284,8 @@ class RuleChecker {
     if (IsOnPs() && IsTrusted("spec.training.precision") && IsTrusted("spec.strategy") &&
         spec_.training->precision == Precision::kFloat16) {
       Fail("spec.training.precision",
-           "Float16 found, but under ParameterServer workers push one by one, and no step could be "
-           "skipped by all; expected BFloat16 or Float32");
+           "Float16 found, but with strategy ParameterServer each worker updates on its own, so "
+           "the workers cannot skip a step together; expected BFloat16 or Float32");
     }
   }
 
@@ -291,8 +293,8 @@ class RuleChecker {
     if (IsOnPs() && role.processes > 1 && IsTrusted("spec.strategy")) {
       Fail(path + ".processes",
            ToText(role.processes) +
-               " found, expected 1: under ParameterServer each process is a pod of its own; use "
-               "training.replicas, or more replicas of the role");
+               " found, expected 1: with strategy ParameterServer, each process has its own pod; "
+               "use training.replicas, or more replicas of the role");
       return;
     }
     if (!IsRank(role.name) && role.processes > 1) {
@@ -309,13 +311,14 @@ class RuleChecker {
       Fail(path + ".processes",
            ToText(role.processes) +
                " processes found, expected 1: " + std::string(StrategyName(spec_.strategy)) +
-               " is one process; use training.replicas, or strategy: MultiWorkerMirrored");
+               " runs in one process; use training.replicas, or strategy: MultiWorkerMirrored");
       return;
     }
     if (role.processes > 1 && role.processes < role.gpus) {
       Fail(path + ".processes",
            ToText(role.processes) + " found, but the pod has " + ToText(role.gpus) +
-               " GPUs and each rank uses one; expected 1, which may use them all, or at least " +
+               " GPUs, and each rank uses one GPU; expected 1 process, which may use all GPUs, or "
+               "at least " +
                ToText(role.gpus));
     }
   }
@@ -332,7 +335,7 @@ class RuleChecker {
       if (&spec_.roles[i] == worker) {
         Fail(RolePath(i) + ".processes",
              ToText(worker->processes) + " found, but the chief has " + ToText(chief->processes) +
-                 ", expected equal numbers in all pods that train");
+                 ", expected the same number in all pods that train");
       }
     }
   }
@@ -343,9 +346,9 @@ class RuleChecker {
     if (spec_.training && AreRolesSound() && job_.WorldSize() > ranks_max) {
       Fail("spec.roles",
            ToText(job_.WorldSize()) + " ranks found, expected at most " + ToText(ranks_max) +
-               (is_independent ? ": with strategy Independent each has a model of its own, and "
-                                 "results are kept of no more"
-                               : ": the built-in trainer has no collectives for more yet"));
+               (is_independent ? ": with strategy Independent, each rank has its own model, and "
+                                 "the status has room for no more results"
+                               : ": the built-in trainer does not support more yet"));
     }
   }
 
@@ -361,12 +364,12 @@ class RuleChecker {
       const std::size_t bytes = spec_.roles[i].supervise ? 0 : TfConfigBytes();
       if (bytes >= kTfConfigBytesMax) {
         Fail(RolePath(i) + ".supervise",
-             "false found, but TF_CONFIG of " + ToText(job_.WorldSize()) +
-                 " processes takes some " + ToText(static_cast<int64_t>(bytes)) +
-                 " bytes and Linux passes less than " +
+             "false found, but TF_CONFIG for " + ToText(job_.WorldSize()) +
+                 " processes takes about " + ToText(static_cast<int64_t>(bytes)) +
+                 " bytes, and Linux passes less than " +
                  ToText(static_cast<int64_t>(kTfConfigBytesMax)) +
-                 " in a variable; expected true: the runtime makes it from LOCKSTEP_CLUSTER; or "
-                 "fewer pods, or shorter names");
+                 " in a variable; expected true (the runtime then makes TF_CONFIG from "
+                 "LOCKSTEP_CLUSTER), or fewer pods, or shorter names");
       }
     }
   }
@@ -430,8 +433,8 @@ class RuleChecker {
     if ((IsOfSeveralModels() || IsOnPs()) && IsTrusted(path) && IsTrusted("spec.strategy") &&
         spec_.training->communication.all_reduce == AllReduceBackend::kNccl) {
       Fail(path,
-           "Nccl found, but " + std::string(StrategyName(spec_.strategy)) +
-               " sums no gradients of workers; expected Auto or Cpu");
+           "Nccl found, but strategy " + std::string(StrategyName(spec_.strategy)) +
+               " does not add up gradients of workers; expected Auto or Cpu");
     }
   }
 
@@ -448,7 +451,8 @@ class RuleChecker {
     }
     const RoleSpec* worker = job_.FindRole(Role::kWorker);
     if (worker == nullptr) {
-      Fail("spec.elastic", "found without a worker role, expected one: only workers are elastic");
+      Fail("spec.elastic",
+           "found without a worker role, expected a worker role: only workers are elastic");
       return;
     }
     const ElasticSpec& elastic = *spec_.elastic;
@@ -466,8 +470,8 @@ class RuleChecker {
         elastic.min_replicas <= worker->replicas && worker->replicas <= elastic.max_replicas;
     if (is_inside && elastic.min_replicas != elastic.max_replicas) {
       Fail("spec.elastic",
-           "no job changes its size by itself yet, expected minReplicas and maxReplicas to "
-           "equal the worker's replicas, " +
+           "Lockstep does not change the size of a job by itself yet, expected minReplicas and "
+           "maxReplicas to equal the worker's replicas, " +
                ToText(worker->replicas));
     }
   }

@@ -30,7 +30,7 @@ void CheckDirect(const TrainingJobSpec& spec, std::vector<Error>* errors) {
       AddError(errors,
                SchedulerPath(i),
                Quoted(scheduler) +
-                   " found, but with scheduling.binding: Direct no scheduler is asked; expected "
+                   " found, but with scheduling.binding: Direct, no scheduler is asked; expected "
                    "binding: Affinity, or no schedulerName");
     }
   }
@@ -45,7 +45,7 @@ void CheckNative(const TrainingJobSpec& spec, std::vector<Error>* errors) {
       AddError(errors,
                std::string("spec.scheduling.topology.") + name,
                Quoted(*level) +
-                   " found, but with scheduling.binding: Native kube-scheduler chooses the nodes; "
+                   " found, but with scheduling.binding: Native, kube-scheduler chooses the nodes; "
                    "expected binding: Affinity or Direct, or no " +
                    name);
     }
@@ -57,8 +57,8 @@ void CheckNative(const TrainingJobSpec& spec, std::vector<Error>* errors) {
       AddError(errors,
                SchedulerPath(i),
                Quoted(own) + " found, and " + Quoted(first) +
-                   " in spec.roles[0], but with scheduling.binding: Native one scheduler places "
-                   "the whole gang; expected the same for all roles");
+                   " in spec.roles[0], but with scheduling.binding: Native, one scheduler places "
+                   "the whole gang; expected the same schedulerName for all roles");
     }
   }
 }

@@ -27,8 +27,7 @@ constexpr EnumNames<QueueOrder, 3> kQueueOrderNames = {{
 constexpr EnumNames<bool, 2> kWithinQueueNames = {{{false, "Never"}, {true, "LowerPriority"}}};
 constexpr EnumNames<bool, 2> kAcrossQueuesNames = {{{false, "Never"}, {true, "Borrowed"}}};
 
-constexpr std::string_view kWholeWords =
-    "a whole number, such as 2: nobody gets a part of a device";
+constexpr std::string_view kWholeWords = "a whole number, such as 2: a device cannot be divided";
 
 // Whether the text could mean a part of something that is given out whole, which is all but cores
 // and bytes. The definition asks it in the same way, of which it knows no better one.
@@ -45,8 +44,8 @@ constexpr std::string_view kOfQuotas = "requests.";
 constexpr std::size_t kDomainMax = kLabelPrefixMax - kOfQuotas.size();
 
 constexpr std::string_view kResourceWords =
-    "what containers can ask for: cpu, memory, ephemeral-storage, hugepages-2Mi, or a name with a "
-    "domain such as nvidia.com/gpu";
+    "a resource that containers can request: cpu, memory, ephemeral-storage, hugepages-2Mi, or a "
+    "name with a domain such as nvidia.com/gpu";
 
 // Whether `text` is the size of pages as nodes write it: 2Mi.
 bool IsPageSize(std::string_view text) {

@@ -97,13 +97,14 @@ TEST(TrainingQueue, OnlyWhatContainersCanAskForIsLimited) {
                 ::testing::AllOf(::testing::StartsWith("spec.nominal." + name + ": \""),
                                  ::testing::HasSubstr("domain such as nvidia.com/gpu")));
   }
-  EXPECT_EQ(problem(""),
-            "spec.nominal: \"\" found, expected what containers can ask for: cpu, memory, "
-            "ephemeral-storage, hugepages-2Mi, or a name with a domain such as nvidia.com/gpu");
+  EXPECT_EQ(
+      problem(""),
+      "spec.nominal: \"\" found, expected a resource that containers can request: cpu, memory, "
+      "ephemeral-storage, hugepages-2Mi, or a name with a domain such as nvidia.com/gpu");
   EXPECT_EQ(problem("requests.nvidia.com/gpu"),
-            "spec.nominal.requests.nvidia.com/gpu: \"requests.nvidia.com/gpu\" found, expected "
-            "what containers can ask for: cpu, memory, ephemeral-storage, hugepages-2Mi, or a "
-            "name with a domain such as nvidia.com/gpu; did you mean \"nvidia.com/gpu\"?");
+            "spec.nominal.requests.nvidia.com/gpu: \"requests.nvidia.com/gpu\" found, expected a "
+            "resource that containers can request: cpu, memory, ephemeral-storage, hugepages-2Mi, "
+            "or a name with a domain such as nvidia.com/gpu; did you mean \"nvidia.com/gpu\"?");
 }
 
 TEST(TrainingQueue, OfANameThatIsNoneTheAmountDoesNotMatter) {
@@ -238,8 +239,8 @@ TEST(TrainingQueue, PartsOfDevicesAreRefusedWithWhatWasExpected) {
 
   ASSERT_EQ(decoded.errors.size(), 1U);
   EXPECT_EQ(decoded.errors.front().ToString(),
-            "spec.nominal.nvidia.com/gpu: \"1500m\" found, expected a whole number, such as 2: "
-            "nobody gets a part of a device");
+            "spec.nominal.nvidia.com/gpu: \"1500m\" found, expected a whole number, such as 2: a "
+            "device cannot be divided");
   EXPECT_EQ(decoded.queue.nominal.at("rdma/hca"), 2000);
 }
 

@@ -166,8 +166,9 @@ void ApiCluster::EndListing(const Status& listed, std::vector<ClusterAnswer>* an
     if (listed.ok()) {
       BeginLook(key);
     } else {
-      answers->push_back(
-          {key, {Error(ErrorCode::kUnavailable, "jobs not listed: " + listed.error().ToString())}});
+      answers->push_back({key,
+                          {Error(ErrorCode::kUnavailable,
+                                 "the jobs could not be listed: " + listed.error().ToString())}});
     }
   }
 }
@@ -192,7 +193,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) const {
   ClusterView* const view = parts_.view;
   const StoredJob* const stored = view->FindJob(key);
   if (stored == nullptr) {
-    return Error(ErrorCode::kNotFound, key.namespace_name + "/" + key.name + " is gone");
+    return Error(ErrorCode::kNotFound, key.namespace_name + "/" + key.name + " no longer exists");
   }
   JobSight seen{stored->job, {}};
   Observed& observed = seen.observed;
@@ -208,7 +209,7 @@ Result<JobSight> ApiCluster::See(const JobId& key) const {
   observed.nodes = view->Nodes();
   observed.topology_levels = view->topology_levels();
   if (WantsPlace(*stored)) {
-    LOCKSTEP_CHECK(planned_.first == key, "no round was made for " + GangNameOf(key));
+    LOCKSTEP_CHECK(planned_.first == key, "no scheduling round was made for " + GangNameOf(key));
     const Standing& standing = planned_.second;
     observed.round = standing.round;
     observed.claim = standing.claim;
@@ -271,7 +272,7 @@ void ApiCluster::StartEffects(const JobId& key,
                               const std::vector<Effect>& effects) {
   const StoredJob* const stored = parts_.view->FindJob(key);
   if (stored == nullptr || stored->job.metadata.uid != job.metadata.uid) {
-    const Error gone(ErrorCode::kNotFound, "the job is gone");
+    const Error gone(ErrorCode::kNotFound, "the job no longer exists");
     answers_.push_back({key, std::vector<Status>(effects.size(), gone)});
     return;
   }
@@ -328,7 +329,8 @@ void ApiCluster::EndQueueReport(const Status& answer) {
   if (!answer.ok() && answer.error().code() != ErrorCode::kNotFound) {
     queue_reporter_.NoteFailed();
     if (answer.error().code() != ErrorCode::kStale) {  // somebody wrote since: the next has seen it
-      parts_.logger->Warn("status of queues not written", {{"error", answer.error().ToString()}});
+      parts_.logger->Warn("the status of queues could not be written",
+                          {{"error", answer.error().ToString()}});
     }
   }
 }

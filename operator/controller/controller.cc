@@ -61,7 +61,7 @@ Controller::Controller(Cluster* cluster,
       queue_({options.retry_delay_min, options.retry_delay_max}) {}
 
 void Controller::SetCalendar(Calendar calendar) {
-  LOCKSTEP_CHECK(is_idle(), "turns go by the calendar that they were begun by");
+  LOCKSTEP_CHECK(is_idle(), "the calendar cannot change while a turn is in progress");
   calendar_ = calendar;
 }
 
@@ -93,7 +93,7 @@ std::vector<TurnReport> Controller::Step(TimePoint now) {
     for (const ClusterAnswer& answer : cluster_->TakeAnswers()) {
       has_news = true;
       const auto turn = turns_.find(answer.key);
-      LOCKSTEP_CHECK(turn != turns_.end(), "only turns under way have answers");
+      LOCKSTEP_CHECK(turn != turns_.end(), "an answer came for a turn that is not in progress");
       if (GoOn(&turn->second, answer.statuses, now)) {
         Finish(&turn->second, now);
         reports.push_back(turn->second.report);
@@ -159,7 +159,7 @@ bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   const Decision& decision = turn->decision;
   if (!observed.job_problem.empty() && !decision.events.empty()) {
     logger_->Warn(
-        "job is unreadable",
+        "the operator cannot read the job",
         {{"job", key.name}, {"namespace", key.namespace_name}, {"problem", observed.job_problem}});
   }
   if (decision.next_wakeup.has_value()) {
@@ -243,7 +243,7 @@ void Controller::NoteLookFailure(JobTurn* turn, const Error& error) {
     return;
   }
   logger_->Warn(
-      "job not observed",
+      "the job's objects could not be read",
       {{"job", key.name}, {"namespace", key.namespace_name}, {"error", error.ToString()}});
   turn->report.result = TurnResult::kFailed;
 }
@@ -251,7 +251,7 @@ void Controller::NoteLookFailure(JobTurn* turn, const Error& error) {
 void Controller::NoteWriteFailure(JobTurn* turn, const Error& error) {
   const JobId& key = turn->report.key;
   logger_->Warn(
-      "status not written",
+      "the job's status could not be written",
       {{"job", key.name}, {"namespace", key.namespace_name}, {"error", error.ToString()}});
   if (error.code() != ErrorCode::kNotFound) {
     turn->report.result = TurnResult::kFailed;
@@ -263,7 +263,7 @@ void Controller::NoteWriteFailure(JobTurn* turn, const Error& error) {
                   {EventType::kWarning,
                    "StatusRefused",
                    "the API server refuses the job's status: " + error.message() +
-                       "; the job shows an older one until the operator may write it"});
+                       "; the job shows an older status until the operator may write it"});
   }
 }
 
@@ -294,7 +294,8 @@ bool Controller::Act(JobTurn* turn) {
 // Whether the world is as the effects were to make it.
 bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers) {
   const JobId& key = turn.report.key;
-  LOCKSTEP_CHECK(answers.size() == turn.effects.size(), "every effect has an answer");
+  LOCKSTEP_CHECK(answers.size() == turn.effects.size(),
+                 "the number of answers must equal the number of actions");
   bool are_done = true;
   int64_t aborted_count = 0;
   std::vector<std::size_t> failed;
@@ -325,7 +326,7 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
   }
   // A gang of hundreds that a quota refuses is one line at each try.
   if (!failed.empty()) {
-    logger_->Warn("effects failed",
+    logger_->Warn("actions for the job failed",
                   {{"job", key.name},
                    {"namespace", key.namespace_name},
                    {"count", static_cast<int64_t>(failed.size())},
@@ -333,8 +334,10 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
                    {"error", answers[failed.front()].error().ToString()}});
   }
   if (aborted_count > 0) {
-    logger_->Info("effects left undone: what they need is not there, or the job has changed",
-                  {{"job", key.name}, {"namespace", key.namespace_name}, {"count", aborted_count}});
+    logger_->Info(
+        "actions for the job were left out: an object that they need does not exist, or the job "
+        "has changed",
+        {{"job", key.name}, {"namespace", key.namespace_name}, {"count", aborted_count}});
   }
   return are_done;
 }

@@ -131,7 +131,7 @@ TEST(FailedEffects, GangThatIsRefusedIsOneLineATry) {
   cluster.effect_status = Error(ErrorCode::kResourceExhausted, "exceeded quota");
   controller.Notify(kKey, now);
   controller.Step(now);
-  EXPECT_EQ(logger.warnings.find("effects failed"), 0U) << logger.warnings;
+  EXPECT_EQ(logger.warnings.find("actions for the job failed"), 0U) << logger.warnings;
   EXPECT_EQ(std::count(logger.warnings.begin(), logger.warnings.end(), '\n'), 1);
   EXPECT_NE(logger.warnings.find(" count=3 "), std::string::npos) << logger.warnings;
   EXPECT_NE(logger.warnings.find("exceeded quota"), std::string::npos) << logger.warnings;

@@ -148,7 +148,9 @@ void EffectBatch::Create(std::size_t effect,
   } else if (has_server_failed_) {
     parts_.notes->NoteFailure(key_, creation.pod.name, prepared.error().message());
   }
-  Answer(effect, Error(ErrorCode::kAborted, "what the pod needs is not there yet"));
+  Answer(effect,
+         Error(ErrorCode::kAborted,
+               "the Service or the Secret that the pod needs does not exist yet"));
 }
 
 bool EffectBatch::MakesPods() const {
@@ -204,7 +206,9 @@ ErrandCall EffectBatch::ObjectWrite(std::size_t effect, const WriteObject& write
       effect,
       [this, effect, &write]() -> std::optional<kube::Request> {  // of effects_
         if (write.kind == WriteObject::Kind::kCreate && !IsWanted()) {
-          Answer(effect, Error(ErrorCode::kAborted, "the job was replaced since that was decided"));
+          Answer(effect,
+                 Error(ErrorCode::kAborted,
+                       "the job was deleted and created again after this was decided"));
           return std::nullopt;
         }
         return RequestOf(key_.namespace_name, write);
@@ -350,7 +354,9 @@ ErrandCall EffectBatch::PodCreation(std::size_t effect, const kube::Pod& pod) {
       effect,
       [this, effect, &pod]() -> std::optional<kube::Request> {  // of effects_
         if (!IsWanted()) {
-          Answer(effect, Error(ErrorCode::kAborted, "the job was replaced since that was decided"));
+          Answer(effect,
+                 Error(ErrorCode::kAborted,
+                       "the job was deleted and created again after this was decided"));
           return std::nullopt;
         }
         const std::string body = DumpJson(PodManifest(job_, pod, settings_));
@@ -456,7 +462,7 @@ Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
   if (!reply.ok() && reply.error().code() == ErrorCode::kNotFound) {
     parts_.view->LearnServiceIsGone(
         {key_.namespace_name, key_.name}, known_uid, &parts_.notes->news);
-    return Error(ErrorCode::kUnavailable, "the service has gone: the next turn makes it");
+    return Error(ErrorCode::kUnavailable, "the Service was deleted; the operator creates it again");
   }
   if (!reply.ok()) {
     return reply.error();
@@ -474,7 +480,7 @@ Status EffectBatch::ReadServiceInTheWay(std::size_t effect,
   is_service_foreign_ = true;
   parts_.notes->foreign_services.insert(key_);
   return Error(ErrorCode::kAlreadyExists,
-               "its job's service cannot be made: " +
+               "the job's Service cannot be created: " +
                    NameIsTaken("service " + key_.name, service.object->owner_uid).message());
 }
 

@@ -368,8 +368,8 @@ TEST_F(EffectBatchTest, ServiceOfSomebodyElseIsLeftAlone) {
   EXPECT_EQ(observed->service, ServiceState::kForeign);
   EXPECT_EQ(
       observed->refused_pods.at("mnist-worker-0").message,
-      "its job's service cannot be made: the name is taken by service mnist, which has no owner, "
-      "perhaps because a job was deleted with --cascade=orphan; Lockstep leaves it alone");
+      "the job's Service cannot be created: the name is taken by service mnist, which has no "
+      "owner, perhaps because a job was deleted with --cascade=orphan; Lockstep leaves it alone");
   EXPECT_EQ(Observe(kMnist)->service, ServiceState::kMissing);  // it has gone
 }
 

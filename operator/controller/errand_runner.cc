@@ -17,7 +17,7 @@ constexpr std::size_t kCallsOpenMany = 512;
 
 void ErrandRunner::Begin(const JobId& job, std::unique_ptr<Errand> errand) {
   const auto [running, is_new] = running_.try_emplace(job);
-  LOCKSTEP_CHECK(is_new, "one errand of a job at a time");
+  LOCKSTEP_CHECK(is_new, "the job already has an errand in progress");
   running->second.errand = std::move(errand);
   Advance(job);
 }
@@ -27,7 +27,7 @@ void ErrandRunner::Accept(kube::CallsAnswered answered) {
   if (open.empty()) {
     return;
   }
-  LOCKSTEP_CHECK(answered.results.size() == 1, "every call has a ticket of its own");
+  LOCKSTEP_CHECK(answered.results.size() == 1, "a call must have exactly one result");
   open.mapped().read(std::move(answered.results.front()));
   --running_.at(open.mapped().job).open_count;
   Advance(open.mapped().job);

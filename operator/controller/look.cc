@@ -47,7 +47,8 @@ std::vector<ErrandCall> Look::Next() {
     return {};
   }
   if (++rounds_ > kRoundsMax) {
-    Note(Error(ErrorCode::kUnavailable, "what is there changes faster than it can be read"));
+    Note(Error(ErrorCode::kUnavailable,
+               "the job's objects change faster than the operator can read them"));
     return {};
   }
   lists_seen_ = view_->list_count();
@@ -88,7 +89,8 @@ std::vector<ErrandCall> Look::Next() {
 
 std::vector<Status> Look::TakeAnswers() {
   if (answer_.ok() && view_->FindJob(key_) == nullptr) {
-    return {Error(ErrorCode::kNotFound, key_.namespace_name + "/" + key_.name + " is gone")};
+    return {
+        Error(ErrorCode::kNotFound, key_.namespace_name + "/" + key_.name + " no longer exists")};
   }
   return {answer_};
 }
@@ -207,7 +209,8 @@ Status Look::ReadRelabelled(const std::string& pod, kube::CallResult result) {
   view_->DoubtPod(key_, pod);  // until what the server says is known
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(result));
   if (!reply.ok() && reply.error().code() != ErrorCode::kNotFound) {
-    return Error(reply.error()).Wrap("pod " + pod + " has lost labels and does not get them back");
+    return Error(reply.error())
+        .Wrap("pod " + pod + " has lost labels, and the operator cannot restore them");
   }
   if (reply.ok()) {
     LOCKSTEP_ASSIGN_OR_RETURN(const auto decoded, kube::DecodePod(reply->body));

@@ -40,7 +40,7 @@ Result<std::string> KeyIn(const std::string& body, const MasterKeyPlace& place) 
       return std::move(*key);
     }
   }
-  return Error(ErrorCode::kCorrupt, "the secret of the operator holds no key");
+  return Error(ErrorCode::kCorrupt, "the operator's Secret has no key");
 }
 
 Result<std::string> KeyOf(kube::CallResult result, const MasterKeyPlace& place) {
@@ -102,8 +102,8 @@ Status CompareMasterKey(const std::string& found,
     return OkStatus();
   }
   return Error(ErrorCode::kStale,
-               "the Secret has another key than this leader uses, and running pods would refuse "
-               "it: delete the Secret, and the leader puts the old key back")
+               "the Secret has a different key than this leader uses, and running pods would not "
+               "accept the new key: delete the Secret, and the leader writes the old key again")
       .WithField("secret " + place.namespace_name + "/" + place.secret + ": data.key");
 }
 

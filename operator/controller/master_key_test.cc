@@ -82,7 +82,7 @@ TEST(MasterKey, LeaderTellsOfAnotherKeyInItsPlaceAndLeavesIt) {
   EXPECT_EQ(api.log, "GET ");
   ASSERT_FALSE(kept.ok());
   EXPECT_EQ(kept.error().ToString().find("secret lockstep-system/lockstep-operator-key: data.key: "
-                                         "the Secret has another key"),
+                                         "the Secret has a different key"),
             0U)
       << kept.error().ToString();
   EXPECT_EQ(CompareMasterKey(kMasterKey, held, kPlace).error().code(), ErrorCode::kStale);

@@ -57,7 +57,7 @@ PodSecurityLevel NamespaceLevels::LevelIn(const std::string& namespace_name,
                                           kube::CallResult read) const {
   const Result<kube::Reply> reply = kube::RequireSuccess(std::move(read));
   if (!reply.ok()) {
-    logger_->Debug("the namespace's Pod Security level is not known",
+    logger_->Debug("the namespace's Pod Security level could not be read",
                    {{"namespace", namespace_name}, {"error", reply.error().ToString()}});
     return otherwise_;
   }

@@ -57,7 +57,8 @@ Status OwnedBy(const std::string& job_uid, const WriteObject& write, kube::CallR
   return origin.owner_uid == job_uid
              ? OkStatus()
              : Status(Error(ErrorCode::kAlreadyExists,
-                            "the name " + write.name + " is taken by somebody else's"));
+                            "the name " + write.name +
+                                " is taken by an object that does not belong to this job"));
 }
 
 void NoteWrite(const JobId& job,

@@ -46,7 +46,8 @@ TEST(ObjectWrite, NameThatIsTakenIsTheJobsOwnOrSomebodyElses) {
     const Status taken = OwnedBy(uid, create, reply);
     ASSERT_FALSE(taken.ok());
     EXPECT_EQ(taken.error().code(), ErrorCode::kAlreadyExists);
-    EXPECT_EQ(taken.error().message(), "the name mnist-1 is taken by somebody else's");
+    EXPECT_EQ(taken.error().message(),
+              "the name mnist-1 is taken by an object that does not belong to this job");
   }
   EXPECT_FALSE(OwnedBy("uid-1", create, Replied(404)).ok());
 }

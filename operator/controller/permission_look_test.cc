@@ -89,7 +89,7 @@ TEST_F(PermissionLookTest, AnswersOfTheServerDecide) {
        kube::Reply{200, QuotaList({{"requests.nvidia.com/gpu", 8}}, Json::object()), {}},
        std::nullopt,
        PodsAllowed::kNo,
-       "its pods ask for requests.nvidia.com/gpu 16, and ResourceQuota team of the namespace "
+       "its pods ask for requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
        "allows 8"},
       {"a quota refuses the first pod",
        none,

@@ -327,7 +327,7 @@ TEST_F(PreemptionTest, WhoWaitsForRoomOfPodsThatDoNotEndIsToldWhoseTheyAre) {
   rounds_.Plan(now_, &news_);
   EXPECT_EQ(Ask("high"),
             "needs 2 GPUs, 0 free on 1 node; with 0 free on nodes and at most 0 available from "
-            "other jobs, 2 GPUs are missing; 2 GPUs are held by pods that do not end: those of "
+            "other jobs, 2 GPUs are missing; 2 GPUs are held by pods that do not end: pods of "
             "default/low on node-a");
   RemovePod();
   EXPECT_EQ(Ask("high"), "node-a");
@@ -352,9 +352,10 @@ TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) 
   LetGangsRunFor(std::chrono::seconds(60));
   RunLowBeforeHigh();
   const WallTime until = now_ + std::chrono::seconds(60);
-  EXPECT_EQ(Ask("high"),
-            "needs 2 GPUs, 0 free on 1 node; others keep their places by minRuntimeSeconds until " +
-                FormatRfc3339(until).substr(0, 19) + "Z");
+  EXPECT_EQ(
+      Ask("high"),
+      "needs 2 GPUs, 0 free on 1 node; minRuntimeSeconds protects other jobs from eviction until " +
+          FormatRfc3339(until).substr(0, 19) + "Z");
   EXPECT_EQ(rounds_.look_again_at(), until);
 
   now_ += std::chrono::seconds(60);
@@ -384,7 +385,7 @@ TEST_F(PreemptionTest, ClaimEndsWhenTheQueueIsForOthers) {
   queue.queue.namespaces = {"blue"};
   Tell(queue);
 
-  EXPECT_EQ(Ask("high"), "queue vision is for jobs of namespace blue; this one is in default");
+  EXPECT_EQ(Ask("high"), "queue vision is for jobs of namespace blue; this job is in default");
   EXPECT_EQ(StateOf("low"), GangState::kRunning) << "who runs already runs on";
 }
 
@@ -393,7 +394,8 @@ TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
   TrainingJobStatus status = Stored("high").status;
   status.rollbacks = 2;
   Write("high", status);
-  EXPECT_EQ(Ask("high").find("needs 2 GPUs, 0 free on 1 node; nobody is evicted for it"), 0U);
+  EXPECT_EQ(Ask("high").find("needs 2 GPUs, 0 free on 1 node; no gang is evicted for this job"),
+            0U);
 
   status.rollbacks = 1;
   Write("high", status);

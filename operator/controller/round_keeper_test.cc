@@ -88,8 +88,9 @@ TEST_F(RoundKeeperTest, JobHearsWhyItsQueueIsNotServed) {
   TrainingJob first = Stored("first");
   first.spec.scheduling.queue = "vision";
   Store(first);
-  EXPECT_EQ(Ask("first"),
-            "queue vision is not served: the parent of vision, research, does not exist");
+  EXPECT_EQ(
+      Ask("first"),
+      "queue vision is not served: queue research, the parent of queue vision, does not exist");
   AddQueue("research", 4, 0);
   EXPECT_EQ(Ask("first"), "node-a");
 }
@@ -213,7 +214,7 @@ TEST_F(RoundKeeperTest, GangStaysWithinTheLevelThatItRequires) {
             "ran");
   pair.spec.scheduling.topology.required = "block";
   Store(pair);
-  EXPECT_EQ(Ask("pair"), "no level of the cluster's topology is labelled block");
+  EXPECT_EQ(Ask("pair"), "the cluster's topology has no level with the label block");
 }
 
 TEST_F(RoundKeeperTest, QueueHoldsNoMoreThanItsShareWhileOthersWantTheirs) {

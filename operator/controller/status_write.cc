@@ -20,7 +20,7 @@ StatusWrite::StatusWrite(const StatusWriteParts& parts, const TrainingJob& job)
   const StoredJob* const stored = parts_.view->FindJob(key_);
   if (stored == nullptr) {
     stage_ = Stage::kOver;
-    answer_ = Error(ErrorCode::kNotFound, "the job is gone");
+    answer_ = Error(ErrorCode::kNotFound, "the job no longer exists");
     return;
   }
   before_ = stored->job.status;
@@ -114,7 +114,8 @@ Status StatusWrite::Read(kube::CallResult result) {
   const auto written = kube::DecodeRaw(reply->body);
   if (!written.ok() || parts_.view->FindJob(key_) == nullptr) {
     parts_.notes->unsettled.insert(key_);
-    return written.ok() ? Error(ErrorCode::kUnavailable, "the job went while it was written")
+    return written.ok() ? Error(ErrorCode::kUnavailable,
+                                "the job was deleted while its status was being written")
                         : written.error();
   }
   if (before_.attempt != job_.status.attempt) {

@@ -120,7 +120,8 @@ Status ScanObject(std::string_view json, const Visit& visit) {
     internal::VisitFields(document.get_object().value(), visit);
     // simdjson has no other word for "nothing follows".
     const bool is_at_end = document.current_location().error() == simdjson::OUT_OF_BOUNDS;
-    return is_at_end ? OkStatus() : Error(ErrorCode::kCorrupt, "more after the object's end");
+    return is_at_end ? OkStatus()
+                     : Error(ErrorCode::kCorrupt, "more text after the end of the object");
   } catch (const simdjson::simdjson_error& error) {
     return Error(ErrorCode::kCorrupt, simdjson::error_message(error.error()));
   } catch (const Problem& problem) {

@@ -74,7 +74,7 @@ Status ListSplitter::OnOutsideString(char c) {
     case '}':
     case ']':
       if (depth_ == 0) {
-        return NoList("closed before it is opened");
+        return NoList("a closing bracket without an opening one");
       }
       Close();
       return OkStatus();
@@ -97,7 +97,7 @@ Status ListSplitter::OnOutsideString(char c) {
     return OkStatus();
   }
   if (depth_ == 0 || (depth_ == 2 && part_ == Part::kItems)) {
-    return NoList(std::string("'") + c + "' where an object belongs");
+    return NoList(std::string("'") + c + "' found, expected an object");
   }
   if (depth_ == 1 && part_ == Part::kItems && scalar_.size() <= kNull.size()) {
     scalar_ += c;
@@ -108,11 +108,11 @@ Status ListSplitter::OnOutsideString(char c) {
 Status ListSplitter::Open(char c) {
   const bool is_object = c == '{';
   if (depth_ == 0 && (!is_object || is_done_)) {
-    return NoList(is_done_ ? "more after its end" : "it begins with a bracket");
+    return NoList(is_done_ ? "more text after its end" : "it begins with a bracket");
   }
   if (depth_ == 1 && part_ == Part::kItems) {
     if (is_object || has_items_) {
-      return NoList(is_object ? "items are an object" : "items twice");
+      return NoList(is_object ? "items are an object" : "items appear twice");
     }
     has_items_ = true;
   } else if (depth_ == 1 && part_ == Part::kMetadata && is_object) {
@@ -149,7 +149,7 @@ Status ListSplitter::AppendCapture(Capture kind, std::string_view text) {
 
 Result<ListHead> ListSplitter::Finish() const {
   if (!is_done_) {
-    return NoList("it ends in the middle");
+    return NoList("it ends before it is complete");
   }
   if (!has_items_ && scalar_ != kNull) {
     return NoList("no items");

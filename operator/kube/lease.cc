@@ -33,10 +33,10 @@ Status CheckLeaseOptions(const LeaseOptions& options) {
       options.renew_deadline <= options.retry_period * 6 / 5 ||
       options.retry_period <= std::chrono::milliseconds::zero()) {
     return Error(ErrorCode::kInvalidArgument,
-                 "lease duration > renew deadline > 1.2 x retry period > 0 must hold");
+                 "expected lease duration > renew deadline > 1.2 x retry period > 0");
   }
   if (options.lease_duration < seconds(1)) {
-    return Error(ErrorCode::kInvalidArgument, "a lease lasts a second or more");
+    return Error(ErrorCode::kInvalidArgument, "a lease must last at least one second");
   }
   return OkStatus();
 }

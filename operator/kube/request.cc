@@ -65,7 +65,7 @@ std::string ObjectPath(const ResourceType& resource,
                        std::string_view subresource = "") {
   LOCKSTEP_CHECK(!name.empty(), "an object needs a name");
   LOCKSTEP_CHECK(resource.is_namespaced == !namespace_name.empty(),
-                 "a namespace where and only where the kind has one");
+                 "expected a namespace for a namespaced kind, and none for a cluster-scoped kind");
   std::string path = CollectionPath(resource, namespace_name) + "/" + Escaped(name);
   return subresource.empty() ? path : path + "/" + Escaped(subresource);
 }
@@ -182,7 +182,7 @@ Request Watch(const Selection& selection, const WatchOptions& options) {
 
 Request Create(const ResourceType& resource, std::string_view namespace_name, std::string body) {
   LOCKSTEP_CHECK(resource.is_namespaced == !namespace_name.empty(),
-                 "a namespace where and only where the kind has one");
+                 "expected a namespace for a namespaced kind, and none for a cluster-scoped kind");
   return {Verb::kCreate,
           resource,
           "POST",
@@ -261,7 +261,7 @@ Request Delete(const ResourceType& resource,
 
 std::string FormatMicroTime(WallTime when) {
   std::string text = FormatRfc3339(when);
-  LOCKSTEP_CHECK(text.ends_with('Z'), "times are written in UTC");
+  LOCKSTEP_CHECK(text.ends_with('Z'), "times must be written in UTC");
   text.pop_back();
   return text + "000Z";
 }
@@ -278,7 +278,7 @@ Error ToError(const CallResult& result) {
     return ErrorOfFault(*fault);
   }
   const Reply& reply = std::get<Reply>(result);
-  LOCKSTEP_CHECK(!reply.is_success(), "a call that succeeded is no error");
+  LOCKSTEP_CHECK(!reply.is_success(), "a call that succeeded has no error");
   StatusText text = ReadStatusText(reply);
   return {CodeOf(reply.status, text), std::move(text.message)};
 }

@@ -101,7 +101,7 @@ class WorkQueue {
   // The work on the key is over. Precondition (checked): Take has handed it out.
   void Done(const Key& key, TimePoint now) {
     const auto work = working_.extract(key);
-    LOCKSTEP_CHECK(!work.empty(), "Done follows Take");
+    LOCKSTEP_CHECK(!work.empty(), "Done must follow Take");
     if (work.mapped()) {
       Add(key, now);
     }

@@ -143,7 +143,7 @@ void Succeed(const GangView& view, const std::string& who, DecisionBuilder* buil
 
 void FailFor(const Failure& failure, DecisionBuilder* builder) {
   builder->Fail("PodFailed",
-                failure.sentence + ", cause " + failure.cause + "; incidents before it " +
+                failure.sentence + ", cause " + failure.cause + "; earlier incidents: " +
                     std::to_string(CountedIncidents(builder->status().incidents)) + " of " +
                     std::to_string(builder->spec().run_policy.backoff_limit));
 }
@@ -303,13 +303,15 @@ void RemoveStale(const GangView& view, DecisionBuilder* builder) {
     const bool is_given_up =
         !pod->spec.node_name.empty() && !IsNodeReady(builder->observed(), pod->spec.node_name);
     if (!is_superseded && is_forced && is_given_up) {
-      builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not report");
+      builder->Delete(
+          *pod, std::chrono::seconds(0), "the attempt is over, and the pod's node does not report");
     } else if (!is_superseded && is_forced && IsOverdue(*pod, builder->now())) {
-      builder->Delete(*pod, std::chrono::seconds(0), "attempt over, its node does not end it");
+      builder->Delete(
+          *pod, std::chrono::seconds(0), "the attempt is over, and the node does not end the pod");
     } else if (!is_superseded) {
       builder->Delete(*pod,
                       GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
-                      "attempt over");
+                      "the attempt is over");
     } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
                !GivesWay(view, *builder, *pod, name->task)) {
       builder->Delete(
@@ -364,7 +366,7 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (const Member* finished = builder->is_training() ? FinishedBefore(view) : nullptr) {
-    Succeed(view, "training has finished, as " + TaskName(finished->task) + " says", builder);
+    Succeed(view, "training has finished, as reported by " + TaskName(finished->task), builder);
     return;
   }
   if (builder->observed().eviction.has_value()) {

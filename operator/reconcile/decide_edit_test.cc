@@ -133,9 +133,9 @@ TEST(DecideEdit, GangStaysInItsQueueUntilItStartsAnew) {
   EXPECT_EQ(EventReasons(world.Step()), "ManifestChanged");
   EXPECT_EQ(QueueOf(world.job.spec, world.job.status), "default");
   const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
-  EXPECT_NE(
-      message.find("manifest of generation 1 and counts in queue default, not yet in vision; "),
-      std::string::npos)
+  EXPECT_NE(message.find(
+                "manifest of generation 1 and still counts in queue default instead of vision; "),
+            std::string::npos)
       << message;
   EXPECT_EQ(PriorityClassOf(world.job.spec, world.job.status), "urgent");
 
@@ -236,7 +236,7 @@ TEST(DecideEdit, GangOfOnePodANodeIsNotEndedForMorePodsThanNodes) {
 
   EXPECT_EQ(DescribeEffects(decision), "");
   const std::string message = MessageOf(decision.status, ConditionType::kResized);
-  EXPECT_NE(message.find("needs 3 kubernetes.io/hostname, one for each pod, and there are " +
+  EXPECT_NE(message.find("needs 3 kubernetes.io/hostname, one for each pod, but there are " +
                          std::to_string(world.nodes().size())),
             std::string::npos)
       << message;
@@ -299,7 +299,7 @@ TEST(DecideEdit, PriorityIsKeptWhenItsClassIsDeletedAndThatIsTold) {
   EXPECT_EQ(EventReasons(told), "FieldsNotPlanned");
   EXPECT_EQ(MessageOf(told.status, ConditionType::kFullyPlanned),
             "priority class urgent does not exist any more: the gang keeps priority 1000, and the "
-            "next one waits for the class");
+            "next gang waits until the class exists");
   EXPECT_EQ(told.status.origin.priority, (GrantedPriority{1000, true}));
 
   world.observed.priority = GrantedPriority{5, true};

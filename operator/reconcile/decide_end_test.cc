@@ -225,7 +225,7 @@ TEST(DecideEnd, TheShorterOfTheJobsAndItsQueuesLimitFailsItAndIsNamed) {
   };
 
   const std::string by_own = "the job ran longer than runPolicy.activeDeadlineSeconds, ";
-  const std::string by_queue = " s that queue vision lets its jobs run (maxRuntimeSeconds)";
+  const std::string by_queue = " s that queue vision allows (maxRuntimeSeconds)";
   for (const Case& one : {Case{0, 50, 50, "the job ran for the 50" + by_queue},
                           Case{80, 50, 50, "the job ran for the 50" + by_queue},
                           Case{50, 80, 50, by_own + "50 s"},
@@ -291,7 +291,7 @@ TEST(DecideEnd, SuspensionGivesNothingBackOfTheQueuesLimit) {
   world.Advance(seconds(1));
   world.Step();
   EXPECT_EQ(MessageOf(world.job.status, ConditionType::kFailed),
-            "the job ran for the 600 s that queue vision lets its jobs run (maxRuntimeSeconds)");
+            "the job ran for the 600 s that queue vision allows (maxRuntimeSeconds)");
 }
 
 TEST(DecideEnd, NothingIsPlacedOnceTheQueuesLimitIsUsedUp) {
@@ -316,7 +316,7 @@ TEST(DecideEnd, LimitThatIsLoweredEndsWhatIsOverIt) {
   world.observed.run_time_limit->limit = seconds(60);
   world.Step();
   EXPECT_EQ(MessageOf(world.job.status, ConditionType::kFailed),
-            "the job ran for the 60 s that queue vision lets its jobs run (maxRuntimeSeconds)");
+            "the job ran for the 60 s that queue vision allows (maxRuntimeSeconds)");
 }
 
 TEST(DecideEnd, JobIsRemovedAfterItsTimeToLive) {

@@ -259,8 +259,8 @@ TEST(DecideReplace, BudgetThatIsUsedUpFailsTheJobWithItsLastCause) {
 
   EXPECT_EQ(DescribeRestarts(decision.status), "oom=2");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
-            "pod mnist-worker-1-r2 (rank 1) out of memory (exit code 137), cause oom; 2 of 2 "
-            "incidents of runPolicy.backoffLimit are used");
+            "pod mnist-worker-1-r2 (rank 1) out of memory (exit code 137), cause oom; "
+            "runPolicy.backoffLimit allows 2 incidents, and 2 happened before");
   EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-r2");
 }
 
@@ -290,7 +290,7 @@ TEST(DecideReplace, PermanentExitFailsTheJobWithTheProgramsLastWords) {
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
       "pod mnist-worker-1 (rank 1) failed by an error in the job's input (exit code 64): "
-      "spec.training.dataset.images: no such file, cause user_error; incidents before it 0 of 6");
+      "spec.training.dataset.images: no such file, cause user_error; earlier incidents: 0 of 6");
 }
 
 TEST(DecideReplace, PermanentExitOfOneRankIsNotHiddenByTheDeathOfAnother) {
@@ -337,10 +337,10 @@ TEST(DecideGangRestart, CommandGangStartsAnewOnceAllItsPodsHaveEnded) {
   world.Exit("mnist-worker-1", 137);
 
   Decision decision = world.Step();
-  EXPECT_EQ(DescribeEffects(decision),
-            "delete pod mnist-worker-0 within 2 s: attempt over\n"
-            "delete pod mnist-worker-1 within 2 s: attempt over\n"
-            "delete pod mnist-worker-2 within 2 s: attempt over\n");
+  EXPECT_EQ(
+      DescribeEffects(decision),
+      "delete pod mnist-worker-0 within 2 s: the attempt is over\ndelete pod mnist-worker-1 within "
+      "2 s: the attempt is over\ndelete pod mnist-worker-2 within 2 s: the attempt is over\n");
   EXPECT_EQ(decision.status.attempt, Attempt(1));
   EXPECT_EQ(decision.status.epoch, Epoch(1));
   EXPECT_TRUE(decision.status.placement.empty());
@@ -428,8 +428,8 @@ TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
   world.Advance(kEchoPatience);  // nobody explains it better
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
-            "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; "
-            "incidents before it 0 of 6");
+            "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; earlier "
+            "incidents: 0 of 6");
 }
 
 TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
@@ -443,8 +443,8 @@ TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 1) exit code 1: exec /lockstep/bin/lockstep-runtime: no such "
-            "file or directory (the image needs glibc 2.34 or newer), cause program_exit; "
-            "incidents before it 0 of 6");
+            "file or directory (the image needs glibc 2.34 or newer), cause program_exit; earlier "
+            "incidents: 0 of 6");
 }
 
 }  // namespace

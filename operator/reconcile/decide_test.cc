@@ -229,8 +229,8 @@ TEST(DecideService, NameTakenBySomebodyHoldsTheJobBackAndSaysSoOnce) {
   EXPECT_EQ(DescribeEffects(decision), "");
   EXPECT_EQ(EventReasons(decision), "JobCreated ServiceNameTaken");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
-            "the service mnist, which the pods need to find each other, belongs to somebody else; "
-            "next try after 5 s");
+            "the service mnist, which the pods need to find each other, does not belong to this "
+            "job; next try after 5 s");
   EXPECT_EQ(decision.next_wakeup, world.now + seconds(5));
   world.Advance(seconds(5));
   decision = world.Step();

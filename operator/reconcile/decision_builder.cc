@@ -80,7 +80,7 @@ void DecisionBuilder::HoldBack(const std::string& reason,
 
 PodPlacement* DecisionBuilder::PlacementOf(const TaskId& task) {
   PodPlacement* const placement = FindPlacement(&decision_.status, task);
-  LOCKSTEP_CHECK(placement != nullptr, "no placement of " + TaskName(task));
+  LOCKSTEP_CHECK(placement != nullptr, "the status has no placement for " + TaskName(task));
   return placement;
 }
 

@@ -131,7 +131,7 @@ TEST_F(EndOfTrainingTest, RankLostAfterAnotherHasFinishedTakesNothingAway) {
   world_.Step();
   EXPECT_TRUE(HasSucceeded());
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kSucceeded),
-            "training has finished, as worker-1 says");
+            "training has finished, as reported by worker-1");
 }
 
 TEST_F(EndOfTrainingTest, SuccessorDoesNotWaitForThoseWhoHaveFinished) {

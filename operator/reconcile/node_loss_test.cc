@@ -277,8 +277,10 @@ TEST(NodeLoss, GangOfACommandStartsAnewOnceNobodyCanWriteOnTheDeadNode) {
   EXPECT_EQ(FindCondition(world.job.status, ConditionType::kScheduled)->reason, "PodStuck");
   world.nodes()[1].taints = {{"node.kubernetes.io/out-of-service", "", "NoExecute"}};
   const std::string effects = DescribeEffects(world.Step());
-  EXPECT_EQ(effects.find("delete pod mnist-worker-2 within 0 s: attempt over, its node does not"),
-            0U)
+  EXPECT_EQ(
+      effects.find(
+          "delete pod mnist-worker-2 within 0 s: the attempt is over, and the pod's node does not"),
+      0U)
       << effects;
 
   EXPECT_EQ(world.Pods(), "mnist-worker-0-a1 mnist-worker-1-a1 mnist-worker-2- mnist-worker-2-a1");

@@ -88,7 +88,10 @@ void KeepPromises(const TrainingJob& job,
     }
   }
   if (MustStalledPodsGo(decision->status)) {
-    DeletePods(job, observed, "the manifest is unreadable, and the gang's time is over", decision);
+    DeletePods(job,
+               observed,
+               "the operator cannot read the manifest, and the gang's time limit is over",
+               decision);
   }
 }
 
@@ -145,7 +148,7 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
     decision.metrics.push_back({Metric::kJobsFinished, "failed", 1});
     return decision;
   }
-  const std::string message = "this operator cannot read it and leaves it alone: " + problem;
+  const std::string message = "this operator cannot read the job and leaves it alone: " + problem;
   if (SetCondition(&decision.status, {ConditionType::kStalled, true, kReason, message}, now)) {
     decision.events.push_back({EventType::kWarning, kReason, message});
   }
@@ -159,7 +162,10 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
 bool EndStall(TrainingJobStatus* status, WallTime now) {
   return IsTrue(*status, ConditionType::kStalled) &&
          SetCondition(status,
-                      {ConditionType::kStalled, false, "Readable", "manifest and status are read"},
+                      {ConditionType::kStalled,
+                       false,
+                       "Readable",
+                       "the operator can read the manifest and the status again"},
                       now);
 }
 

@@ -88,7 +88,7 @@ Status FieldTraits<T>::Decode(const Json& json, const std::string& path, T* valu
         return OkStatus();
       }
     }
-    return WrongField(json, path, "one of the words that there are");
+    return WrongField(json, path, "one of the allowed words");
   } else if constexpr (std::is_same_v<T, std::string>) {
     if (!json.is_string()) {
       return WrongField(json, path, "a string");
@@ -157,7 +157,7 @@ struct FieldTraits<std::pair<First, Second>> {
 
   static Status Decode(const Json& json, const std::string& path, std::pair<First, Second>* value) {
     if (!json.is_array() || json.size() != 2) {
-      return WrongField(json, path, "a list of two");
+      return WrongField(json, path, "a list of two elements");
     }
     LOCKSTEP_RETURN_IF_ERROR(FieldTraits<First>::Decode(json[0], path + "[0]", &value->first));
     return FieldTraits<Second>::Decode(json[1], path + "[1]", &value->second);

@@ -74,7 +74,7 @@ template <std::size_t... kIndexes>
 Result<LogLine> DecodeEvent(const std::string& name,
                             const Json& json,
                             std::index_sequence<kIndexes...>) {
-  Result<LogLine> line = Error(ErrorCode::kCorrupt, "no line is called \"" + name + "\"");
+  Result<LogLine> line = Error(ErrorCode::kCorrupt, "unknown kind of line: \"" + name + "\"");
   const auto read = [&](auto index) {
     if (name == kEventWords[index.value]) {
       std::variant_alternative_t<index.value, StateEvent> event{};
@@ -89,7 +89,7 @@ Result<LogLine> DecodeEvent(const std::string& name,
 
 Result<LogLine> DecodeLine(const Json& json) {
   if (!json.is_object() || json.size() != 1) {
-    return WrongField(json, "", "an object of one member");
+    return WrongField(json, "", "an object with one member");
   }
   const auto member = json.items().begin();
   const std::string name = member.key();
@@ -132,7 +132,7 @@ std::vector<std::string> DecisionsOf(const RoundResult& result) {
     decisions.push_back("position " + position.gang + " " + std::to_string(position.position));
   }
   for (const PermissionNeed& need : result.permissions_needed) {
-    decisions.push_back("ask whether " + need.gang + " may have its pods");
+    decisions.push_back("ask whether " + need.gang + " may create its pods");
   }
   if (result.outdated_count > 0) {
     decisions.push_back("outdated " + std::to_string(result.outdated_count));
@@ -151,14 +151,14 @@ std::string LineChain::Write(const LogLine& line) {
 
 Result<LogLine> LineChain::Read(std::string_view text) {
   if (text.size() <= kSumDigits || text[kSumDigits] != ' ') {
-    return Error(ErrorCode::kCorrupt, "no sum of 16 digits found before the line");
+    return Error(ErrorCode::kCorrupt, "no checksum of 16 digits found at the start of the line");
   }
   const std::string_view json = text.substr(kSumDigits + 1);
   sum_ = SumOf(sum_, json);
   if (HexOf(sum_) != text.substr(0, kSumDigits)) {
-    return Error(
-        ErrorCode::kCorrupt,
-        "its sum does not fit: the line, or one before it, was changed, moved or left out");
+    return Error(ErrorCode::kCorrupt,
+                 "the checksum does not match: this line, or a line before it, was changed, moved "
+                 "or removed");
   }
   Result<Json> parsed = ParseJson(json);
   if (!parsed.ok()) {

@@ -43,8 +43,8 @@ Result<bool> RoundLogPlayer::ReadLine() {
   for (; next != '\n'; next = bytes->sbumpc()) {
     if (next == Traits::eof()) {
       return At("cut off after " + std::to_string(text_.size()) +
-                " bytes, expected the end of the line; those before it can be read by themselves: "
-                "head -n " +
+                " bytes, expected the end of the line; to read the lines before it, cut the log "
+                "with head -n " +
                 std::to_string(line_count_ - 1));
     }
     if (text_.size() == kLogLineBytesMax) {
@@ -67,10 +67,10 @@ Result<bool> RoundLogPlayer::NextRound() {
       return At(line.error().ToString());
     }
     if (!end_.empty()) {
-      return At("a line found after the log's last");
+      return At("a line after the last line of the log");
     }
     if (std::holds_alternative<LogBegin>(*line) == state_.has_value()) {
-      return At(state_ ? "a second beginning" : "the log's beginning is not here");
+      return At(state_ ? "the log begins a second time" : "the beginning of the log is missing");
     }
     if (const auto* begin = std::get_if<LogBegin>(&*line)) {
       LOCKSTEP_RETURN_IF_ERROR(Begin(*begin));

@@ -216,7 +216,7 @@ TEST(RoundLog, LineThatWasChangedMovedOrLeftOutIsRefused) {
   const std::vector<std::string> lines = LinesOf(SmallLog());
   ASSERT_GT(lines.size(), 5U);
   const std::string why =
-      "its sum does not fit: the line, or one before it, was changed, moved or left out";
+      "the checksum does not match: this line, or a line before it, was changed, moved or removed";
   std::vector<std::string> changed = lines;
   changed[1].replace(changed[1].find("\"gpus\":4"), 8, "\"gpus\":5");
   EXPECT_EQ(Replay(TextOf(changed)), "rounds.log:2: " + why);
@@ -294,7 +294,8 @@ TEST(RoundLog, LineThatIsTooLongOrOfAnotherVersionIsRefused) {
             "rounds.log:1: longer than 33554432 bytes");
   EXPECT_EQ(Replay(LineChain().Write(LogBegin{2, {}, false}) + "\n"),
             "rounds.log:1: version 2 found, expected 3");
-  EXPECT_EQ(Replay("hello\n"), "rounds.log:1: no sum of 16 digits found before the line");
+  EXPECT_EQ(Replay("hello\n"),
+            "rounds.log:1: no checksum of 16 digits found at the start of the line");
 }
 
 TEST(RoundLog, EventOfWhatWasNeverSeenIsRefusedRatherThanDone) {
@@ -303,16 +304,16 @@ TEST(RoundLog, EventOfWhatWasNeverSeenIsRefusedRatherThanDone) {
   const auto with = [&](const StateEvent& event) {
     return Replay(begin + LineChain(chain).Write(event) + "\n");
   };
-  EXPECT_EQ(with(GangTold{"a/b", {}}), "rounds.log:2: gang a/b was never seen");
-  EXPECT_EQ(with(GangPromised{"a/b", true}), "rounds.log:2: gang a/b was never seen");
+  EXPECT_EQ(with(GangTold{"a/b", {}}), "rounds.log:2: gang a/b is unknown");
+  EXPECT_EQ(with(GangPromised{"a/b", true}), "rounds.log:2: gang a/b is unknown");
   EXPECT_EQ(with(OperationDone{{OperationKind::kStart, "a/b"}, {}}),
-            "rounds.log:2: gang a/b was never seen");
+            "rounds.log:2: gang a/b is unknown");
   LineChain more = chain;
   const std::string seen = more.Write(StateEvent(GangSubmitted{GpuGang("a", 1, 1, 1)})) + "\n";
   EXPECT_EQ(Replay(begin + seen +
                    more.Write(StateEvent(OperationDone{{OperationKind::kEvict, "default/a"}, {}})) +
                    "\n"),
-            "rounds.log:3: \"evict default/a\" is of a gang in another state");
+            "rounds.log:3: \"evict default/a\" does not fit the state of its gang");
 }
 
 TEST(RoundLog, LogThatIsFullSaysSoAndCanBeReadUpToThere) {
@@ -329,7 +330,8 @@ TEST(RoundLog, LogThatIsFullSaysSoAndCanBeReadUpToThere) {
     }
   }
   ASSERT_EQ(recording.stops.size(), 1U);
-  EXPECT_NE(recording.stops.front().find("more would be too much for its 2000"), std::string::npos);
+  EXPECT_NE(recording.stops.front().find("bytes would exceed its limit of 2000"),
+            std::string::npos);
   EXPECT_LE(recording.text.size(), 2000U);
   EXPECT_NE(Replay(recording.text).find(" rounds, full"), std::string::npos)
       << Replay(recording.text);

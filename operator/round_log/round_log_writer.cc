@@ -46,8 +46,8 @@ void RoundLogWriter::Add(const LogLine& line) {
   if (text.size() > kLogLineBytesMax ||
       bytes_count_ + text.size() + kEndBytes > options_.bytes_max) {
     chain_ = before;
-    Stop("it has " + std::to_string(bytes_count_) + " bytes, and a line of " +
-             std::to_string(text.size()) + " more would be too much for its " +
+    Stop("the log has " + std::to_string(bytes_count_) + " bytes, and one more line of " +
+             std::to_string(text.size()) + " bytes would exceed its limit of " +
              std::to_string(options_.bytes_max),
          "full");
     return;

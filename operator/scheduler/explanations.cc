@@ -50,7 +50,7 @@ std::optional<Wait> ProblemOfQueue(const ClusterState& state, const GangRecord& 
     return say(Obstacle::kQueueName, " does not exist");
   }
   if (!state.queues().ChildrenOf(*gang.queue).empty()) {
-    return say(Obstacle::kQueueName, " has queues below it: name one of those");
+    return say(Obstacle::kQueueName, " has queues below it: name one of those queues");
   }
   if (const auto closed = state.queues().ClosedTo(*gang.queue, gang.space)) {
     return say(Obstacle::kNamespace, *closed);
@@ -145,7 +145,7 @@ Unschedulable Explanations::InWords(const Wait& wait) {
     why = {Constraint::kQuota,
            never   ? *never
            : quota ? quota->text
-                   : "its queue may hold more since others in it were asked to leave"};
+                   : "its queue may use more since other jobs in it were asked to leave"};
     // Who is given a larger queue should not find out only then.
     if (never && !Asks(wait.gang->request) && !MayFitEmpty(state_.nodes(), *wait.gang)) {
       why.shortfall += "; " + WhyNoRoom(state_.nodes(), *wait.gang, false).shortfall;

@@ -15,7 +15,7 @@ constexpr std::size_t kKindsMax = 4'096;
 
 void PackingIndex::SetNode(const std::string& name, const PackRoom& room) {
   LOCKSTEP_CHECK(std::is_sorted(room.device_milli_free.begin(), room.device_milli_free.end()),
-                 "devices out of order");
+                 "the devices must be sorted");
   const auto found = group_by_node_.find(name);
   if (found != group_by_node_.end() && found->second->first == room) {
     return;

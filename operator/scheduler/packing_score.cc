@@ -81,11 +81,11 @@ PackRoom RoomAfter(const PackRoom& room, const PackRequest& request, int64_t dev
   }
   const std::size_t index = FullestWith(after.device_milli_free, device_milli_free);
   if (IsPart(request)) {
-    LOCKSTEP_CHECK(request.device_count == 1, "parts of several devices for one pod");
-    LOCKSTEP_CHECK(device_milli_free >= request.device_milli, "a device that has too little left");
+    LOCKSTEP_CHECK(request.device_count == 1, "a pod can use a part of one device only");
+    LOCKSTEP_CHECK(device_milli_free >= request.device_milli, "the device has too little left");
     LOCKSTEP_CHECK(index < after.device_milli_free.size() &&
                        after.device_milli_free[index] == device_milli_free,
-                   "no device has just so much left");
+                   "no device has exactly this much left");
   }
   TakeDevices(request.device_count, request.device_milli, index, &after.device_milli_free);
   return after;
@@ -105,7 +105,7 @@ std::size_t PackingScore::RoomHash::operator()(const PackRoom& room) const {
 
 PackingScore::PackingScore(const Options& options) : options_(options) {
   LOCKSTEP_CHECK(options.stream_count > 0, "streams");
-  LOCKSTEP_CHECK(options.stream_pods > 0, "pods in a stream");
+  LOCKSTEP_CHECK(options.stream_pods > 0, "a stream needs at least one pod");
 }
 
 void PackingScore::Observe(const PackRequest& request) {

@@ -7,7 +7,7 @@
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kAsk = "ask whether default/urgent may have its pods\n";
+constexpr const char* kAsk = "ask whether default/urgent may create its pods\n";
 
 // Two nodes, each with a gang that goes for whoever is more urgent.
 class PermissionTest : public testing::Test {
@@ -42,8 +42,8 @@ class PermissionTest : public testing::Test {
 TEST_F(PermissionTest, NobodyGoesBeforeTheServerHasSaidThatThePodsMayBeCreated) {
   SubmitUrgent("urgent", PodsAllowed::kUnasked);
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; others are evicted for it as "
-            "soon as the API server confirms that its pods may be created\n" +
+            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; other gangs are evicted for "
+            "this job once the API server accepts its pods\n" +
                 std::string(kAsk));
   cluster_.state.SetPermission("default/urgent", Answer(PodsAllowed::kYes));
   EXPECT_EQ(cluster_.Step(),
@@ -54,8 +54,8 @@ TEST_F(PermissionTest, NobodyGoesForAGangThatMayNotHaveItsPods) {
   SubmitUrgent("urgent", PodsAllowed::kUnasked);
   cluster_.state.SetPermission("default/urgent", Answer(PodsAllowed::kNo, "the quota is full"));
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; nobody is evicted for it: the "
-            "quota is full\nlook again at 2027-01-15T08:17:40.000Z\n");
+            "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; no gang is evicted for this "
+            "job: the quota is full\nlook again at 2027-01-15T08:17:40.000Z\n");
   cluster_.now += std::chrono::seconds(60);
   EXPECT_NE(cluster_.Step().find(kAsk), std::string::npos) << "the answer is old";
 }

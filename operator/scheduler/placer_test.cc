@@ -62,7 +62,7 @@ TEST(PlaceGang, RequiredLevelIsKeptAndTheShortfallNamed) {
   request.name = "default/b";
   request.topology.required = "row";
   EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/b: no level of the cluster's topology is labelled row\n");
+            "refuse default/b: the cluster's topology has no level with the label row\n");
 }
 
 TEST(PlaceGang, OneNodeMayBeRequired) {

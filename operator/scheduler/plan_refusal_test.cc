@@ -134,13 +134,13 @@ TEST(PlanRefusal, NodesThatDoNotCountAreCountedByTheirReason) {
       {"taint that is not tolerated",
        {{tainted, cordoned}, false},
        {{MakeClass("worker", 1, {})}},
-       "taint: no node is open to worker: 1 of 2 nodes is cordoned, 1 has taint "
+       "taint: no node accepts pods of role worker: 1 of 2 nodes is cordoned, 1 has taint "
        "gpu=a100:NoSchedule that is not tolerated"},
       {"labels on a tainted node only",
        {{InTheEast(tainted), kOneFree}, false},
        {{zoned}},
-       "taint: no node is open to worker: 1 of 2 nodes has taint gpu=a100:NoSchedule that is not "
-       "tolerated, 1 is not labelled zone=east"},
+       "taint: no node accepts pods of role worker: 1 of 2 nodes has taint gpu=a100:NoSchedule "
+       "that is not tolerated, 1 is not labelled zone=east"},
       {"sum of GPUs beside nodes that do not count",
        {{kTwoGpus, kOneFree, tainted, lost}, false},
        {{MakeClass("worker", 5, {0, 0, 1})}},
@@ -157,11 +157,11 @@ TEST(PlanRefusal, LimitOfPodsIsNamed) {
       {"limit of pods",
        {{full, full_too}, false},
        {{MakeClass("worker", 3, {})}},
-       "pods: needs 3 pods, room for 2 more by the limit of pods on 2 nodes"},
+       "pods: needs 3 pods, the limit of pods per node leaves room for 2 more on 2 nodes"},
       {"limit of pods where a class may go",
        {{InTheEast(full), kTwoGpus}, false},
        {{ForTheEast(MakeClass("worker", 2, {})), MakeClass("ps", 1, {1000, 0, 0})}},
-       "pods: needs 2 worker pods at the limit of pods per node, room for 1 on 2 nodes"},
+       "pods: needs 2 worker pods, the limit of pods per node leaves room for 1 on 2 nodes"},
   });
 }
 

@@ -107,12 +107,12 @@ class VictimSearch {
   std::string WhyNot() const {
     std::string text;
     if (!victims_.empty()) {
-      text = "it would have no place even if " +
-             Plural(static_cast<int64_t>(evictions_.size()), "other job") + " left for it";
+      text = "the job would have no place even if " +
+             Plural(static_cast<int64_t>(evictions_.size()), "other job") + " were evicted for it";
     }
     if (result_.look_again_at) {
       text += (text.empty() ? "" : "; ") +
-              std::string("others keep their places by minRuntimeSeconds until ") +
+              std::string("minRuntimeSeconds protects other jobs from eviction until ") +
               SecondOf(*result_.look_again_at);
     }
     return text;

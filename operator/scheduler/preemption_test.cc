@@ -92,9 +92,8 @@ TEST(Preemption, ClaimIsGivenUpWhenItsQueueMayNotHoldItAnyMore) {
   ASSERT_TRUE(cluster.state.SetQueues(queues).ok());
   cluster.state.Remove("default/low");
   EXPECT_EQ(cluster.Step(),
-            "unclaim default/urgent\n"
-            "refuse default/urgent: needs 4 GPUs, and queue default never holds more than 2 "
-            "(nominal 2, may borrow none)\n");
+            "unclaim default/urgent\nrefuse default/urgent: needs 4 GPUs, but queue default can "
+            "never use more than 2 (nominal 2, may borrow none)\n");
 }
 
 // Its status does not say yet that it has its places: it would go before it has come.
@@ -140,8 +139,8 @@ TEST(Preemption, HigherPriorityThatComesWhileOthersGoTakesTheirRoom) {
   higher.priority = 20;
   cluster.state.Submit(higher);
   EXPECT_EQ(cluster.Step(),
-            "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; gets the room that is "
-            "reserved for default/urgent when others have left it\n")
+            "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; waits for the room that is "
+            "reserved for default/urgent until other gangs have left it\n")
       << "and low1 does not go";
   cluster.state.Remove("default/low2");
   EXPECT_EQ(cluster.Step(),
@@ -225,9 +224,10 @@ TEST(Preemption, GangsForWhichOthersAreLookedForHaveTheirTurns) {
   cluster.state.Submit(vain);
   cluster.state.Submit(Urgent("will-do", 1, 4));
   cluster.options.searches_max = 1;
-  EXPECT_EQ(cluster.Step(),
-            "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; it would have no place even if "
-            "2 other jobs left for it\nrefuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
+  EXPECT_EQ(
+      cluster.Step(),
+      "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; the job would have no place even if 2 "
+      "other jobs were evicted for it\nrefuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
   EXPECT_EQ(cluster.Step(),
             "evict default/old-a1 for default/will-do\nclaim default/will-do w-0@a1\n");
 }
@@ -259,8 +259,8 @@ TEST(Preemption, NobodyGoesForAGangThatWouldNotFitAfterwards) {
   cluster.state.SetRunning(equal, {{"w-0", "n2"}}, {AtSecond(0), {}, 0});
   cluster.state.Submit(Urgent("urgent", 3, 2));
   EXPECT_EQ(cluster.Step(),
-            "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; it would have no place even if "
-            "1 other job left for it\n");
+            "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; the job would have no place "
+            "even if 1 other job were evicted for it\n");
 }
 
 // It would cost others their work time after time.
@@ -273,8 +273,8 @@ TEST(Preemption, NobodyGoesForAGangThatDoesNotStartWhereItHasRoom) {
   urgent.fails_to_start = true;
   cluster.state.Submit(urgent);
   EXPECT_EQ(cluster.Step(),
-            "refuse default/urgent: needs 4 GPUs, 0 free on 1 node; nobody is evicted for it, "
-            "because it did not start when it had room\n");
+            "refuse default/urgent: needs 4 GPUs, 0 free on 1 node; no gang is evicted for this "
+            "job, because the job did not start when it had room\n");
 }
 
 TEST(Preemption, WhoMayNotBeDisturbedIsNot) {
@@ -290,11 +290,12 @@ TEST(Preemption, WhoMayNotBeDisturbedIsNot) {
   GangRequest patient = Urgent("patient", 1, 4);
   patient.may_preempt = false;
   cluster.state.Submit(patient);
-  EXPECT_EQ(cluster.Step(),
-            "refuse default/patient: needs 4 GPUs, 0 free on 2 nodes\nrefuse default/urgent: needs "
-            "4 GPUs, 0 free on 2 nodes; others keep their places by minRuntimeSeconds until " +
-                FormatRfc3339(AtSecond(1300)).substr(0, 19) + "Z\n" + "look again at " +
-                FormatRfc3339(AtSecond(1300)) + "\n");
+  EXPECT_EQ(
+      cluster.Step(),
+      "refuse default/patient: needs 4 GPUs, 0 free on 2 nodes\nrefuse default/urgent: needs 4 "
+      "GPUs, 0 free on 2 nodes; minRuntimeSeconds protects other jobs from eviction until " +
+          FormatRfc3339(AtSecond(1300)).substr(0, 19) + "Z\n" + "look again at " +
+          FormatRfc3339(AtSecond(1300)) + "\n");
   cluster.now = AtSecond(1300);
   EXPECT_EQ(cluster.Step(),
             "evict default/young for default/urgent\nclaim default/urgent w-0@n1\n");

@@ -75,13 +75,13 @@ std::string QueueTree::NeverText(QueueIndex queue, std::size_t resource, int64_t
     why = limit.borrowing == 0 ? "may borrow none"
                                : "may borrow " + AmountText(name, limit.borrowing);
   } else if (shared < limit.nominal) {
-    why = "more than queue " + nodes_[nodes_[queue].parent].spec.name + " above it has for it";
+    why = "but queue " + nodes_[nodes_[queue].parent].spec.name + " above it has less for it";
   } else {
-    why = shared == limit.nominal ? "others lend none"
-                                  : "others lend " + AmountText(name, shared - limit.nominal);
+    why = shared == limit.nominal ? "other queues lend none"
+                                  : "other queues lend " + AmountText(name, shared - limit.nominal);
   }
-  return "needs " + figures.needed + ", and queue " + nodes_[queue].spec.name +
-         " never holds more than " + figures.found + " (nominal " +
+  return "needs " + figures.needed + ", but queue " + nodes_[queue].spec.name +
+         " can never use more than " + figures.found + " (nominal " +
          FiguresOf(name, amount, limit.nominal).found + ", " + why + ")";
 }
 

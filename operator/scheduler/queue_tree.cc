@@ -44,7 +44,7 @@ Status CheckAmounts(const QueueSpec& spec) {
   }
   if (spec.weight < 1) {
     return WrongQueue(
-        spec, "weight", "is " + std::to_string(spec.weight) + ", at least 1 is needed");
+        spec, "weight", "is " + std::to_string(spec.weight) + ", expected at least 1");
   }
   return OkStatus();
 }
@@ -54,7 +54,7 @@ Status CheckParents(const std::vector<QueueSpec>& specs) {
   std::map<std::string, const QueueSpec*> by_name;
   for (const QueueSpec& spec : specs) {
     if (spec.name.empty() || !by_name.emplace(spec.name, &spec).second) {
-      return WrongQueue(spec, "name", spec.name.empty() ? "is empty" : "is there twice");
+      return WrongQueue(spec, "name", spec.name.empty() ? "is empty" : "exists twice");
     }
   }
   for (const QueueSpec& spec : specs) {
@@ -245,7 +245,7 @@ std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::stri
   std::string text = one == queue ? "" : " is below " + closed.name + ", which";
   text +=
       closed.namespaces.size() == 1 ? " is for jobs of namespace " : " is for jobs of namespaces ";
-  return text + NameList(closed.namespaces) + "; this one is in " + space;
+  return text + NameList(closed.namespaces) + "; this job is in " + space;
 }
 
 // What queues beside those on the way keep is kept from all above, too, as far as it is a part of
@@ -314,8 +314,8 @@ std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
                 (count == kShortResourcesMax + 1 ? " is short" : " are short");
   }
   if (all.may_be_reclaimed && count > 0 && !nodes_[queue].spec.reclaims) {
-    all.text += "; preemption.acrossQueues: Borrowed of queue " + nodes_[queue].spec.name +
-                " would bring back what is lent";
+    all.text += "; with preemption.acrossQueues: Borrowed, queue " + nodes_[queue].spec.name +
+                " would get back what it lends";
   }
   return count == 0 ? std::nullopt : std::optional(std::move(all));
 }
@@ -350,7 +350,7 @@ QuotaShortfall QueueTree::ShortfallOf(const Shortage& shortage,
     const std::set<std::string> borrowers = BorrowersFrom(queue, resource);
     return {
         "within its nominal " + AmountText(name, limit.nominal) + ", but " +
-            (borrowers.empty() ? "others hold " + AmountText(name, lent) + " of it"
+            (borrowers.empty() ? "others use " + AmountText(name, lent) + " of it"
                                : AmountIs(name, lent) + " lent to queue" +
                                      (borrowers.size() == 1 ? " " : "s ") + NameList(borrowers)),
         true};

@@ -118,7 +118,7 @@ class QueueTree {
   const ResourceVector& HeldBy(QueueIndex queue) const { return nodes_[queue].held; }
 
   // Why jobs of the namespace may not be in the queue, behind its name: " is for jobs of namespaces
-  // blue, green; this one is in team". Empty: they may.
+  // blue, green; this job is in team". Empty: they may.
   std::optional<std::string> ClosedTo(QueueIndex queue, const std::string& space) const;
 
   // Whether the queue may hold so much more.
@@ -127,8 +127,8 @@ class QueueTree {
   // The same in words; empty: it may. For those who are told: putting it into words costs more.
   std::optional<QuotaShortfall> Check(QueueIndex queue, const ResourceVector& amounts) const;
 
-  // Why the queue could not hold so much even if nobody held anything: "needs 4 GPUs, and queue q1
-  // never holds more than 2 (nominal 2, may borrow none)". Empty: it could.
+  // Why the queue could not hold so much even if nobody held anything: "needs 4 GPUs, but queue q1
+  // can never use more than 2 (nominal 2, may borrow none)". Empty: it could.
   std::optional<std::string> WhyNeverHeld(QueueIndex queue, const ResourceVector& amounts) const;
 
   // What the queue may hold at any time, by resource: as it is written, else the sum of what the

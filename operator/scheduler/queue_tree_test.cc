@@ -91,8 +91,8 @@ TEST(QueueTree, WhatIsNotLentIsKeptFromTheQueuesAboveAsWell) {
             "queue vision would be 15 GPUs over its nominal 12, and 14 GPUs are left to borrow");
   EXPECT_EQ(tree.WhyNeverHeld(*tree.Find("vision"), Gpus(26)), std::nullopt);
   EXPECT_EQ(tree.WhyNeverHeld(*tree.Find("vision"), Gpus(27)),
-            "needs 27 GPUs, and queue vision never holds more than 26 (nominal 12, others lend 14 "
-            "GPUs)");
+            "needs 27 GPUs, but queue vision can never use more than 26 (nominal 12, other queues "
+            "lend 14 GPUs)");
   EXPECT_EQ(Asked(tree, "other", 26), "") << "16 of org's are kept below it";
   EXPECT_EQ(Asked(tree, "other", 27),
             "queue other would be 17 GPUs over its nominal 10, and 16 GPUs are left to borrow");
@@ -135,19 +135,20 @@ TEST(QueueTree, WhatAQueueCouldNeverHoldIsSaidWhateverIsHeldNow) {
   for (const int64_t held : {0, 3}) {
     Take(&tree, "b", held);
     EXPECT_EQ(never("a", 10), "");
-    EXPECT_EQ(never("a", 11),
-              "needs 11 GPUs, and queue a never holds more than 10 (nominal 8, may borrow 2 GPUs)");
+    EXPECT_EQ(
+        never("a", 11),
+        "needs 11 GPUs, but queue a can never use more than 10 (nominal 8, may borrow 2 GPUs)");
     EXPECT_EQ(never("b", 20), "") << "8 of a and 4 of dept";
     EXPECT_EQ(never("b", 21),
-              "needs 21 GPUs, and queue b never holds more than 20 (nominal 8, others lend 12 "
-              "GPUs)");
+              "needs 21 GPUs, but queue b can never use more than 20 (nominal 8, other queues lend "
+              "12 GPUs)");
     EXPECT_EQ(never("small", 4), "");
     EXPECT_EQ(never("small", 5),
-              "needs 5 GPUs, and queue small never holds more than 4 (nominal 2, others lend 2 "
-              "GPUs)");
+              "needs 5 GPUs, but queue small can never use more than 4 (nominal 2, other queues "
+              "lend 2 GPUs)");
     EXPECT_EQ(never("large", 5),
-              "needs 5 GPUs, and queue large never holds more than 4 (nominal 6, more than queue "
-              "dept above it has for it)");
+              "needs 5 GPUs, but queue large can never use more than 4 (nominal 6, but queue dept "
+              "above it has less for it)");
   }
   EXPECT_EQ(never("default", 21), "") << "it takes what is left";
   const QueueTree open;
@@ -163,12 +164,12 @@ TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
   ASSERT_TRUE(shortfall.has_value());
   EXPECT_TRUE(shortfall->may_be_reclaimed);
   EXPECT_EQ(shortfall->text,
-            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; "
-            "preemption.acrossQueues: Borrowed of queue a would bring back what is lent");
+            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; with "
+            "preemption.acrossQueues: Borrowed, queue a would get back what it lends");
   Take(&tree, "a", 1);
   EXPECT_EQ(Asked(tree, "a", 4),
-            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; "
-            "preemption.acrossQueues: Borrowed of queue a would bring back what is lent");
+            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; with "
+            "preemption.acrossQueues: Borrowed, queue a would get back what it lends");
   EXPECT_EQ(Asked(tree, "b", 3),
             "queue b would be 8 GPUs over its nominal 8: it borrows 5 GPUs, and 2 GPUs are left to "
             "borrow");
@@ -352,13 +353,13 @@ TEST(QueueTree, MistakesNameQueueAndFieldAndChangeNothing) {
     return status.ok() ? "" : status.error().message();
   };
   EXPECT_EQ(problem({{.name = ""}}), "queue : name is empty");
-  EXPECT_EQ(problem({{.name = "a"}, {.name = "a"}}), "queue a: name is there twice");
+  EXPECT_EQ(problem({{.name = "a"}, {.name = "a"}}), "queue a: name exists twice");
   EXPECT_EQ(problem({{.name = "a", .parent = "b"}}), "queue a: parent b does not exist");
   EXPECT_EQ(problem({{.name = "a", .parent = "b"}, {.name = "b", .parent = "a"}}),
             "queue a: parent b is below the queue itself");
   EXPECT_EQ(problem({{.name = "a", .lending_limit = OfGpus(-1)}}),
             "queue a: lendingLimit of nvidia.com/gpu is below 0");
-  EXPECT_EQ(problem({{.name = "a", .weight = 0}}), "queue a: weight is 0, at least 1 is needed");
+  EXPECT_EQ(problem({{.name = "a", .weight = 0}}), "queue a: weight is 0, expected at least 1");
   EXPECT_TRUE(tree.Find("kept").has_value());
 }
 

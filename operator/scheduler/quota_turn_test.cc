@@ -54,11 +54,10 @@ TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueIsToldSoAlsoBehindOthers) {
   cluster_.state.Submit(GpuGang("vaster", 1, 65, 30));
   EXPECT_EQ(cluster_.Step(),
             "refuse default/first: queue default would be 6 GPUs over its nominal 8, and may "
-            "borrow none\n"
-            "refuse default/vast: needs 9 GPUs, and queue default never holds more than 8 (nominal "
-            "8, may borrow none)\n"
-            "refuse default/vaster: needs 65 GPUs, and queue default never holds more than 8 "
-            "(nominal 8, may borrow none); w needs 65 GPUs, the largest node offers 64\n");
+            "borrow none\nrefuse default/vast: needs 9 GPUs, but queue default can never use more "
+            "than 8 (nominal 8, may borrow none)\nrefuse default/vaster: needs 65 GPUs, but queue "
+            "default can never use more than 8 (nominal 8, may borrow none); w needs 65 GPUs, the "
+            "largest node offers 64\n");
 
   // An edit of the quota is all that helps it.
   QueueSpec wider{.name = "default", .nominal = {{"nvidia.com/gpu", 9}}};
@@ -73,9 +72,9 @@ TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueIsToldSoAlsoBehindOthers) {
 TEST_F(QuotaTurnTest, WhoIsLargerThanQueueAndClusterIsToldOfBoth) {
   cluster_.state.Submit(GpuGang("vast", 80, 1, 10));
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/vast: needs 80 GPUs, and queue default never holds more than 8 "
-            "(nominal 8, may borrow none); needs 80 GPUs, 64 free on 1 node; would not fit even a "
-            "cluster empty of jobs, which has room for 64 w pods\n");
+            "refuse default/vast: needs 80 GPUs, but queue default can never use more than 8 "
+            "(nominal 8, may borrow none); needs 80 GPUs, 64 free on 1 node; the gang would not "
+            "fit even if the cluster had no other jobs, because it has room for only 64 w pods\n");
   EXPECT_EQ(cluster_.state.Find("default/vast")->told->constraint, Constraint::kQuota);
 }
 
@@ -88,10 +87,9 @@ TEST_F(QuotaTurnTest, WhoIsLargerThanItsQueueHoldsUpNobodyWhateverIsHeldNow) {
   cluster_.state.Submit(GpuGang("vast", 1, 6, 10));
   cluster_.state.Submit(GpuGang("fits", 1, 5, 20));
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/vast: needs 6 GPUs, and queue default never holds more than 5 (nominal "
-            "5, may borrow none)\n"
-            "refuse default/fits: queue default would be 6 GPUs over its nominal 5: it borrows 1 "
-            "GPU, and may borrow none\n");
+            "refuse default/vast: needs 6 GPUs, but queue default can never use more than 5 "
+            "(nominal 5, may borrow none)\nrefuse default/fits: queue default would be 6 GPUs over "
+            "its nominal 5: it borrows 1 GPU, and may borrow none\n");
 }
 
 TEST_F(QuotaTurnTest, WhoComesLaterMayTakeWhatIsLeftWhenTheOtherHasItsOwn) {
@@ -162,8 +160,8 @@ TEST_F(QuotaTurnTest, NobodyIsToldWhenItStartsWhoWouldNeverHaveTheQuota) {
   Run("old", 6, 0, AtSecond(2020));
   cluster_.state.Submit(GpuGang("big", 1, 9, 10));
   EXPECT_EQ(cluster_.Step(),
-            "refuse default/big: needs 9 GPUs, and queue default never holds more than 8 (nominal "
-            "8, may borrow none)\n");
+            "refuse default/big: needs 9 GPUs, but queue default can never use more than 8 "
+            "(nominal 8, may borrow none)\n");
 }
 
 // It has passed already: nobody makes that worse.

@@ -153,9 +153,9 @@ std::optional<Unschedulable> BrokenByClosedNodes(const RoomSurvey& survey,
               ClosedMatchesText(pod_class, survey.closed)};
     }
     if (!any(Accepts)) {
-      return Unschedulable{
-          Constraint::kTaint,
-          "no node is open to " + pod_class.name + ": " + ClosedText(survey, {pod_class})};
+      return Unschedulable{Constraint::kTaint,
+                           "no node accepts pods of role " + pod_class.name + ": " +
+                               ClosedText(survey, {pod_class})};
     }
   }
   return std::nullopt;
@@ -277,8 +277,9 @@ std::optional<Unschedulable> BrokenByPodCount(const std::vector<PodClass>& class
     return std::nullopt;
   }
   return Unschedulable{Constraint::kPods,
-                       "needs " + Plural(needed, "pod") + ", room for " + std::to_string(free) +
-                           " more by the limit of pods on " + Plural(NodeCount(rooms), "node")};
+                       "needs " + Plural(needed, "pod") +
+                           ", the limit of pods per node leaves room for " + std::to_string(free) +
+                           " more on " + Plural(NodeCount(rooms), "node")};
 }
 
 int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {
@@ -324,11 +325,11 @@ std::optional<Unschedulable> BrokenByClass(const PodClass& pod_class,
   const std::string resource = TightestResource(pod_class, rooms);
   const std::string each =
       resource.empty()
-          ? " at the limit of pods per node"
+          ? ", the limit of pods per node leaves"
           : " of " + FiguresOf(resource, pod_class.request.AmountOf(resource), /*found=*/0).needed +
-                " each";
+                " each,";
   return Unschedulable{resource.empty() ? Constraint::kPods : ConstraintOf(resource),
-                       "needs " + Plural(wanted, pod_class.name + " pod") + each + ", room for " +
+                       "needs " + Plural(wanted, pod_class.name + " pod") + each + " room for " +
                            std::to_string(found) +
                            (is_one_machine ? std::string(" on this machine")
                                            : " on " + Plural(NodeCount(rooms), "node"))};

@@ -295,12 +295,13 @@ class RoundRun {
       return false;  // nobody goes for one that could not start then
     }
     if (gang.request.fails_to_start) {
-      wait->text = "nobody is evicted for it, because it did not start when it had room";
+      wait->text =
+          "no gang is evicted for this job, because the job did not start when it had room";
       return false;
     }
     const PodPermission& permission = gang.request.permission;
     if (permission.answer == PodsAllowed::kNo && statement_.now() < permission.until) {
-      wait->text = "nobody is evicted for it: " + permission.words;
+      wait->text = "no gang is evicted for this job: " + permission.words;
       LookAgainAt(permission.until, &result_);
       return false;
     }
@@ -405,8 +406,7 @@ class RoundRun {
   }
 
   bool AsksFirst(const GangRecord& gang, std::vector<std::string> victims, Wait* wait) {
-    wait->text =
-        "others are evicted for it as soon as the API server confirms that its pods may be created";
+    wait->text = "other gangs are evicted for this job once the API server accepts its pods";
     result_.permissions_needed.push_back({gang.request.name, std::move(victims)});
     return false;
   }
@@ -445,8 +445,8 @@ class RoundRun {
       return false;
     }
     if (!found.is_free) {
-      wait->text = "gets the room that is reserved for " + found.claimants.front() +
-                   " when others have left it";
+      wait->text = "waits for the room that is reserved for " + found.claimants.front() +
+                   " until other gangs have left it";
       awaited_.insert(found.claimants.begin(), found.claimants.end());
       return false;
     }

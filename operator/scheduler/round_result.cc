@@ -27,7 +27,7 @@ std::string ToText(const RoundResult& result) {
     text += refusal.why.not_asked.empty() ? "\n" : "; " + refusal.why.not_asked + "\n";
   }
   for (const PermissionNeed& need : result.permissions_needed) {
-    text += "ask whether " + need.gang + " may have its pods\n";
+    text += "ask whether " + need.gang + " may create its pods\n";
   }
   if (result.look_again_at) {
     text += "look again at " + FormatRfc3339(*result.look_again_at) + "\n";

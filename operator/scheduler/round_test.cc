@@ -191,8 +191,8 @@ TEST(Round, WhoAsksIsToldHowThingsStandNow) {
   EXPECT_EQ(others.outdated_count, 2U);
   cluster.options.asked = "default/b";
   EXPECT_EQ(cluster.Step(),
-            "refuse default/b: needs 6 GPUs, 3 free on 1 node; would not fit even a cluster empty "
-            "of jobs, which has room for 3 w pods\n");
+            "refuse default/b: needs 6 GPUs, 3 free on 1 node; the gang would not fit even if the "
+            "cluster had no other jobs, because it has room for only 3 w pods\n");
 }
 
 TEST(Round, WhoWaitsForSomethingElseNowIsToldInTurns) {
@@ -257,7 +257,7 @@ TEST(Round, QueueThatDoesNotExistIsSaid) {
   cluster.state.Submit(request);
   EXPECT_EQ(cluster.Step(),
             "refuse default/a: queue vision does not exist\nrefuse default/b: queue dept has "
-            "queues below it: name one of those\n");
+            "queues below it: name one of those queues\n");
   ASSERT_TRUE(cluster.state.SetQueues({{.name = "vision"}}).ok());
   EXPECT_EQ(cluster.Step(),
             "start default/a w-0@n1\nrefuse default/b: queue dept does not exist\n");
@@ -278,7 +278,7 @@ TEST(Round, QueueIsForTheNamespacesThatItAndThoseAboveItName) {
   gang.queue = "vision";
   cluster.state.Submit(gang);
   EXPECT_EQ(cluster.Step(),
-            "refuse default/a: queue vision is for jobs of namespaces blue, green; this one is in "
+            "refuse default/a: queue vision is for jobs of namespaces blue, green; this job is in "
             "default\n");
   EXPECT_EQ(cluster.state.Find("default/a")->told->constraint, Constraint::kNamespace);
   cluster.state.Submit(GpuGang("b", 4, 1, 2));
@@ -288,11 +288,11 @@ TEST(Round, QueueIsForTheNamespacesThatItAndThoseAboveItName) {
   set({"red"}, {"blue", "default"});
   EXPECT_EQ(cluster.Step(),
             "refuse default/a: queue vision is below research, which is for jobs of namespace red; "
-            "this one is in default\n");
+            "this job is in default\n");
   set({"1", "2", "3", "4", "5", "6"}, {});
   EXPECT_EQ(cluster.Step(),
             "refuse default/a: queue vision is below research, which is for jobs of namespaces 1, "
-            "2, 3, 4, 5 and 1 more; this one is in default\n");
+            "2, 3, 4, 5 and 1 more; this job is in default\n");
   set({"default"}, {"default"});
   EXPECT_EQ(cluster.Step(), "start default/a w-0@n1\n");
 }
@@ -479,9 +479,9 @@ TEST(Round, GangThatIsTooLargeForTheWholeClusterIsToldHowLargeItMayBe) {
   cluster.state.Submit(GpuGang("fits", 8, 1, 1));
   cluster.state.Submit(GpuGang("vast", 9, 1, 2));
   EXPECT_EQ(cluster.Step(),
-            "refuse default/fits: needs 8 GPUs, 4 free on 1 node\n"
-            "refuse default/vast: needs 9 GPUs, 4 free on 1 node; would not fit even a cluster "
-            "empty of jobs, which has room for 8 w pods\n");
+            "refuse default/fits: needs 8 GPUs, 4 free on 1 node\nrefuse default/vast: needs 9 "
+            "GPUs, 4 free on 1 node; the gang would not fit even if the cluster had no other jobs, "
+            "because it has room for only 8 w pods\n");
 }
 
 TEST(Round, GangsOfOneSecondHaveTheirTurnsByName) {

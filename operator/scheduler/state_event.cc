@@ -82,7 +82,7 @@ struct Player {
   Status operator()(const OperationDone& event) const {
     LOCKSTEP_RETURN_IF_ERROR(RequireKnown(event.operation.gang));
     if (!IsFor(event.operation.kind, state->Find(event.operation.gang)->state)) {
-      return Unfit("\"" + ToText(event.operation) + "\" is of a gang in another state");
+      return Unfit("\"" + ToText(event.operation) + "\" does not fit the state of its gang");
     }
     state->Apply(event.operation, event.now);
     return OkStatus();
@@ -96,7 +96,7 @@ struct Player {
 
   Status RequireKnown(const std::string& gang) const {
     return state->Find(gang) != nullptr ? OkStatus()
-                                        : Status(Unfit("gang " + gang + " was never seen"));
+                                        : Status(Unfit("gang " + gang + " is unknown"));
   }
 };
 

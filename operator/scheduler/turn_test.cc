@@ -92,9 +92,9 @@ TEST(Turn, GangThatWaitsForStrangersHoldsUpNobody) {
   cluster.state.Submit(GpuGang("a", 7, 1, 1));
   cluster.state.Submit(GpuGang("b", 6, 1, 2));
   EXPECT_EQ(cluster.Step(),
-            "start default/b w-0@n1 w-1@n1 w-2@n2 w-3@n2 w-4@n2 w-5@n2\n"
-            "refuse default/a: needs 7 GPUs, 0 free on 2 nodes; would not fit even a cluster empty "
-            "of jobs, which has room for 6 w pods\n");
+            "start default/b w-0@n1 w-1@n1 w-2@n2 w-3@n2 w-4@n2 w-5@n2\nrefuse default/a: needs 7 "
+            "GPUs, 0 free on 2 nodes; the gang would not fit even if the cluster had no other "
+            "jobs, because it has room for only 6 w pods\n");
 }
 
 TEST(Turn, AnotherPlaceIsTakenWhereTheFirstWouldBeInTheWay) {

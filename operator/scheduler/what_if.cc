@@ -84,7 +84,7 @@ Status ChangeNodes(const WhatIfChange& change,
   for (const SnapshotNode& node : change.further_nodes) {
     const auto index = state->nodes().Find(node.name);
     if (index && state->nodes().is_known(*index)) {
-      return WrongQuestion("node " + node.name + " is there already");
+      return WrongQuestion("node " + node.name + " already exists");
     }
     state->SetNode(node);
   }

@@ -142,8 +142,8 @@ TEST_F(WhatIfTest, FewerReplicasStartNowAndThere) {
 
 TEST_F(WhatIfTest, MoreReplicasNeedMore) {
   EXPECT_EQ(Ask({.gang = kWaits, .replicas = {{"w", 5}}}).missing->shortfall,
-            "needs 10 GPUs, 4 free on 1 node; would not fit even a cluster empty of jobs, which "
-            "has room for 4 w pods");
+            "needs 10 GPUs, 4 free on 1 node; the gang would not fit even if the cluster had no "
+            "other jobs, because it has room for only 4 w pods");
 }
 
 TEST_F(WhatIfTest, AnotherQueueTellsWhoWouldGo) {
@@ -155,7 +155,7 @@ TEST_F(WhatIfTest, AnotherQueueTellsWhoWouldGo) {
 
 TEST_F(WhatIfTest, AnotherQueueMayNotHoldIt) {
   EXPECT_NE(
-      Ask({.gang = kWaits, .queue = "small"}).missing->shortfall.find("never holds more than 1 "),
+      Ask({.gang = kWaits, .queue = "small"}).missing->shortfall.find("can never use more than 1 "),
       std::string::npos);
   EXPECT_EQ(Ask({.gang = kWaits, .queue = "none"}).missing->shortfall, "queue none does not exist");
 }
@@ -184,7 +184,7 @@ TEST_F(WhatIfTest, WhatIsNotThereIsRefusedByName) {
             "role w: 0 pods found, expected 1 to 100000");
   EXPECT_EQ(Refused({.gang = kWaits, .drained = {"n9"}}), "node n9 does not exist");
   EXPECT_EQ(Refused({.gang = kWaits, .further_nodes = {GpuNode("n1", 4)}}),
-            "node n1 is there already");
+            "node n1 already exists");
 }
 
 }  // namespace

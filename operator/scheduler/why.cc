@@ -14,7 +14,7 @@ namespace lockstep::control {
 namespace {
 
 Unschedulable NoSuchLevel(const std::string& level) {
-  return {Constraint::kTopology, "no level of the cluster's topology is labelled " + level};
+  return {Constraint::kTopology, "the cluster's topology has no level with the label " + level};
 }
 
 using Count = int64_t (ShapeCounts::*)(ShapeIndex, DomainIndex) const;
@@ -169,7 +169,7 @@ std::optional<Unschedulable> BrokenByTooFewDomains(const NodeLedger& nodes,
                            (found == 1 ? " has" : " have")};
 }
 
-// "; would not fit even a cluster ...": of a gang of which one class alone is more than all nodes
+// "; the gang would not fit even if ...": of a gang of which one class alone is more than all nodes
 // would hold if only strangers held anything of them. Empty of any other, and while some nodes take
 // no pods: with these it might.
 std::string BeyondClusterText(const NodeLedger& nodes, const GangRecord& gang) {
@@ -181,7 +181,8 @@ std::string BeyondClusterText(const NodeLedger& nodes, const GangRecord& gang) {
     if (!nodes.Survey(gang.classes, gang.request.topology.apart).closed.empty()) {
       return "";
     }
-    return "; would not fit even a cluster empty of jobs, which has room for " +
+    return "; the gang would not fit even if the cluster had no other jobs, because it has room "
+           "for only " +
            Plural(room, gang.classes[c].name + " pod");
   }
   return "";
@@ -284,10 +285,10 @@ std::string HeldByStuckPodsText(const ClusterState& state,
     const auto& [job, nodes] = *stuck.nodes_by_job.begin();
     const auto more_nodes = static_cast<int64_t>(nodes.size()) - 1;
     const auto more_jobs = static_cast<int64_t>(stuck.nodes_by_job.size()) - 1;
-    return "; " + AmountIs(needed.name, stuck.amount) + " held by pods that do not end: those of " +
+    return "; " + AmountIs(needed.name, stuck.amount) + " held by pods that do not end: pods of " +
            job + " on " + *nodes.begin() +
            (more_nodes > 0 ? " and " + Plural(more_nodes, "more node") : "") +
-           (more_jobs > 0 ? ", and those of " + Plural(more_jobs, "more job") : "");
+           (more_jobs > 0 ? ", and pods of " + Plural(more_jobs, "more job") : "");
   }
   return "";
 }

@@ -17,7 +17,7 @@ std::optional<Unschedulable> WhyNoDomain(const NodeLedger& nodes, const GangReco
 // counting finds nothing. Cost: some passes over the groups of nodes.
 Unschedulable WhyNoRoom(const NodeLedger& nodes, const GangRecord& gang, bool reached_limit);
 
-// "; 32 GPUs are held by pods that do not end: those of team/went on node-1 and 3 more nodes": of
+// "; 32 GPUs are held by pods that do not end: pods of team/went on node-1 and 3 more nodes": of
 // what is `missing` for the gang, on nodes that it may use, that which pods hold for which no gang
 // has a place any more and which do not go by themselves. Empty: they hold none, or it would not
 // do. Cost: what all such pods hold.

@@ -35,7 +35,7 @@ TEST_F(StuckPodsTest, WhoLacksWhatTheyHoldIsToldOfThem) {
   cluster_.state.Submit(GpuGang("a", 2, 1, 1));
   EXPECT_EQ(cluster_.Step(),
             "refuse default/a: needs 2 GPUs, 1 free on 1 node; 11 GPUs are held by pods that do "
-            "not end: those of team/went on n1 and 1 more node, and those of 1 more job\n");
+            "not end: pods of team/went on n1 and 1 more node, and pods of 1 more job\n");
 
   cluster_.state.Remove("team/went (left)");
   cluster_.state.Remove("team/zombie (left)");
@@ -54,7 +54,7 @@ TEST_F(StuckPodsTest, TheyComeBehindWhatOthersMightGive) {
   EXPECT_EQ(cluster_.Step(),
             "refuse default/urgent: needs 2 GPUs, 0 free on 3 nodes; with 0 free on nodes and at "
             "most 1 available from other jobs, 1 GPU is missing; 11 GPUs are held by pods that do "
-            "not end: those of team/went on n1 and 2 more nodes\n");
+            "not end: pods of team/went on n1 and 2 more nodes\n");
 }
 
 // Nor where it is not they that are in its way: other nodes, other resources, gangs that run though

@@ -38,8 +38,8 @@ std::string AddFlavors(ObjectReader& assignment,
                                 flavor->second.tolerations.end());
   }
   return assignment.Has("topologyAssignment")
-             ? "Kueue assigned topology domains to its pods, and Lockstep chooses their nodes: "
-               "use flavors without topologyName, and scheduling.topology"
+             ? "Kueue assigned topology domains to the job's pods, but Lockstep chooses their "
+               "nodes: use flavors without topologyName, and set scheduling.topology"
              : "";
 }
 

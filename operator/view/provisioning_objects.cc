@@ -28,7 +28,7 @@ std::string TroubleOf(ObjectReader& pod, std::vector<Error>* errors) {
     return "was given the scheduler " + name + " by a webhook";
   }
   if (!spec.List("schedulingGates").empty()) {
-    return "was given a scheduling gate by a webhook, and autoscalers ignore a pod with one";
+    return "was given a scheduling gate by a webhook, and autoscalers ignore pods that have a gate";
   }
   const std::string phase = status.String("phase").value_or("");
   return phase == "Failed" || phase == "Succeeded" ? "has ended" : "";

@@ -194,8 +194,9 @@ TEST(ProvisioningObjects, PlaceholderThatSomebodyMadeUselessSaysHow) {
             "was given the scheduler volcano by a webhook");
   EXPECT_EQ(trouble(Placeholder("{" + scheduler + R"(, "nodeName": "node-a"})")),
             "was bound to node node-a by somebody");
-  EXPECT_EQ(trouble(Placeholder("{" + scheduler + R"(, "schedulingGates": [{"name": "g"}]})")),
-            "was given a scheduling gate by a webhook, and autoscalers ignore a pod with one");
+  EXPECT_EQ(
+      trouble(Placeholder("{" + scheduler + R"(, "schedulingGates": [{"name": "g"}]})")),
+      "was given a scheduling gate by a webhook, and autoscalers ignore pods that have a gate");
   EXPECT_EQ(trouble(Placeholder("{" + scheduler + "}", R"({"phase": "Failed"})")), "has ended");
 }
 

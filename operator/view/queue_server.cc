@@ -104,8 +104,8 @@ std::map<std::string, std::string> QueuesServedElsewhere(const std::vector<Store
     const std::string& family = WayUp(by_name, name).back()->queue.name;
     if (const OtherRelease* const server = ServerOf(families.at(family), own, others)) {
       elsewhere[name] = "the operator with the lease " + server->lease +
-                        " serves it and those that share its quota; a queue for jobs of other "
-                        "namespaces names them in spec.namespaces";
+                        " serves this queue and the queues that share its quota; if the queue is "
+                        "for jobs of other namespaces, name these in its spec.namespaces";
     }
   }
   return elsewhere;

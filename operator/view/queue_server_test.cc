@@ -79,8 +79,9 @@ TEST(QueueServer, ReleaseWhoseNamespacesAreAllServedHereIsReplaced) {
 TEST(QueueServer, WhyNamesTheLease) {
   const auto elsewhere = QueuesServedElsewhere({Queue("q")}, {"b"}, {{"s/older", {"a"}, true}});
   EXPECT_EQ(elsewhere.at("q"),
-            "the operator with the lease s/older serves it and those that share its quota; a queue "
-            "for jobs of other namespaces names them in spec.namespaces");
+            "the operator with the lease s/older serves this queue and the queues that share its "
+            "quota; if "
+            "the queue is for jobs of other namespaces, name these in its spec.namespaces");
 }
 
 }  // namespace

@@ -77,8 +77,7 @@ QueuesByName ByName(const std::vector<StoredQueue>& queues) {
 std::string WordsOfCircle(const QueuesByName& by_name, const TrainingQueue& queue) {
   const std::string way =
       WayToItself(queue, [&](const std::string& name) { return &by_name.at(name)->queue; });
-  return "queue " + queue.name + " is below itself" +
-         (way == queue.name ? "" : ", by way of " + way);
+  return "queue " + queue.name + " is below itself" + (way == queue.name ? "" : ", through " + way);
 }
 
 // Why the queue is not served; empty: it is.
@@ -93,10 +92,12 @@ std::string WhyUnserved(const QueuesByName& by_name, const StoredQueue* queue) {
     }
     const auto above = by_name.find(queue->queue.parent);
     if (above == by_name.end()) {
-      return "the parent of " + queue->queue.name + ", " + queue->queue.parent + ", does not exist";
+      return "queue " + queue->queue.parent + ", the parent of queue " + queue->queue.name +
+             ", does not exist";
     }
     if (!above->second->problem.empty()) {
-      return "the parent of " + queue->queue.name + ", " + queue->queue.parent + ", cannot be read";
+      return "queue " + queue->queue.parent + ", the parent of queue " + queue->queue.name +
+             ", cannot be read";
     }
     queue = above->second;
   }
@@ -247,15 +248,15 @@ void DescribeServedQueue(const QueueTree& queues, QueueIndex queue, QueueStatus*
   const std::vector<QueueIndex>& below = queues.ChildrenOf(queue);
   if (below.empty()) {
     status->reason = "Served";
-    status->message = "jobs may name it";
+    status->message = "jobs may name this queue";
     return;
   }
   status->reason = "HasQueuesBelow";
-  status->message = "jobs name the queues below it: " + NamesOf(queues, below);
+  status->message = "jobs can name only the queues below this one: " + NamesOf(queues, below);
   for (const Overpromise& one : queues.OverpromisesOf(queue)) {
     status->reason = "PromisesTooMuch";
-    status->message += "; their nominal amounts are " + AmountText(one.resource, one.promised) +
-                       " in all, and its own is " +
+    status->message += "; their nominal amounts together are " +
+                       AmountText(one.resource, one.promised) + ", but this queue has only " +
                        FiguresOf(one.resource, one.promised, one.nominal).found;
   }
 }

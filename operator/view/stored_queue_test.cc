@@ -61,12 +61,12 @@ TEST(StoredQueue, ThoseThatHangFromNothingAreLeftOut) {
 
 TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
   const std::map<std::string, std::string> expected = {
-      {"orphan", "the parent of orphan, gone, does not exist"},
-      {"of-orphan", "the parent of orphan, gone, does not exist"},
+      {"orphan", "queue gone, the parent of queue orphan, does not exist"},
+      {"of-orphan", "queue gone, the parent of queue orphan, does not exist"},
       {"unread", "it cannot be read: spec.weight is 0"},
-      {"of-unread", "the parent of of-unread, unread, cannot be read"},
-      {"snake", "queue snake is below itself, by way of tail, snake"},
-      {"tail", "queue tail is below itself, by way of snake, tail"}};
+      {"of-unread", "queue unread, the parent of queue of-unread, cannot be read"},
+      {"snake", "queue snake is below itself, through tail, snake"},
+      {"tail", "queue tail is below itself, through snake, tail"}};
   EXPECT_EQ(UnservedQueues({Queue("top", "", ""),
                             Queue("orphan", "gone", ""),
                             Queue("of-orphan", "orphan", ""),
@@ -240,7 +240,7 @@ TEST(StoredQueue, QueueWithOthersBelowItSaysThatJobsNameThose) {
   const QueueStatus status = QueueStatuses(queues, state).at("research");
   EXPECT_TRUE(status.is_ready);
   EXPECT_EQ(status.reason, "HasQueuesBelow");
-  EXPECT_EQ(status.message, "jobs name the queues below it: vision");
+  EXPECT_EQ(status.message, "jobs can name only the queues below this one: vision");
   EXPECT_EQ(status.nominal, (QueueAmounts{{"nvidia.com/gpu", 2}})) << "what those have in all";
 }
 
@@ -255,8 +255,8 @@ TEST(StoredQueue, QueueThatPromisesMoreThanItHasSaysSo) {
   EXPECT_TRUE(status.is_ready);
   EXPECT_EQ(status.reason, "PromisesTooMuch");
   EXPECT_EQ(status.message,
-            "jobs name the queues below it: speech, vision; their nominal amounts are 4 GPUs in "
-            "all, and its own is 3");
+            "jobs can name only the queues below this one: speech, vision; their nominal amounts "
+            "together are 4 GPUs, but this queue has only 3");
 }
 
 TEST(StoredQueue, DefaultQueueIsMeasuredThoughNobodyHasWrittenOne) {
@@ -309,7 +309,8 @@ TEST(StoredQueue, StatusSaysWhatIsUsedAndBorrowedAndHowManyWait) {
   EXPECT_EQ(statuses.at("research").waiting, 1) << "below it";
   EXPECT_EQ(statuses.at("speech").waiting, 0);
   EXPECT_FALSE(statuses.at("orphan").is_ready);
-  EXPECT_EQ(statuses.at("orphan").message, "the parent of orphan, gone, does not exist");
+  EXPECT_EQ(statuses.at("orphan").message,
+            "queue gone, the parent of queue orphan, does not exist");
 }
 
 TEST(StoredQueue, OldestWaitIsThatOfTheFirstJobOfTheQueueOrOfThoseBelow) {
@@ -370,7 +371,7 @@ TEST(StoredQueue, ParentOfQueuesThatCannotBeReadIsNoneThatJobsMayName) {
   ASSERT_TRUE(state.SetQueues(UsableQueues(queues), UnservedQueues(queues)).ok());
   const QueueStatus status = QueueStatuses(queues, state).at("root");
   EXPECT_EQ(status.reason, "HasQueuesBelow");
-  EXPECT_EQ(status.message, "jobs name the queues below it: vision");
+  EXPECT_EQ(status.message, "jobs can name only the queues below this one: vision");
 }
 
 // They wait until it is served, and who runs runs on.

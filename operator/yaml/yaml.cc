@@ -47,7 +47,7 @@ class JsonBuilder final : public YAML::EventHandler {
     RefuseAsKey(mark, "an alias");
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      throw YAML::ParserException(mark, "an alias stands inside the node it names");
+      throw YAML::ParserException(mark, "an alias is inside the node that it refers to");
     }
     Spend(found->second.bytes, mark);
     Add(found->second.value, 0, mark, YAML::NullAnchor);
@@ -141,8 +141,9 @@ class JsonBuilder final : public YAML::EventHandler {
   void Spend(std::size_t bytes, const YAML::Mark& mark) {
     bytes_ += bytes;
     if (bytes_ > kYamlExpandedBytesMax) {
-      throw YAML::ParserException(
-          mark, "larger than " + std::to_string(kYamlExpandedBytesMax) + " bytes once expanded");
+      throw YAML::ParserException(mark,
+                                  "larger than " + std::to_string(kYamlExpandedBytesMax) +
+                                      " bytes after aliases are expanded");
     }
   }
 
@@ -401,8 +402,8 @@ std::string ExplainSyntaxError(std::string_view text, const YAML::ParserExceptio
     const auto breaks = std::count(text.begin(), text.end(), '\n');
     const auto last = breaks + (text.ends_with('\n') ? 0 : 1);
     return "not valid YAML: the file ends on line " + std::to_string(last) +
-           ", within what begins on line " + std::to_string(open->line) + ", column " +
-           std::to_string(open->column);
+           ", but the part that begins on line " + std::to_string(open->line) + ", column " +
+           std::to_string(open->column) + " is not closed";
   }
   return "not valid YAML: " + error.msg;
 }

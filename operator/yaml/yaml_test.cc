@@ -117,7 +117,8 @@ TEST(ReadYaml, OneLongScalarAliasedOftenIsBounded) {
   for (int i = 0; i < 1000; ++i) {
     text += "*a, ";
   }
-  EXPECT_EQ(AsJson(text + "]\n"), "not valid YAML: larger than 16777216 bytes once expanded");
+  EXPECT_EQ(AsJson(text + "]\n"),
+            "not valid YAML: larger than 16777216 bytes after aliases are expanded");
 }
 
 TEST(ReadYaml, OneLongKeyAboveManyFieldsIsBounded) {
@@ -125,7 +126,8 @@ TEST(ReadYaml, OneLongKeyAboveManyFieldsIsBounded) {
   for (int i = 0; i < 10'000; ++i) {
     text += "f" + std::to_string(i) + ": 1, ";
   }
-  EXPECT_EQ(AsJson(text + "}\n"), "not valid YAML: larger than 16777216 bytes once expanded");
+  EXPECT_EQ(AsJson(text + "}\n"),
+            "not valid YAML: larger than 16777216 bytes after aliases are expanded");
 }
 
 TEST(ReadYaml, NestingAsDeepAsJsonIsReadAndDeeperIsNot) {
@@ -171,10 +173,14 @@ TEST(ReadYaml, FieldThatIsNotThereStandsWhereItsParentDoes) {
 // As a download leaves it that broke off.
 TEST(ReadYaml, FileThatIsCutOffSaysWhereItEndsAndWithinWhat) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"a: 1\nb: {c: [{d: e,\n", "line 2, within what begins on line 2, column 9"},
-      {"a: 1\nb: {c: 1, d: {", "line 2, within what begins on line 2, column 14"},
-      {"a: [1, 2\nb: 3 # ]\nc: 4\n", "line 3, within what begins on line 1, column 4"},
-      {"a: it's\nb: [c, \"d", "line 2, within what begins on line 2, column 8"}};
+      {"a: 1\nb: {c: [{d: e,\n",
+       "line 2, but the part that begins on line 2, column 9 is not closed"},
+      {"a: 1\nb: {c: 1, d: {",
+       "line 2, but the part that begins on line 2, column 14 is not closed"},
+      {"a: [1, 2\nb: 3 # ]\nc: 4\n",
+       "line 3, but the part that begins on line 1, column 4 is not closed"},
+      {"a: it's\nb: [c, \"d",
+       "line 2, but the part that begins on line 2, column 8 is not closed"}};
   for (const auto& [text, where] : cases) {
     EXPECT_EQ(AsJson(text), "not valid YAML: the file ends on " + where) << text;
   }

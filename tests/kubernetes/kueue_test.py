@@ -170,7 +170,7 @@ class WithoutKueueTest(JobCase):
 
     def test_the_label_is_answered_with_what_is_missing_until_it_is_there(self):
         self.create_job("early", 1, labels={LABEL: "team-a"})
-        self.wait_waiting("early", "sees no Workloads of kueue.x-k8s.io/v1beta2")
+        self.wait_waiting("early", "does not watch Workloads of kueue.x-k8s.io/v1beta2")
         self.assertEqual(condition(self.job("early"), "Scheduled")[1], "KueueNotFollowed")
         self.create_job("free", 1)
         self.wait_running("free", 1)

@@ -39,14 +39,14 @@ ONLY_OPERATOR = {
         "what a layer makes of its input's shape is more than a rule can compute",
     r"(kernelSize|poolSize|strides): ":
         "a number or a list has no type, so that no rule can see it",
-    r"warm: found, but the command is another":
+    r"warm: found, but the command has a different form":
         "a pattern over words of any length costs more than the API server allows",
     r"env: MASTER_PORT is": "templates cannot be compared with each other within the cost limit",
-    r"labelSelector: selects no pods of role":
+    r"labelSelector: does not select the pods of role":
         "labels of templates, and those that the operator adds, are not seen by one rule",
-    r"bytes found, expected at most \d+.*: Linux starts no program":
+    r"bytes found, expected at most \d+.*: Linux cannot start a program":
         "a rule counts characters, and one of them may take several bytes",
-    r"supervise: false found, but TF_CONFIG of":
+    r"supervise: false found, but TF_CONFIG for":
         "the length of the namespace is not known to rules",
 }
 
@@ -65,7 +65,7 @@ ONLY_SERVER = {
     r"must be of type integer(,string)?: \"number\"": (
         r"[:,\[]-?(\d+\.0+|\d+(\.\d+)?[eE]\d+)[],}]",
         "a whole number written as 2.0 or 1e3: kubectl sends it as 2 or 1000, which is taken"),
-    r"expected a whole number of what has a domain": (
+    r"expected a whole number for each resource with a domain": (
         r"\d[EP]i?\"", "isInteger() of Kubernetes calls no number whole that is so large"),
     r"metadata\.(labels|annotations)": (
         r"\":null", "a label that is null is an empty one to the server, and none to `validate`"),

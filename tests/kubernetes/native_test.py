@@ -90,7 +90,7 @@ class NativeTest(JobCase):
         watch = Watch(self.admin, "Pod", self.namespace, labels=JOB_LABEL)
         self.addCleanup(watch.close)
         self.create_job("gang", 6, **NATIVE)
-        self.wait_waiting("gang", "gang rolled back", "is not placed by kube-scheduler",
+        self.wait_waiting("gang", "the gang is rolled back", "is not placed by kube-scheduler",
                           "anti-affinity", seconds=WAIT)
         seen = [pod for _, _, pod in list(watch.events)]
         self.assertGreaterEqual(len({pod["metadata"]["name"] for pod in seen}), 6)
@@ -145,7 +145,7 @@ class NativeTest(JobCase):
         self.assertEqual(group["spec"].get("priorityClassName", "high"), "high")
         _, _, why = condition(self.job("mixed"), "FullyPlanned")
         self.assertIn("spec.roles[0].template.spec.priorityClassName", why)
-        self.assertIn("its pods have that class", why)
+        self.assertIn("and so do its pods", why)
 
     def test_no_pod_group_is_left_of_a_job_that_is_suspended_or_deleted(self):
         self.create_job("goes", 2, **NATIVE)
@@ -218,7 +218,8 @@ class UnlistedTest(JobCase):
         self.create_job("native", 8, **NATIVE)
         self.create_job("other", 8)
         self.wait_running("other", 8)
-        self.wait_waiting("native", f"serves {api(VERSIONS[0])} but has not listed PodGroups")
+        self.wait_waiting("native", f"serves {api(VERSIONS[0])}, but this operator could not "
+                                    "list PodGroups")
 
 
 class UnservedTest(JobCase):
@@ -229,7 +230,8 @@ class UnservedTest(JobCase):
 
     def test_a_job_says_what_is_missing_and_holds_up_nobody(self):
         self.create_job("native", 8, **NATIVE)
-        self.wait_waiting("native", "serves them in none of v1beta1, v1alpha3, v1alpha2",
+        self.wait_waiting("native", "serves PodGroups in none of the versions v1beta1, v1alpha3, "
+                                    "v1alpha2",
                           f"{api(VERSIONS[0])}=true", "GenericWorkload")
         self.create_job("other", 8)
         self.wait_running("other", 8)

@@ -114,7 +114,7 @@ class ProvisioningTest(JobCase):
         self.admin.delete("ProvisioningRequest", second["metadata"]["name"], self.namespace)
         self.admin.create(mine, self.namespace)
         self.operator.resume()
-        self.wait_waiting("edited", "spec.podSets[0].count is 1 instead of 9", seconds=WAIT)
+        self.wait_waiting("edited", "spec.podSets[0].count is 1, expected 9", seconds=WAIT)
         self.wait_other_request(second)
         asked = 'lockstep_capacity_answers_total'
         self.assertGreaterEqual(self.operator.metric(asked, answer="edited"), 2)

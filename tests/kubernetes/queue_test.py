@@ -104,7 +104,8 @@ class QueueTest(ShareCase):
         self.make_queue("orphan", 1, parent="late")
         self.create_job("early", 1, scheduling={"queue": "orphan"})
         self.wait_waiting(
-            "early", "queue orphan is not served: the parent of orphan, late, does not exist"
+            "early", "queue orphan is not served: queue late, the parent of queue "
+            "orphan, does not exist"
         )
         self.make_queue("late", 1)
         self.wait_running("early", 1)
@@ -113,7 +114,7 @@ class QueueTest(ShareCase):
         self.make_queue("theirs", 4, namespaces=["elsewhere"])
         self.create_job("early", 1, scheduling={"queue": "theirs"})
         self.wait_waiting(
-            "early", "queue theirs is for jobs of namespace elsewhere; this one is in "
+            "early", "queue theirs is for jobs of namespace elsewhere; this job is in "
         )
         self.assertEqual(condition(self.job("early"), "Scheduled")[1], "NamespaceNotAllowed")
         self.admin.patch("TrainingQueue", "theirs",
@@ -124,7 +125,7 @@ class QueueTest(ShareCase):
         with self.assertRaises(ApiError) as refused:
             self.make_queue("short", 1, minRuntimeSeconds=61, maxRuntimeSeconds=60)
         self.assertIn("spec.maxRuntimeSeconds", str(refused.exception))
-        self.assertIn("less than minRuntimeSeconds found, expected at least that",
+        self.assertIn("less than minRuntimeSeconds found, expected at least minRuntimeSeconds",
                       str(refused.exception))
 
     def test_a_queue_says_how_it_stands_in_the_units_of_kubernetes(self):
@@ -204,7 +205,8 @@ class QueueTest(ShareCase):
             self.assertIn(words, str(refused.exception))
         with self.assertRaises(ApiError) as refused:
             self.admin.create(queue("odd", 1, nominal={"my gpu": 1}))
-        for words in ("spec.nominal", '"my gpu" found, expected what containers can ask for: cpu'):
+        for words in ("spec.nominal", '"my gpu" found, expected a resource that '
+                      'containers can request: cpu'):
             self.assertIn(words, str(refused.exception))
         self.make_queue("names", 1, nominal={"cpu": 1, "nvidia.com/mig-1g.5gb": 1,
                                              "hugepages-2Mi": "1Gi"})
@@ -277,7 +279,7 @@ class PreemptionTest(ShareCase):
         for _ in range(3):
             self.create_job("high", 16,
                             scheduling={"queue": "vision", "priorityClassName": "urgent"})
-            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, and ResourceQuota team "
+            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, but ResourceQuota team "
                                       "of the namespace allows 8")
             self.admin.delete("TrainingJob", "high", self.namespace)
             self.wait_for(lambda: not self.admin.find("TrainingJob", "high", self.namespace), 30,
@@ -351,7 +353,7 @@ class TwoReleasesTest(ShareCase):
                       60, "the job of the older release to run")
         self.create_job("second", 8, scheduling={"queue": "vision"})
         self.wait_waiting("second", "queue vision is not served: the operator with the lease "
-                                    f"{NAMESPACE}/lockstep serves it")
+                                    f"{NAMESPACE}/lockstep serves this queue")
         self.create_job("third", 8, scheduling={"queue": "theirs"})
         self.wait_running("third", 8)
         for name in ("vision", "theirs"):

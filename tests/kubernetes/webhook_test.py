@@ -49,8 +49,8 @@ class WebhookTest(JobCase):
         self.wait_running("sent", 2)
         wait_for(lambda: condition(self.job("sent"), "Scheduled")[1] == "PodElsewhere", 20,
                  "the job to say where its pod is")
-        self.assertIn(f"pod sent-worker-1 (rank 1) was planned on node {here} and is bound to node "
-                      f"{there}", self.job("sent")["status"]["reason"])
+        self.assertIn(f"pod sent-worker-1 (rank 1) was planned for node {here}, but is bound to "
+                      f"node {there}", self.job("sent")["status"]["reason"])
         placed = [each["node"] for each in self.job("sent")["status"]["placement"]]
         self.assertEqual(placed, [here, there])
         wait_for(lambda: [1 for why, *_ in self.events("sent") if why == "PodElsewhere"], 20,

@@ -256,7 +256,7 @@ class OddUse(LocalTest):
         self.assertEqual(exit_code, 1, output)
         self.assertIn("pod command-worker-0 cannot be created: create folder ", output)
         self.assertIn("Not a directory", output)
-        self.assertNotIn("effects failed", output)
+        self.assertNotIn("actions for the job failed", output)
 
     @unittest.skipUnless(can_mount_tmpfs(), "a small disk cannot be mounted: needs root")
     def test_pods_wait_for_room_for_a_while(self):

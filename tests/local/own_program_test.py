@@ -99,8 +99,8 @@ class Calls(LocalTest):
                                     backoff_limit=6)
         run = self.run_job(manifest)
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-        self.assertRegex(run.output, r"pod command-worker-0 \(rank 0\) left with exit code 0 while "
-                                     "others still used it: ")
+        self.assertRegex(run.output, r"pod command-worker-0 \(rank 0\) exited with code 0 while "
+                                     "other ranks still needed it: ")
 
     def test_a_session_that_only_reports(self):
         manifest = command_manifest([str(BIN / "lockstep_c_rank"), "report_only"], name="only")

@@ -67,7 +67,7 @@ class Calls(LocalTest):
                 f"replicas: {workers}", f"replicas: {workers}\n    processes: {processes}"))
             self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
             self.assertRegex(run.output,
-                             who + " left with exit code 0 while others still used it: ")
+                             who + " exited with code 0 while other ranks still needed it: ")
 
     def test_ranks_that_are_killed_when_all_work_is_done_have_succeeded(self):
         run = self.run_job(command_manifest(
@@ -115,8 +115,8 @@ class Recovery(OwnProgramCase):
             recovery="{rendezvousTimeoutSeconds: 8}")
         run = self.run_job(manifest)
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-        self.assertRegex(run.output, r"pod command-worker-1 \(rank 1\) left with exit code 0 while "
-                                     "others still used it: ")
+        self.assertRegex(run.output, r"pod command-worker-1 \(rank 1\) exited with code 0 while "
+                                     "other ranks still needed it: ")
         self.assertIn("meeting again: ", run.pod_log("command-worker-0"))
 
 

@@ -66,7 +66,7 @@ class Relaunch(LocalTest):
             pods = sorted(pod["name"] for pod in run.summary["pods"])
             self.assertEqual(pods, ["command-worker-0", "command-worker-1"])
             self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}])
-            self.assertIn("the programs of all ranks start anew, and their pods stay", run.output)
+            self.assertIn("the programs of all ranks restart in their pods", run.output)
             recovery, = run.summary["recoveries"]
             # Whoever was killed, in whatever order the ends of both were seen.
             self.assertEqual([recovery[key] for key in ("relaunch", "culprit", "cause", "oneOf")],
@@ -76,13 +76,14 @@ class Relaunch(LocalTest):
     def test_budget_that_is_used_up_ends_the_job(self):
         run = self.lose(1, backoff_limit=0)
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("0 of 0 incidents of runPolicy.backoffLimit are used", run.output)
+        self.assertIn("runPolicy.backoffLimit allows 0 incidents, and 0 happened before",
+                      run.output)
 
     def test_pod_that_dies_takes_the_way_of_new_pods(self):
         run = self.lose(1, of=1)
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertIn("command-worker-1-a", json.dumps(run.summary["pods"]))
-        self.assertNotIn("their pods stay", run.output)
+        self.assertNotIn("restart in their pods", run.output)
 
 
 if __name__ == "__main__":

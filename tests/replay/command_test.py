@@ -168,7 +168,7 @@ class ReplayCommand(unittest.TestCase):
     def test_log_that_is_broken_is_refused_by_its_line(self):
         whole = one_round("start default/a w-0@n1")
         log = self.file("rounds.log", whole.replace('"gpus": 3', '"gpus": 2'))
-        self.assert_refused(("log", log), f"{log}:3: its sum does not fit")
+        self.assert_refused(("log", log), f"{log}:3: the checksum does not match")
         log = self.file("rounds.log", whole[:-3])
         self.assert_refused(("log", log), f"{log}:5: cut off after ")
         log = self.file("rounds.log", round_log({"lockstepRoundLog": {"version": 3}},

@@ -34,12 +34,12 @@ constexpr const char* kCapacityIsNotFound = "CapacityIsNotFound";
 constexpr std::chrono::minutes kAnswerTimeout{10};
 
 constexpr const char* kNoPlaceholders =
-    "scheduling.provisioning: Pods needs placeholder pods, and this operator makes none; set "
-    "placeholderPods.enabled of the chart (the flag --placeholder-pods)";
+    "with scheduling.provisioning: Pods, the job needs placeholder pods, and this operator makes "
+    "none; set placeholderPods.enabled of the chart (the flag --placeholder-pods)";
 
 constexpr const char* kNoDomains =
-    "; Lockstep asks no autoscaler for this job, because autoscalers do not know the domains of "
-    "scheduling.topology.required and of required pod affinity and anti-affinity";
+    "; Lockstep asks no autoscaler for this job, because autoscalers do not take "
+    "scheduling.topology.required, or required pod affinity and anti-affinity, into account";
 
 // What a refused gang lacks.
 enum class Lack {
@@ -115,7 +115,7 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
   if (IsByPods(*ask->open)) {  // of a request it is told when it is there
     builder->Say(EventType::kNormal,
                  "CapacityAsked",
-                 "asks autoscalers with " + RequestText(*ask, *builder));
+                 "Lockstep asks autoscalers with " + RequestText(*ask, *builder));
   }
 }
 
@@ -123,10 +123,12 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
 void TakeBack(const std::string& why, DecisionBuilder* builder) {
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
   if (ask->open->has_capacity) {
-    builder->Say(EventType::kWarning,
-                 "CapacityNotProvisioned",
-                 RequestText(*ask, *builder) +
-                     " found room and was taken back, because the gang may not start: " + why);
+    builder->Say(
+        EventType::kWarning,
+        "CapacityNotProvisioned",
+        RequestText(*ask, *builder) +
+            " found room, but Lockstep withdrew the request, because the gang may not start: " +
+            why);
   }
   CountAnswer(CapacityAnswer::kTakenBack, builder);
   ask->open.reset();
@@ -187,8 +189,10 @@ void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
   }
   const std::string said = MessageIn(conditions, kProvisioned);
   Close(CapacityAnswer::kNoNodes,
-        "no room within " + std::to_string(std::chrono::seconds(kRoomTimeout).count()) +
-            " s of the answer: " + (said.empty() ? MessageIn(conditions, kAccepted) : said),
+        "the gang found no room within " +
+            std::to_string(std::chrono::seconds(kRoomTimeout).count()) +
+            " s after the autoscaler's answer: " +
+            (said.empty() ? MessageIn(conditions, kAccepted) : said),
         builder);
 }
 
@@ -211,7 +215,7 @@ void AwaitAnswer(DecisionBuilder* builder) {
     return;
   }
   Close(CapacityAnswer::kNoAnswer,
-        "no autoscaler has taken it up within " +
+        "no autoscaler accepted the request within " +
             std::to_string(std::chrono::seconds(kAnswerTimeout).count()) + " s",
         builder);
 }

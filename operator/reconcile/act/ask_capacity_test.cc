@@ -107,7 +107,7 @@ TEST_F(AskCapacity, FailureIsToldAndAskedAboutAnewAfterAPauseThatGrows) {
   Step();
   EXPECT_EQ(Objects(), "");
   EXPECT_TRUE(Says("no quota for GPUs in this region")) << Why();
-  EXPECT_TRUE(Says("asks autoscalers again at ")) << Why();
+  EXPECT_TRUE(Says("Lockstep asks autoscalers again at ")) << Why();
   EXPECT_EQ(Step(), "") << "not yet";
   world_.Advance(seconds(5));
   Ask();
@@ -141,7 +141,7 @@ TEST_F(AskCapacity, SilenceEndsTheAskToo) {
   world_.Advance(minutes(10));
   Step();
   EXPECT_EQ(Objects(), "");
-  EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
+  EXPECT_TRUE(Says("no autoscaler accepted the request within 600 s")) << Why();
 }
 
 TEST_F(AskCapacity, AnswerToARequestThatSomebodyRemovesIsVoid) {
@@ -158,7 +158,7 @@ TEST_F(AskCapacity, AnswerToARequestThatSomebodyRemovesIsVoid) {
   EXPECT_NE(Objects(), "") << "it is made anew, and may be answered";
   world_.Advance(minutes(1));
   Step();
-  EXPECT_TRUE(Says("no autoscaler has taken it up within 600 s")) << Why();
+  EXPECT_TRUE(Says("no autoscaler accepted the request within 600 s")) << Why();
 }
 
 TEST_F(AskCapacity, AnswerThatBringsNoRoomIsAskedAboutAnew) {
@@ -173,7 +173,7 @@ TEST_F(AskCapacity, AnswerThatBringsNoRoomIsAskedAboutAnew) {
   world_.Advance(minutes(1));
   Step();
   EXPECT_EQ(Objects(), "");
-  EXPECT_TRUE(Says("no room within 1800 s of the answer: two nodes come")) << Why();
+  EXPECT_TRUE(Says("no room within 1800 s after the autoscaler's answer: two nodes come")) << Why();
   world_.Advance(seconds(5));
   Ask();
   EXPECT_EQ(ask().open->ask_class, ProvisioningClass::kCheckCapacity);
@@ -238,14 +238,14 @@ TEST_F(AskCapacity, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
   sight().templates.push_back(
       {std::string(kFirstRequest) + "-worker", "theirs", "", false, false, {}});
   EXPECT_EQ(Step() + Step(), "");
-  EXPECT_TRUE(Says("PodTemplate mnist-uid-1-1-worker belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("PodTemplate mnist-uid-1-1-worker does not belong to this job")) << Why();
 
   sight().templates.clear();
   Step();
   sight().requests.push_back(
       {kFirstRequest, "theirs", "", false, false, ConditionOf("Failed", true)});
   EXPECT_EQ(Step(), "");
-  EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("ProvisioningRequest mnist-uid-1-1 does not belong to this job")) << Why();
   world_.job.spec.run_policy.suspend = true;
   Step();
   EXPECT_EQ(Objects(), kFirstRequest) << "theirs stays";

@@ -18,20 +18,20 @@ class AskDifference : public ::testing::Test, protected FakeAskingWorld {};
 
 TEST_F(AskDifference, RequestThatIsNotWhatWasAskedIsNotTrustedAndIsAskedAnew) {
   const std::vector<std::pair<std::string, void (*)(CapacityObject*)>> edits = {
-      {"spec.podSets[0].count is 1 instead of 2",
+      {"spec.podSets[0].count is 1, expected 2",
        [](CapacityObject* one) { one->content["podSets"][0]["count"] = 1; }},
-      {"spec.podSets has 2 elements instead of 1",
+      {"spec.podSets has 2 elements, expected 1",
        [](CapacityObject* one) {
          const Json set = one->content["podSets"][0];
          one->content["podSets"].push_back(set);
        }},
-      {"spec.podSets is not there instead of a list",
+      {"spec.podSets is missing, expected a list",
        [](CapacityObject* one) { one->content.erase("podSets"); }},
-      {R"(spec.podSets[0].podTemplateRef.name is "mine" instead of "mnist-uid-1-)",
+      {R"(spec.podSets[0].podTemplateRef.name is "mine", expected "mnist-uid-1-)",
        [](CapacityObject* one) { one->content["podSets"][0]["podTemplateRef"]["name"] = "mine"; }},
-      {R"(spec.provisioningClassName is "mine" instead of "check-capacity.)",
+      {R"(spec.provisioningClassName is "mine", expected "check-capacity.)",
        [](CapacityObject* one) { one->content["provisioningClassName"] = "mine"; }},
-      {R"(spec.parameters.noRetry is "false" instead of "true")",
+      {R"(spec.parameters.noRetry is "false", expected "true")",
        [](CapacityObject* one) { one->content["parameters"]["noRetry"] = "false"; }},
       {"): was edited by somebody", [](CapacityObject* one) { one->generation = 2; }},
   };
@@ -63,9 +63,9 @@ TEST_F(AskDifference, TemplateThatIsNotWhatWasAskedIsNotTrustedEither) {
     return one->content["spec"]["containers"][0]["resources"];
   };
   const std::vector<std::pair<std::string, std::function<void(CapacityObject*)>>> edits = {
-      {R"(template.spec.containers[0].resources.requests.nvidia.com/gpu is "1" instead of "4")",
+      {R"(template.spec.containers[0].resources.requests.nvidia.com/gpu is "1", expected "4")",
        [&](CapacityObject* one) { resources(one)["requests"]["nvidia.com/gpu"] = "1"; }},
-      {R"(template.spec.nodeSelector.pool is "b" instead of "a")",
+      {R"(template.spec.nodeSelector.pool is "b", expected "a")",
        [](CapacityObject* one) { one->content["spec"]["nodeSelector"]["pool"] = "b"; }},
       {"PodTemplate mnist-uid-1-1-worker was edited by somebody",
        [](CapacityObject* one) { one->generation = 2; }},

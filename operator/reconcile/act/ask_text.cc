@@ -36,16 +36,16 @@ std::string AnswerIn(const Json& conditions, ProvisioningClass ask_class) {
            said;
   }
   if (const std::string said = MessageIn(conditions, kAccepted); !said.empty()) {
-    return (IsTrueIn(conditions, kAccepted) ? "an autoscaler has taken it up: "
-                                            : "no autoscaler has taken it up: ") +
+    return (IsTrueIn(conditions, kAccepted) ? "an autoscaler has accepted the request: "
+                                            : "no autoscaler has accepted the request: ") +
            said;
   }
   return "";
 }
 
-// "; the last answer: ..."; empty: none has come to nothing.
+// "; result of the last request: ..."; empty: none has come to nothing.
 std::string LastAnswer(const CapacityAsk& ask) {
-  return ask.failure.empty() ? "" : "; the last answer: " + ask.failure;
+  return ask.failure.empty() ? "" : "; result of the last request: " + ask.failure;
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ std::string ObstacleOf(const DecisionBuilder& builder) {
                             const std::string& name) -> std::string {
     const CapacityObject* const found = FindNamed(objects, name);
     if (found != nullptr) {
-      return found->is_ours ? "" : kind + " " + name + " belongs to somebody else";
+      return found->is_ours ? "" : kind + " " + name + " does not belong to this job";
     }
     const auto refusal = sight.refusals.find(name);
     if (refusal == sight.refusals.end()) {
@@ -140,8 +140,7 @@ std::string WhyNotAsAsked(const TrainingJob& job, const ProvisioningSight& sight
 std::string DescribeAsk(const DecisionBuilder& builder) {
   const CapacityAsk& ask = *builder.status().provisioning;
   if (!ask.open.has_value()) {
-    return "asks autoscalers again at " + FormatRfc3339(*ask.retry_at) +
-           (ask.failure.empty() ? "" : ": " + ask.failure);
+    return "Lockstep asks autoscalers again at " + FormatRfc3339(*ask.retry_at) + LastAnswer(ask);
   }
   const std::string last = LastAnswer(ask);
   if (IsByPods(*ask.open)) {
@@ -152,7 +151,7 @@ std::string DescribeAsk(const DecisionBuilder& builder) {
   }
   const CapacityObject* const request = OpenRequest(builder);
   if (request == nullptr) {
-    return "is about to ask autoscalers with " + RequestText(ask, builder) + last;
+    return "Lockstep is about to ask autoscalers with " + RequestText(ask, builder) + last;
   }
   const std::string answer = AnswerIn(request->conditions, ask.open->ask_class);
   return RequestText(ask, builder) + ": " +
@@ -191,7 +190,7 @@ void SayWhatBecameOfIt(DecisionBuilder* builder) {
   }
   const std::string request = RequestText(ask, *builder);
   if (OpenRequest(*builder) != nullptr && !HasSaid("; " + request + ": ", *builder)) {
-    builder->Say(EventType::kNormal, "CapacityAsked", "asks autoscalers with " + request);
+    builder->Say(EventType::kNormal, "CapacityAsked", "Lockstep asks autoscalers with " + request);
   }
 }
 

@@ -16,9 +16,9 @@ inline constexpr const char* kProvisioned = "Provisioned";
 
 // What the operator lacks to ask by ProvisioningRequests.
 inline constexpr const char* kNotFollowed =
-    "scheduling.provisioning: ProvisioningRequest needs ProvisioningRequests of "
-    "autoscaling.x-k8s.io/v1, and this operator sees none; use a cluster autoscaler that serves "
-    "them, and set provisioning.enabled of the chart (the flag --provisioning)";
+    "with scheduling.provisioning: ProvisioningRequest, the job needs ProvisioningRequests of "
+    "autoscaling.x-k8s.io/v1, and this operator cannot see any; use a cluster autoscaler that "
+    "serves them, and set provisioning.enabled of the chart (the flag --provisioning)";
 
 bool IsByPods(const OpenAsk& ask);
 

@@ -53,9 +53,10 @@ class AskText : public ::testing::Test, protected FakeAskingWorld {
 
 TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
   EXPECT_EQ(Events(), "") << "there is none yet";
-  EXPECT_TRUE(Says("is about to ask autoscalers with ProvisioningRequest mnist-uid-1-1")) << Why();
+  EXPECT_TRUE(Says("Lockstep is about to ask autoscalers with ProvisioningRequest mnist-uid-1-1"))
+      << Why();
   Answer(Json());
-  EXPECT_EQ(Events(), std::string("CapacityAsked: asks autoscalers with ") + kRequestText);
+  EXPECT_EQ(Events(), std::string("CapacityAsked: Lockstep asks autoscalers with ") + kRequestText);
   EXPECT_EQ(Events(), "");
   Answer(ConditionOf("Accepted", true, "Reason", "ok"));
   EXPECT_EQ(Events(), "");
@@ -86,8 +87,8 @@ TEST_F(AskText, WaitThatIsOverIsNoReasonToAskAnew) {
   EXPECT_EQ(Events(), "");
   EXPECT_FALSE(ask().open.has_value());
   EXPECT_EQ(Why(),
-            std::string("no room within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; the last "
-                        "answer: ") +
+            std::string("no room within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; result of "
+                        "the last request: ") +
                 kRequestText + ": no quota in this region");
 }
 
@@ -101,7 +102,7 @@ TEST_F(AskText, RequestThatIsRefusedIsAWarningAndNoAsk) {
   world_.Advance(minutes(10));
   Events();
   EXPECT_TRUE(Says("was refused: denied by policy no-nodes")) << Why();
-  EXPECT_FALSE(Says("no autoscaler has taken it up")) << Why();
+  EXPECT_FALSE(Says("no autoscaler accepted the request")) << Why();
 }
 
 TEST_F(AskText, KindThatIsRemovedWhileJobsWaitIsToldAsOneThatNeverWas) {
@@ -113,8 +114,9 @@ TEST_F(AskText, KindThatIsRemovedWhileJobsWaitIsToldAsOneThatNeverWas) {
 
 TEST_F(AskText, AnswerSaysWhetherItIsAYes) {
   const std::vector<std::pair<Json, std::string>> cases = {
-      {ConditionOf("Accepted", true, "Reason", "ok"), "an autoscaler has taken it up: ok"},
-      {ConditionOf("Accepted", false, "Reason", "ok"), "no autoscaler has taken it up: ok"},
+      {ConditionOf("Accepted", true, "Reason", "ok"), "an autoscaler has accepted the request: ok"},
+      {ConditionOf("Accepted", false, "Reason", "ok"),
+       "no autoscaler has accepted the request: ok"},
       {ConditionOf("Provisioned", true, "Reason", "ok"),
        "the autoscaler says that there is room: ok"},
       {ConditionOf("Provisioned", false, "Reason", "ok"),
@@ -139,8 +141,8 @@ TEST_F(AskText, LastFailureIsToldWhileTheNextAskGoesOnAndAtTheEnd) {
   Answer(Json());
   Events();
   EXPECT_TRUE(
-      Says("mnist-uid-1-2 (check-capacity.autoscaling.x-k8s.io): no autoscaler has "
-           "answered yet; the last answer: "))
+      Says("mnist-uid-1-2 (check-capacity.autoscaling.x-k8s.io): no autoscaler has answered yet; "
+           "result of the last request: "))
       << Why();
   EXPECT_TRUE(Says("no quota for GPUs in this region")) << Why();
   world_.Advance(seconds(60));
@@ -173,17 +175,17 @@ TEST_F(AskText, WhoWasToldOfRoomThatAnotherGetsIsToldThatToo) {
   world_.observed.round = Unschedulable{Constraint::kQueue, "waits behind team/first"};
   EXPECT_EQ(Events(),
             std::string("CapacityNotProvisioned: ") + kRequestText +
-                " found room and was taken back, because the gang may not start: waits behind "
-                "team/first");
+                " found room, but Lockstep withdrew the request, because the gang may not start: "
+                "waits behind team/first");
 }
 
 TEST_F(AskText, WhoMustStandWithinOneDomainAsksForNothingFromTheStart) {
   world_.job.spec.scheduling.topology.required = "example.com/rack";
   EXPECT_EQ(Events(), "");
   EXPECT_FALSE(world_.job.status.provisioning.has_value());
-  EXPECT_TRUE(Says(
-      "Lockstep asks no autoscaler for this job, because autoscalers do not know the domains of "
-      "scheduling.topology.required"))
+  EXPECT_TRUE(
+      Says("Lockstep asks no autoscaler for this job, because autoscalers do not take "
+           "scheduling.topology.required, or required pod affinity"))
       << Why();
 }
 

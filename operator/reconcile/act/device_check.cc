@@ -85,7 +85,8 @@ void CheckDevices(const GangView& view, DecisionBuilder* builder) {
                   false,
                   "TooManyToRecord",
                   "the job has more than " + CountOf(kDevicesRecordedMax) +
-                      ": the status cannot name them all, so Lockstep does not compare them"});
+                      ", too many for the status to name them all; Lockstep does not check whether "
+                      "two pods see the same GPU"});
     return;
   }
   NoteDevices(view, builder);

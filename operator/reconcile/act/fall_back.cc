@@ -57,16 +57,17 @@ struct Fall {
 void SayLost(const Fall& fall, DecisionBuilder* builder) {
   std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
   if (!why.empty()) {
-    why = "no rank with its state is left, and " + why + ", so checkpoints went with their pods";
+    why = "no rank with its state is left, and " + why +
+          ", so checkpoints were deleted with their pods";
   } else if (fall.next == 0) {
     why = "no rank with its state is left, and no checkpoint was found";
   } else {
-    why = "no rank with its state is left, and this is the newest checkpoint";
+    why = "no rank with its state is left, so it resumes from the newest checkpoint";
   }
   builder->Say(EventType::kWarning,
                "ProgressLost",
                fall.who + " continues at step " + std::to_string(fall.next) +
-                   " and had reached step " + std::to_string(fall.reached) + " at least: " + why +
+                   ", but had reached at least step " + std::to_string(fall.reached) + ": " + why +
                    fall.others);
 }
 
@@ -158,7 +159,7 @@ void NoteModels(const GangView& view, DecisionBuilder* builder) {
   }
   if (!falls.empty()) {  // a gang's, which all start anew, make one event
     const auto more = static_cast<int64_t>(falls.size()) - 1;
-    falls.front().others = more > 0 ? "; likewise " + Plural(more, "other model") : "";
+    falls.front().others = more > 0 ? "; the same happened to " + Plural(more, "other model") : "";
     SayLost(falls.front(), builder);
   }
 }

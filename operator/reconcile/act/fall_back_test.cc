@@ -186,9 +186,9 @@ TEST_F(OwnModelsTest, StepsOfEveryModelThatGoesBackAddUpAndAreTold) {
   GoOn(1, 50, 90);
 
   EXPECT_EQ(Told(),
-            "model 1 continues at step 50 and had reached step 64 at least: no rank with its state "
-            "is left, and no volume is mounted at /lockstep/work/checkpoints, so checkpoints went "
-            "with their pods");
+            "model 1 continues at step 50, but had reached at least step 64: no rank with its "
+            "state is left, and no volume is mounted at /lockstep/work/checkpoints, so checkpoints "
+            "were deleted with their pods");
   EXPECT_EQ(StepsRepeated(), 14);
   EXPECT_EQ(KnownStep(), 70) << "of model 0";
   EXPECT_EQ(Told(), "") << "once";
@@ -216,7 +216,7 @@ TEST_F(OwnModelsTest, ModelOfTheFirstRankIsToldOfAsAnyOther) {
   ASSERT_EQ(KnownStep(), 80);
   GoOn(0, 0, 3);
 
-  EXPECT_TRUE(Told().starts_with("model 0 continues at step 0 and had reached step 70 at least"));
+  EXPECT_TRUE(Told().starts_with("model 0 continues at step 0, but had reached at least step 70"));
   EXPECT_EQ(StepsRepeated(), 70);
   EXPECT_EQ(KnownStep(), 3);
 }
@@ -228,7 +228,7 @@ TEST_F(OwnModelsTest, ModelsOfAGangThatStartsAnewAreToldTogether) {
   Told();
   StartAgainAt(50);
 
-  EXPECT_TRUE(Told().ends_with("; likewise 1 other model"));
+  EXPECT_TRUE(Told().ends_with("; the same happened to 1 other model"));
   EXPECT_EQ(StepsRepeated(), 34);
 }
 
@@ -341,7 +341,7 @@ TEST_F(OwnModelsOfProcessesTest, ProcessThatStartsAgainInItsPodIsToldOfByItsRank
   EXPECT_EQ(KnownStep(), 66);
 
   DocumentOf(0).models.push_back({1, Incarnation(1), Step(80), Step(81), std::nullopt});
-  EXPECT_TRUE(Told().starts_with("model 1 continues at step 80 and had reached step 90 at least"));
+  EXPECT_TRUE(Told().starts_with("model 1 continues at step 80, but had reached at least step 90"));
   EXPECT_EQ(Models(), "0@66 1@81 ");
   EXPECT_EQ(StepsRepeated(), 10);
   EXPECT_EQ(world_.job.status.progress->checkpoint_step, 80);
@@ -361,9 +361,9 @@ TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSin
   DocumentOf(0).step = Step(4350);
 
   EXPECT_EQ(Told(),
-            "training continues at step 4000 and had reached step 4200 at least: no rank with its "
+            "training continues at step 4000, but had reached at least step 4200: no rank with its "
             "state is left, and no volume is mounted at /lockstep/work/checkpoints, so checkpoints "
-            "went with their pods");
+            "were deleted with their pods");
   EXPECT_EQ(KnownStep(), 4350);
   EXPECT_EQ(Told(), "") << "once";
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/base/plural.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/relaunch.h"
 #include "operator/reconcile/policy/backoff.h"
@@ -47,14 +48,14 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
   const std::string what = blamed->sentence + ", cause " + blamed->cause + "; ";
   if (CountedIncidents(incidents) > std::max(limit, used)) {
     builder->Fail("BackoffLimitExceeded",
-                  what + std::to_string(used) + " of " + std::to_string(limit) +
-                      " incidents of runPolicy.backoffLimit are used");
+                  what + "runPolicy.backoffLimit allows " + Plural(limit, "incident") + ", and " +
+                      std::to_string(used) + " happened before");
     return false;
   }
   if (FreeIncidents(incidents) > std::max(kFreeIncidentsMax, free_used)) {
     builder->Fail("BackoffLimitExceeded",
-                  what + std::to_string(free_used) + " restarts within a day are the limit, also " +
-                      "of those that cost nothing");
+                  what + "a job may restart at most " + std::to_string(free_used) +
+                      " times a day for causes that do not count against runPolicy.backoffLimit");
     return false;
   }
   status->incidents = std::move(incidents);
@@ -97,9 +98,9 @@ void RestartGang(const Failure& origin, const std::string& why_new_pods, Decisio
   TrainingJobStatus* const status = builder->mutable_status();
   CountGangStart(origin, builder);
   GiveUpGang(builder);
-  std::string message = origin.sentence + ", cause " + origin.cause + "; " +
-                        CostOf(origin, *builder) +
-                        (why_new_pods.empty() ? "" : "; new pods, because " + why_new_pods);
+  std::string message =
+      origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder) +
+      (why_new_pods.empty() ? "" : "; the gang gets new pods, because " + why_new_pods);
   const std::chrono::seconds delay = RestartDelay(status->quick_restarts);
   if (delay > std::chrono::seconds(0)) {
     status->retry_at = builder->now() + delay;
@@ -128,7 +129,7 @@ void RollBackGang(const std::string& reason,
   GiveUpGang(builder);
   builder->Count(Metric::kRollbacks, reason);
   builder->HoldBack(reason,
-                    "gang rolled back: " + sentence,
+                    "the gang is rolled back: " + sentence,
                     reason == kPodNotCreated || reason == kPodGroupNotMade ? kRefusalDelayMax
                                                                            : kRollbackDelayMax);
 }

@@ -19,7 +19,7 @@ constexpr const char* kCost = ". The operator learns of lost pods late";
 std::string WhatToDo(const DecisionBuilder& builder) {
   return ", and progress is not reported. Training continues and its result is safe: let the job "
          "end, or put the old key back into the operator's Secret and restart the operator. To "
-         "start the job's pods anew instead, delete the Secret " +
+         "restart the job's pods instead, delete the Secret " +
          KeySecretName(builder.job().metadata) + ", then suspend and resume the job" +
          CostOfNewGang(builder.job(), builder.observed());
 }
@@ -84,7 +84,7 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                   false,
                   "KeyRefused",
                   DoNotTake(foreign.count) +
-                      "key: the key has changed, or their runtime is of another version" + kCost +
+                      "key: the key has changed, or their runtime has a different version" + kCost +
                       WhatToDo(*builder)},
                  EventType::kWarning);
   } else if (expired.count > 0) {
@@ -93,15 +93,16 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                   "ClockDiffers",
                   DoNotTake(expired.count) + "tokens: the clock of " + expired.node +
                       " and the operator's differ by more than five minutes" + kCost +
-                      "; set the clock that is wrong"},
+                      "; correct the wrong clock"},
                  EventType::kWarning);
   } else if (const Silent silent = CountSilent(view, builder->observed()); silent.count > 0) {
     builder->Set({ConditionType::kRuntimeHeard,
                   false,
                   kNodeSilent,
-                  "node " + silent.node + " does not report, so the state is unknown of " +
+                  "node " + silent.node + " does not report, so the state of " +
                       Plural(silent.count, "pod") +
-                      ": the job goes on when the node reports or is removed, or when Kubernetes "
+                      " is unknown: the job continues when the node reports or is removed, or when "
+                      "Kubernetes "
                       "evicts its pods, by default after five minutes"},
                  EventType::kWarning);
   } else if (WaitsForNode(builder->status()) && !view.members.empty()) {

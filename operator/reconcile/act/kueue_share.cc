@@ -27,9 +27,9 @@ constexpr const char* kWaitForStart = "WaitForStart";
 constexpr const char* kWaitForRecovery = "WaitForRecovery";
 
 constexpr const char* kKueueNotFollowed =
-    "the label kueue.x-k8s.io/queue-name needs Kueue, and this operator sees no Workloads of "
-    "kueue.x-k8s.io/v1beta2; install Kueue 0.15 or later, and set kueue.enabled of the chart (the "
-    "flag --kueue)";
+    "the label kueue.x-k8s.io/queue-name needs Kueue, and this operator does not watch Workloads "
+    "of kueue.x-k8s.io/v1beta2; install Kueue 0.15 or later, and set kueue.enabled of the chart "
+    "(the flag --kueue)";
 
 // Why a job does not look for places.
 struct Wait {
@@ -65,8 +65,9 @@ Wait WhyNotShown(const DecisionBuilder& builder) {
   }
   if (const std::string label = UnheededKueueLabel(builder.job().metadata); !label.empty()) {
     return {"KueueLabelNotHeeded",
-            "label " + label + " found, of Kueue's labels only queue-name is heeded; priority is " +
-                "that of scheduling.priorityClassName",
+            "label " + label +
+                " cannot be used: of Kueue's labels, Lockstep uses only kueue.x-k8s.io/queue-name. "
+                "Remove the label; the priority comes from scheduling.priorityClassName",
             EventType::kWarning};
   }
   if (!kueue.missing_class.empty()) {
@@ -85,7 +86,7 @@ std::string ConflictOf(const KueueAdmission& admission, const TrainingJob& job) 
     for (const auto& [key, value] : pod_set.node_selector) {
       const auto own = role->pod.node_selector.find(key);
       if (own != role->pod.node_selector.end() && own->second != value) {
-        return "Kueue assigned nodes with " + key + "=" + value + ", and the template of " +
+        return "Kueue assigned nodes with " + key + "=" + value + ", but the template of " +
                std::string(RoleName(pod_set.role)) + " selects " + key + "=" + own->second;
       }
     }
@@ -97,7 +98,7 @@ std::string ConflictOf(const KueueAdmission& admission, const TrainingJob& job) 
 Wait WhyNotAdmitted(const WorkloadSight& workload, const DecisionBuilder& builder) {
   if (!workload.is_ours) {
     return {"WorkloadNameTaken",
-            "Workload " + WorkloadName(builder.job().metadata) + " belongs to somebody else",
+            "Workload " + WorkloadName(builder.job().metadata) + " does not belong to this job",
             EventType::kWarning};
   }
   if (workload.is_deleting || IsWorkload(workload, kFinished) ||
@@ -114,7 +115,8 @@ Wait WhyNotAdmitted(const WorkloadSight& workload, const DecisionBuilder& builde
   }
   if (!workload.problem.empty() || !workload.admission.has_value()) {
     return {"KueueNotHeeded",
-            workload.problem.empty() ? "Kueue admitted it to no queue" : workload.problem,
+            workload.problem.empty() ? "Kueue admitted the job, but named no cluster queue"
+                                     : workload.problem,
             EventType::kWarning};
   }
   if (std::string conflict = ConflictOf(*workload.admission, builder.job()); !conflict.empty()) {
@@ -132,7 +134,7 @@ Wait WhyNoShare(const DecisionBuilder& builder) {
     return WhyNotAdmitted(*kueue.workload, builder);
   }
   return WaitsForKueue(builder,
-                       kueue.refusal.empty() ? "its Workload is being made"
+                       kueue.refusal.empty() ? "its Workload is being created"
                                              : "its Workload was refused: " + kueue.refusal);
 }
 
@@ -157,7 +159,7 @@ std::string WhyLost(const DecisionBuilder& builder) {
     return "Kueue took its quota back: its Workload was deleted";
   }
   if (IsWorkload(*workload, kFinished)) {
-    return "Kueue took its quota back: its Workload was declared finished: " +
+    return "Kueue took its quota back: its Workload was marked as finished: " +
            WorkloadMessage(*workload, kFinished);
   }
   if (IsWorkload(*workload, kEvicted)) {
@@ -166,7 +168,7 @@ std::string WhyLost(const DecisionBuilder& builder) {
   }
   return IsWorkload(*workload, kAdmitted)
              ? ""
-             : "Kueue took its quota back: its Workload is not admitted any more";
+             : "Kueue took its quota back: its Workload is no longer admitted";
 }
 
 void Patch(const WorkloadSight& workload,
@@ -245,8 +247,9 @@ void AnswerEviction(const WorkloadSight& workload, DecisionBuilder* builder) {
 // there is another of its name, and the next one may come before Kueue has noticed.
 void Remove(const WorkloadSight& workload, DecisionBuilder* builder) {
   if (HoldsQuota(workload) && !IsWorkload(workload, kFinished)) {
-    GiveUpQuota(
-        workload, {"JobChanged", "the job asks for another share, or for none", false}, builder);
+    GiveUpQuota(workload,
+                {"JobChanged", "the job has changed and needs a different quota, or none", false},
+                builder);
     return;
   }
   builder->Do(WriteObject{WriteObject::Kind::kDelete,
@@ -312,7 +315,7 @@ bool HasKueueShare(const GangView& view, DecisionBuilder* builder) {
     builder->Set({ConditionType::kScheduled,
                   false,
                   "KueueAdmitted",
-                  "Kueue admitted it to cluster queue " + admission.cluster_queue});
+                  "Kueue admitted the job to cluster queue " + admission.cluster_queue});
     return false;  // a round plans it as it is stored
   }
   return true;

@@ -7,8 +7,8 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kTooLate =
-    "; a later change of spec has no effect: delete the job and create it again (only "
-    "runPolicy.cleanPodPolicy and ttlSecondsAfterFinished still count)";
+    "; a later change of spec has no effect: delete the job and create it again (only changes of "
+    "runPolicy.cleanPodPolicy and runPolicy.ttlSecondsAfterFinished still take effect)";
 
 }  // namespace
 

@@ -29,27 +29,29 @@ std::string KnownVersions() {
 
 std::string WhyNotFollowed(const NativeSight& sight) {
   if (!sight.is_enabled) {
-    return "this operator makes none; set nativeBinding.enabled of the chart (the flag "
+    return "this operator makes no PodGroups; set nativeBinding.enabled of the chart (the flag "
            "--native-binding)";
   }
   if (!sight.served.trouble.empty()) {
-    return "the API server does not say in which versions it serves them: " + sight.served.trouble;
+    return "the API server does not say in which versions it serves PodGroups: " +
+           sight.served.trouble;
   }
   if (!sight.served.version) {
-    return "the API server serves them in none of " + KnownVersions() +
-           "; on Kubernetes 1.37 start it with --runtime-config=scheduling.k8s.io/v1beta1=true and "
-           "the feature gate GenericWorkload, on 1.36 with "
-           "--runtime-config=scheduling.k8s.io/v1alpha2=true and the gates GenericWorkload and "
-           "GangScheduling; the controller manager and the scheduler need the same gates";
+    return "the API server serves PodGroups in none of the versions " + KnownVersions() +
+           "; on Kubernetes 1.37, start the API server with "
+           "--runtime-config=scheduling.k8s.io/v1beta1=true and the feature gate GenericWorkload; "
+           "on 1.36, with --runtime-config=scheduling.k8s.io/v1alpha2=true and the gates "
+           "GenericWorkload and GangScheduling; the controller manager and the scheduler need the "
+           "same gates";
   }
   return "the API server serves " + kube::ApiVersionOf(*sight.served.version) +
-         " but has not listed PodGroups for this operator; its log says why, and "
-         "nativeBinding.enabled of the chart gives it the right to";
+         ", but this operator could not list PodGroups; its log says why, and "
+         "nativeBinding.enabled of the chart gives it the right to list them";
 }
 
 std::string WhatIsMissing(const NativeSight& sight) {
-  return "scheduling.binding: Native needs a PodGroup of scheduling.k8s.io for kube-scheduler to "
-         "place the gang, and " +
+  return "with scheduling.binding: Native, kube-scheduler places the gang by a PodGroup of "
+         "scheduling.k8s.io, but " +
          WhyNotFollowed(sight);
 }
 

@@ -134,7 +134,7 @@ TEST_F(NativeBinding, NodesThatAreChosenAreTheGangsAndNobodyIsWarned) {
   Step();
   EXPECT_EQ(Places(), "node-a node-b");
   EXPECT_EQ(EventReasons(last_), "");
-  EXPECT_EQ(Why(), "attempt 0: 2 pods on 2 nodes, as kube-scheduler has placed them");
+  EXPECT_EQ(Why(), "attempt 0: 2 pods on 2 nodes, placed by kube-scheduler");
   EXPECT_EQ(Reason(), "GangPlaced");
 
   Bind("mnist-worker-0", "node-a");
@@ -179,7 +179,7 @@ TEST_F(NativeBinding, GangThatIsNotPlacedIsRolledBackWithAllThatWasSaid) {
   world_.Advance(seconds(10));
 
   EXPECT_EQ(Step(), "delete podgroups/mnist-uid-1-0");
-  EXPECT_EQ(Why(), "gang rolled back: " + words + "; next try after 5 s");
+  EXPECT_EQ(Why(), "the gang is rolled back: " + words + "; next try after 5 s");
   EXPECT_EQ(Reason(), "PodUnschedulable");
   EXPECT_TRUE(world_.job.status.suspect_nodes.empty()) << "no node was chosen, and none at fault";
   EXPECT_EQ(world_.job.status.pod_group, "");
@@ -287,7 +287,7 @@ TEST_F(NativeBinding, NameThatIsTakenIsTriedAnewUnderAnother) {
   EXPECT_EQ(world_.Pods(), "");
 
   EXPECT_EQ(Reason(), "PodGroupNotMade");
-  EXPECT_TRUE(Says("waits for PodGroup mnist-uid-1-0, which belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("waits for PodGroup mnist-uid-1-0, which does not belong to this job")) << Why();
   EXPECT_TRUE(world_.job.status.suspect_nodes.empty());
   world_.Advance(seconds(5));
   EXPECT_EQ(Step(), "create podgroups/mnist-uid-1-1");
@@ -310,7 +310,7 @@ TEST_F(NativeBinding, PodGroupThatNeverShowsIsNotWaitedForForEver) {
   world_.Advance(seconds(60));
   world_.Step();
 
-  EXPECT_TRUE(Says("PodGroup mnist-uid-1-0, which is not there after 60 s")) << Why();
+  EXPECT_TRUE(Says("PodGroup mnist-uid-1-0, which does not exist after 60 s")) << Why();
 }
 
 TEST_F(NativeBinding, PodGroupThatIsBeingDeletedIsWaitedFor) {
@@ -380,11 +380,12 @@ TEST_F(NativeBinding, JobThatWaitsNamesTheCauseOfEachKind) {
 
   const std::vector<Cause> causes = {
       {{false, false, {}, {}, {}}, "set nativeBinding.enabled of the chart"},
-      {{true, false, {}, {}, {}}, "serves them in none of v1beta1, v1alpha3, v1alpha2"},
+      {{true, false, {}, {}, {}},
+       "serves PodGroups in none of the versions v1beta1, v1alpha3, v1alpha2"},
       {{true, false, {}, {}, {std::nullopt, "refused: nobody listens"}},
-       "does not say in which versions it serves them: refused: nobody listens"},
+       "does not say in which versions it serves PodGroups: refused: nobody listens"},
       {{true, false, {}, {}, {PodGroupVersion::kV1Alpha3, ""}},
-       "serves scheduling.k8s.io/v1alpha3 but has not listed PodGroups for this operator"},
+       "serves scheduling.k8s.io/v1alpha3, but this operator could not list PodGroups"},
   };
   for (const Cause& cause : causes) {
     sight() = cause.sight;
@@ -406,10 +407,10 @@ TEST_F(NativeBinding, JobWaitsAndSaysExactlyWhatIsMissing) {
   sight().is_enabled = true;
   Step();
   EXPECT_TRUE(
-      Says("on Kubernetes 1.37 start it with "
+      Says("on Kubernetes 1.37, start the API server with "
            "--runtime-config=scheduling.k8s.io/v1beta1=true"))
       << Why();
-  EXPECT_TRUE(Says("on 1.36 with --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
+  EXPECT_TRUE(Says("on 1.36, with --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
   Step();
   EXPECT_EQ(EventReasons(last_), "") << "it is told once";
   world_.Advance(seconds(100));

@@ -12,8 +12,10 @@ void NoteUnplanned(bool is_edited, DecisionBuilder* builder) {
       builder->observed().is_one_machine
           ? ""
           : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
-  const ConditionChange planned = {
-      ConditionType::kFullyPlanned, true, "FieldsPlanned", "the scheduler uses all fields"};
+  const ConditionChange planned = {ConditionType::kFullyPlanned,
+                                   true,
+                                   "FieldsPlanned",
+                                   "the scheduler uses all fields about placement"};
   if (!unplanned.empty()) {
     builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
                  EventType::kWarning);

@@ -21,11 +21,12 @@ bool MayStillWrite(const kube::Pod& pod, const DecisionBuilder& builder) {
          !MayBeForced(pod, builder);
 }
 
-// "; its finalizers example.com/a keep the object even then"; empty where it has none.
+// "; even then, the pod stays until its finalizers example.com/a are removed"; empty where it has
+// none.
 std::string WhoKeeps(const kube::Pod& pod) {
-  return pod.finalizers.empty()
-             ? ""
-             : "; its finalizers " + JoinFinalizers(pod) + " keep the object even then";
+  return pod.finalizers.empty() ? ""
+                                : "; even then, the pod stays until its finalizers " +
+                                      JoinFinalizers(pod) + " are removed";
 }
 
 // Why the pod is waited for longer than its grace; empty while all is as it should be.
@@ -33,14 +34,15 @@ std::string WhyStuck(const kube::Pod& pod, const DecisionBuilder& builder) {
   const std::string& node = pod.spec.node_name;
   if (pod.is_deleting && !IsNodeReady(builder.observed(), node)) {
     return "waits for pod " + pod.name + ": node " + node +
-           " does not report, and the program there may still write; goes on when the node " +
-           "reports, is removed, or has the taint " + std::string(kOutOfService) + WhoKeeps(pod);
+           " does not report, and the program there may still write; the job continues when the "
+           "node reports, is removed, or has the taint " +
+           std::string(kOutOfService) + WhoKeeps(pod);
   }
   if (IsOverdue(pod, builder.now())) {
     return "waits for pod " + pod.name + ", which does not end on node " + node +
-           " although its grace period is over; goes on when it has ended, or when the node is "
-           "removed " +
-           "or has the taint " + std::string(kOutOfService) + WhoKeeps(pod);
+           " although its grace period is over; the job continues when the pod has ended, or when "
+           "the node is removed or has the taint " +
+           std::string(kOutOfService) + WhoKeeps(pod);
   }
   return "";
 }
@@ -126,7 +128,8 @@ bool WaitsForLeftOvers(DecisionBuilder* builder) {
   builder->Set({ConditionType::kScheduled,
                 false,
                 std::string(why.empty() ? kReasonNameTaken : kReasonPodStuck),
-                "waits for " + DescribeLeftOver(*first) + why + "; goes on when it is gone"},
+                "waits for " + DescribeLeftOver(*first) + why +
+                    "; the job continues when the pod is deleted"},
                is_held ? EventType::kWarning : EventType::kNormal);
   return true;
 }
@@ -143,9 +146,9 @@ bool WaitsForDisowned(DecisionBuilder* builder) {
                   false,
                   std::string(kReasonNameTaken),
                   "waits for pod " + pod.name +
-                      ", which may still run and does not belong to the job any more, because "
-                      "somebody removed its ownerReference: it would write beside its successor. "
-                      "To go on, run kubectl delete pod " +
+                      ", which no longer belongs to the job, because somebody removed its "
+                      "ownerReference. It may still run, and it and its replacement would write "
+                      "the same files. To continue, run kubectl delete pod " +
                       pod.name + " --namespace " + pod.namespace_name},
                  EventType::kWarning);
     return true;

@@ -60,12 +60,12 @@ std::string NeedOf(const std::string& shortfall) {
 // "; of that the cluster added ...": what the template does not say, and how it is asked anew.
 std::string AddedText(const DecisionBuilder& builder) {
   const std::string amounts = DescribeRaised(builder.status());
-  return amounts.empty()
-             ? ""
-             : "; a LimitRange or a webhook made earlier pods ask for more than the template says "
-               "(" +
-                   amounts +
-                   "); edit the spec, or suspend and resume the job, to ask the cluster again";
+  return amounts.empty() ? ""
+                         : "; a LimitRange or a webhook raised the requests of earlier pods above "
+                           "the template's (" +
+                               amounts +
+                               "); to have the requests checked again, edit the spec, or suspend "
+                               "and resume the job";
 }
 
 // Of the condition Scheduled, and of what is told in events.
@@ -94,7 +94,7 @@ std::string_view FirstComers(QueueOrder order) {
     case QueueOrder::kPriority:
       return "jobs of higher priority come first, then older ones";
     case QueueOrder::kFairShare:
-      return "jobs of namespaces that hold less come first, then older ones";
+      return "jobs of namespaces that use less come first, then older ones";
     case QueueOrder::kFifo:
       break;
   }
@@ -124,7 +124,7 @@ void SayWhyItWaits(const Unschedulable& refusal,
     builder->Say(EventType::kNormal,
                  reason,
                  std::string(FirstComers(builder->observed().queue_order)) +
-                     "; the condition Scheduled names the job that it waits for");
+                     "; the condition Scheduled names the job ahead");
   } else if (refusal.constraint == Constraint::kPreemption) {
     if (!was_so) {
       builder->Say(EventType::kNormal, reason, why);
@@ -155,13 +155,12 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
     return false;  // their ends come as news
   }
   if (WaitsForLeftOvers(builder)) {
-    HasWaitedTooLong("pods of an earlier job of this name still have the names of its pods",
-                     builder);
+    HasWaitedTooLong("pods of an earlier job with this name still exist", builder);
     return false;
   }
   if (WaitsForDisowned(builder)) {
-    HasWaitedTooLong(
-        "a pod of an earlier attempt still runs and does not belong to the job any more", builder);
+    HasWaitedTooLong("a pod of an earlier attempt still runs and no longer belongs to the job",
+                     builder);
     return false;
   }
   const std::optional<WallTime> retry_at = builder->status().retry_at;
@@ -176,7 +175,7 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
   if (builder->observed().service == ServiceState::kForeign) {
     builder->HoldBack("ServiceNameTaken",
                       "the service " + builder->job().metadata.name +
-                          ", which the pods need to find each other, belongs to somebody else");
+                          ", which the pods need to find each other, does not belong to this job");
     return false;
   }
   return true;

@@ -68,14 +68,14 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
       TellOfRefusal({ConditionType::kRestarting,
                      true,
                      "ReplacementRefused",
-                     what + "; the other ranks wait, and the operator asks again"},
+                     what + "; the other ranks wait, and the operator tries again"},
                     next_try,
                     builder);
     } else if (IsTrue(builder->status(), ConditionType::kRunning)) {  // the ranks do without it
       TellOfRefusal({ConditionType::kRunning,
                      true,
                      "ReplacementRefused",
-                     what + "; the ranks run, and the operator asks again"},
+                     what + "; the ranks continue, and the operator tries again"},
                     next_try,
                     builder);
     }

@@ -81,7 +81,7 @@ std::string WhyNotThere(const Member& member) {
   const bool runs = member.state == MemberState::kRunning || member.state == MemberState::kHeld;
   return member.state == MemberState::kSucceeded ? pod + " has ended with exit code 0"
          : runs                                  ? pod + " does not support a relaunch"
-                                                 : pod + " is not there any more";
+                                                 : pod + " no longer exists";
 }
 
 // Why the gang of a job that asks for relaunches gets new pods this time; empty: it need not.
@@ -99,7 +99,7 @@ std::string WhyNewPods(const DecisionBuilder& builder,
     return "these pods were relaunched " + std::to_string(relaunch.count) + " times";
   }
   if (BreaksAgainSoon(builder)) {
-    return "it broke again soon after its last start";
+    return "it failed again soon after its last start";
   }
   for (const Member* const member : Ranks(view)) {
     const bool has_failed =
@@ -110,7 +110,7 @@ std::string WhyNewPods(const DecisionBuilder& builder,
       return why;
     }
     if (has_failed && member->state != MemberState::kHeld) {
-      return "pod " + member->pod_name + " has failed, and not only its programs";
+      return "pod " + member->pod_name + " itself has failed, not only its programs";
     }
   }
   return "";
@@ -130,7 +130,7 @@ void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* 
                 true,
                 "GangRelaunch",
                 origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder) +
-                    "; the programs of all ranks start anew, and their pods stay"},
+                    "; the programs of all ranks restart in their pods"},
                EventType::kWarning);
   if (status->relaunch.is_halted) {
     NameFirstEnd(view, builder);

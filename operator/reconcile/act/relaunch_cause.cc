@@ -105,7 +105,7 @@ std::string OneOf(const std::vector<const Failure*>& first) {
   for (const Failure* const one : first) {
     sentences.push_back("(" + SentenceOf(*one) + ")");
   }
-  return "one of these ended first: " + Listed(std::move(sentences));
+  return "one of these programs ended first: " + Listed(std::move(sentences));
 }
 
 // Whoever killed one has killed the others: none is another's echo.
@@ -114,7 +114,7 @@ std::string AllOf(const std::vector<const Failure*>& killed, const std::string& 
   for (const Failure* const one : killed) {
     sentences.push_back(one->sentence);
   }
-  return Listed(std::move(sentences)) + ", within " + within;
+  return Listed(std::move(sentences)) + ", within " + within + " of each other";
 }
 
 // Of stamps so far apart: each was cut to a whole second, and is of some time within that.
@@ -204,10 +204,10 @@ void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
   SetCondition(builder->mutable_status(),
                {ConditionType::kRestarting, true, reason, message},
                builder->now());
-  builder->Say(
-      EventType::kWarning,
-      kFirstToEnd,
-      first.size() == 1 ? "this program ended first, by the clock: " + sentence : sentence);
+  builder->Say(EventType::kWarning,
+               kFirstToEnd,
+               first.size() == 1 ? "this program ended first, according to the clock: " + sentence
+                                 : sentence);
 }
 
 }  // namespace lockstep::control

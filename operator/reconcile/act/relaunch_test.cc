@@ -120,8 +120,8 @@ TEST_F(RelaunchTest, EventSaysThatPodsStayAndWhatItCosts) {
   Hold(kFirst, 137);
   Step();
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
-            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; "
-            "incident 1 of 6; the programs of all ranks start anew, and their pods stay");
+            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; incident "
+            "1 of 6; the programs of all ranks restart in their pods");
 }
 
 // Pods are asked one after the other: the loss may be told after the end that it brought about.
@@ -136,8 +136,8 @@ TEST_F(RelaunchTest, EndThatCameFirstByTheClockIsTheCauseThoughAnotherWasToldFir
             "tell pod mnist-worker-0: relaunch 1\n"
             "tell pod mnist-worker-1: relaunch 1\n");
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
-            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; "
-            "incident 1 of 6; the programs of all ranks start anew, and their pods stay");
+            "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; incident "
+            "1 of 6; the programs of all ranks restart in their pods");
   EXPECT_EQ(world_.job.status.last_failure->pod, kFirst);
   EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
   ASSERT_EQ(world_.job.status.incidents.size(), 1U);
@@ -154,10 +154,9 @@ TEST_F(RelaunchTest, EndsThatNobodyCanPutInOrderAreAllNamed) {
   Step();
   EXPECT_EQ(
       MessageOf(world_.job.status, ConditionType::kRestarting),
-      "one of these ended first: (pod mnist-worker-0 (rank 0) crashed with SIGSEGV (exit "
+      "one of these programs ended first: (pod mnist-worker-0 (rank 0) crashed with SIGSEGV (exit "
       "code 139), cause crash) and (pod mnist-worker-1 (rank 1) crashed with SIGABRT (exit code "
-      "134), cause crash); incident 1 of 6; the programs of all ranks start anew, and their "
-      "pods stay");
+      "134), cause crash); incident 1 of 6; the programs of all ranks restart in their pods");
   EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it may be that one";
   EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
 }
@@ -171,8 +170,8 @@ TEST_F(RelaunchTest, ProgramsThatWereKilledAtOnceAreAllNamed) {
   Step();
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
             "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod mnist-worker-1 "
-            "(rank 1) killed by SIGKILL (exit code 137), within 250 ms, cause killed; incident 1 "
-            "of 6; the programs of all ranks start anew, and their pods stay");
+            "(rank 1) killed by SIGKILL (exit code 137), within 250 ms of each other, cause "
+            "killed; incident 1 of 6; the programs of all ranks restart in their pods");
   EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it is one of them";
   EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
   EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
@@ -188,11 +187,12 @@ TEST(RestartGang, PodsThatWereKilledAtOnceAreAllNamed) {
     world.Advance(apart);
     world.Exit("mnist-worker-1", 137);
     world.Step();
-    EXPECT_THAT(MessageOf(world.job.status, ConditionType::kRestarting),
-                testing::StartsWith(
-                    "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod "
-                    "mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), within " +
-                    std::to_string(apart.count() + 1) + " s, cause killed; incident 1 of 6"));
+    EXPECT_THAT(
+        MessageOf(world.job.status, ConditionType::kRestarting),
+        testing::StartsWith("pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod "
+                            "mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), within " +
+                            std::to_string(apart.count() + 1) +
+                            " s of each other, cause killed; incident 1 of 6"));
   }
 }
 
@@ -209,7 +209,7 @@ TEST(RestartGang, OfManyThatWereKilledAtOnceTheFirstFewAreNamed) {
                 testing::HasSubstr(
                     "pod mnist-worker-3 (rank 3) killed by SIGKILL (exit code 137), pod "
                     "mnist-worker-4 (rank 4) killed by SIGKILL (exit code 137) and 4 more, within "
-                    "1 s, cause killed"));
+                    "1 s of each other, cause killed"));
   }
 }
 
@@ -291,8 +291,8 @@ TEST_F(RelaunchTest, PodThatDoesNotFollowCostsTheGangItsPods) {
   Watch(seconds(2));
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));  // programs may have seen attempt 1
   EXPECT_EQ(world_.job.status.relaunch, Relaunch());
-  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting).substr(0, 75),
-            "pod mnist-worker-0 (rank 0) did not start its programs anew within 30 s, ca");
+  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting).substr(0, 72),
+            "pod mnist-worker-0 (rank 0) did not restart its programs within 30 s, ca");
   EXPECT_EQ(world_.job.status.incidents.size(), 1U) << "it is the same incident";
 }
 
@@ -331,8 +331,9 @@ TEST_F(RelaunchTest, LostPodTakesThePresentWay) {
   Hold(kFirst, 137);
   world_.Exit(kSecond, 137);
   Step();
-  EXPECT_THAT(MessageOf(world_.job.status, ConditionType::kRestarting),
-              testing::HasSubstr("; new pods, because pod mnist-worker-1 is not there any more"));
+  EXPECT_THAT(
+      MessageOf(world_.job.status, ConditionType::kRestarting),
+      testing::HasSubstr("; the gang gets new pods, because pod mnist-worker-1 no longer exists"));
   EXPECT_EQ(world_.job.status.attempt, Attempt(1));
   EXPECT_EQ(world_.job.status.relaunch.count, 0);
 }
@@ -365,7 +366,8 @@ TEST_F(RelaunchTest, GangThatBreaksAgainSoonGetsNewPods) {
   Step();
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));
   EXPECT_THAT(MessageOf(world_.job.status, ConditionType::kRestarting),
-              testing::HasSubstr("; new pods, because it broke again soon after its last start"));
+              testing::HasSubstr(
+                  "; the gang gets new pods, because it failed again soon after its last start"));
   EXPECT_EQ(world_.job.status.incidents.size(), 2U);
 }
 

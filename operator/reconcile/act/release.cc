@@ -23,8 +23,8 @@ constexpr const char* kForegroundDeletion = "foregroundDeletion";
 constexpr const char* kOrphan = "orphan";
 
 constexpr const char* kPodsOrphaned =
-    "the job is being deleted without its pods (--cascade=orphan): they run on and keep their "
-    "resources until somebody deletes them; lost pods are not replaced";
+    "the job is being deleted without its pods (--cascade=orphan): the pods continue to run and "
+    "keep their resources until somebody deletes them; lost pods are not replaced";
 
 // Of a job with pods, which are garbage collection's: whether it waits for the job, or the job for
 // it, or lets them be, is in the job's finalizers. `told`: Scheduled before; null: nothing. The
@@ -37,11 +37,12 @@ std::string WhatBecomesOfPods(const std::vector<std::string>& finalizers, const 
     return kPodsOrphaned;
   }
   const bool go_first = has(kForegroundDeletion);
-  const std::string until =
-      finalizers.empty() ? "it is gone" : "its finalizers " + NameList(finalizers) + " are gone";
-  return (go_first
-              ? "the job is being deleted, and its pods before it"
-              : "the job is being deleted: its pods run on until " + until + ", and end with it") +
+  const std::string until = finalizers.empty()
+                                ? "the job is gone"
+                                : "its finalizers " + NameList(finalizers) + " are removed";
+  return (go_first ? "the job is being deleted, and its pods before it"
+                   : "the job is being deleted: its pods continue to run until " + until +
+                         ", and are then deleted") +
          std::string("; lost pods are not replaced");
 }
 

@@ -71,8 +71,8 @@ TEST_F(ReleaseJobTest, PodsOfAGangAreLeftToWhoeverDeletesTheJob) {
   Delete();
   world_.observed.job_finalizers = {"example.com/keep"};
   const std::string words =
-      "the job is being deleted: its pods run on until its finalizers example.com/keep are gone, "
-      "and end with it; lost pods are not replaced";
+      "the job is being deleted: its pods continue to run until its finalizers example.com/keep "
+      "are removed, and are then deleted; lost pods are not replaced";
   const Decision told = world_.Step();
   EXPECT_EQ(DescribeEffects(told), "");
   ASSERT_EQ(told.events.size(), 1U);
@@ -107,8 +107,8 @@ TEST_F(ReleaseJobTest, PodsThatAreLeftWithoutAnOwnerAreNotSaidToEnd) {
   world_.observed.job_finalizers = {"orphan", "example.com/keep"};
   world_.Step();
   const std::string words =
-      "the job is being deleted without its pods (--cascade=orphan): they run on and keep their "
-      "resources until somebody deletes them; lost pods are not replaced";
+      "the job is being deleted without its pods (--cascade=orphan): the pods continue to run and "
+      "keep their resources until somebody deletes them; lost pods are not replaced";
   EXPECT_EQ(Why(), words);
   world_.observed.job_finalizers = {"example.com/keep"};
   world_.Step();

@@ -15,14 +15,14 @@ namespace {
 // A change that costs what was trained is not to be a surprise.
 std::string WhatIsLost(const DecisionBuilder& builder) {
   const std::string cost = CostOfNewGang(builder.job(), builder.observed());
-  return cost.empty() ? "" : cost + ": undo the change to keep what was trained";
+  return cost.empty() ? "" : cost + ": undo the change to keep the progress";
 }
 
 // A queue is charged for a gang as long as that runs, whatever the manifest says meanwhile.
 std::string WhereItCounts(const DecisionBuilder& builder) {
   const std::string charged = QueueOf(builder.spec(), builder.status());
   const std::string named = QueueOf(builder.spec());
-  return charged == named ? "" : " and counts in queue " + charged + ", not yet in " + named;
+  return charged == named ? "" : " and still counts in queue " + charged + " instead of " + named;
 }
 
 }  // namespace
@@ -67,23 +67,23 @@ void AnnounceChange(DecisionBuilder* builder) {
     builder->Set({ConditionType::kScheduled,
                   true,
                   std::string(kReasonManifestChanged),
-                  "the gang still runs the manifest of generation " +
+                  "the gang still runs with the manifest of generation " +
                       std::to_string(builder->status().origin.generation) +
                       WhereItCounts(*builder) +
-                      "; the change takes effect when it starts anew: set runPolicy.suspend to "
-                      "true and back, or wait until a pod is lost" +
+                      "; the change takes effect when the gang restarts: set runPolicy.suspend to "
+                      "true and back to false, or wait until a pod is lost" +
                       WhatIsLost(*builder)});
   } else if (scheduled->reason == kReasonManifestChanged) {
-    builder->Set(
-        {ConditionType::kScheduled, true, "GangPlaced", "the gang is as the manifest says"});
+    builder->Set({ConditionType::kScheduled, true, "GangPlaced", "the gang matches the manifest"});
   }
 }
 
 void RenewGang(DecisionBuilder* builder) {
-  const ConditionChange change = {ConditionType::kScheduled,
-                                  false,
-                                  "SpecChanged",
-                                  "the manifest has changed; the gang starts anew with it"};
+  const ConditionChange change = {
+      ConditionType::kScheduled,
+      false,
+      "SpecChanged",
+      "the manifest has changed; the gang restarts with the new manifest"};
   GiveUpGang(builder);
   builder->Set(change);
   if (IsTrue(builder->status(), ConditionType::kRunning)) {

@@ -126,7 +126,7 @@ TEST_F(ReportsTest, PodsThatNobodyHearsOnANodeThatDoesNotReportAreSaid) {
   const Decision decision = world_.Step();
   EXPECT_NE(EventReasons(decision).find("NodeNotReady"), std::string::npos);
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRuntimeHeard)
-                .find("node node-a does not report, so the state is unknown of 2 pods"),
+                .find("node node-a does not report, so the state of 2 pods is unknown"),
             0U);
 
   world_.nodes().front().is_ready = true;

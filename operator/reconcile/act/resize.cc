@@ -52,10 +52,10 @@ std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
   const std::string stale = consent.empty()
                                 ? ""
                                 : "the annotation's value \"" + consent +
-                                      "\" is for another change than " + generation + "; ";
+                                      "\" accepts a different change than " + generation + "; ";
   return " would be lost: " + why + ", so a gang of " + DescribeSize(job) +
-         " would start at step 0. The gang of " + kept + " trains on; " + stale + "ask for " +
-         kept + " again, or accept the loss: " + ConsentCommand(metadata);
+         " would start at step 0. The gang of " + kept + " continues; " + stale + "ask for " +
+         kept + " again, or accept that the progress is lost: " + ConsentCommand(metadata);
 }
 
 // How often it is asked anew whether another size fits by now. Choice: nothing else tells this job
@@ -91,7 +91,7 @@ std::string WhyNotApart(const std::string& label, const Gang& gang, const Snapsh
   return pods <= domains.size()
              ? ""
              : "needs " + std::to_string(pods) + " " + label +
-                   ", one for each pod, and there are " + std::to_string(domains.size());
+                   ", one for each pod, but there are " + std::to_string(domains.size());
 }
 
 }  // namespace
@@ -128,8 +128,9 @@ void RefuseSize(const TrainingJob& job, const std::string& why, DecisionBuilder*
        false,
        "WouldNotFit",
        "a gang of " + DescribeSize(job) + " would not fit even if no other job ran: " + why +
-           ". The gang of " + kept + " runs on, and is resized when it would fit; " +
-           "ask for a size that does, or end it now and wait: " + ConsentCommand(job.metadata)},
+           ". The gang of " + kept + " continues, and is resized when the new size would fit; " +
+           "ask for a size that fits, or end the gang now and wait: " +
+           ConsentCommand(job.metadata)},
       EventType::kWarning);
 }
 
@@ -155,7 +156,7 @@ void NoteSizeIsHeeded(DecisionBuilder* builder) {
     builder->Set({ConditionType::kResized,
                   true,
                   "SizeIsHeeded",
-                  "nothing stands between the gang and the size that the manifest asks for"});
+                  "nothing keeps the gang from the size that the manifest asks for"});
   }
 }
 

@@ -18,7 +18,7 @@ std::string DescribeRunTimeLimit(const TrainingJob& job,
            std::to_string(job.spec.run_policy.active_deadline->count()) + " s";
   }
   return "the job ran for the " + std::to_string(of_queue->limit.count()) + " s that queue " +
-         of_queue->queue + " lets its jobs run (maxRuntimeSeconds)";
+         of_queue->queue + " allows (maxRuntimeSeconds)";
 }
 
 bool HasRunTooLong(DecisionBuilder* builder) {

@@ -46,7 +46,7 @@ std::string WhyPlaceholdersFail(const TrainingJob& job, const ProvisioningSight&
   const std::set<std::string> wanted = PlaceholderNames(job);
   for (const CapacityObject& object : sight.placeholders) {
     if (wanted.count(object.name) > 0 && !object.is_ours) {
-      return "pod " + object.name + " belongs to somebody else";
+      return "pod " + object.name + " does not belong to this job";
     }
     if (wanted.count(object.name) > 0 && !object.trouble.empty()) {
       return "pod " + object.name + " " + object.trouble;

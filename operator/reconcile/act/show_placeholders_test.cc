@@ -107,7 +107,7 @@ TEST_F(ShowPlaceholdersTest, OneThatIsRefusedTakesAllBackAndIsToldOf) {
   }
   EXPECT_TRUE(pods().empty()) << "nodes would come for a gang that cannot start";
   EXPECT_TRUE(Says("pod " + refused + " was refused: exceeded quota")) << Why();
-  EXPECT_TRUE(Says("asks autoscalers again at ")) << Why();
+  EXPECT_TRUE(Says("Lockstep asks autoscalers again at ")) << Why();
   EXPECT_EQ(Step(), "");
   world_.Advance(seconds(5));
   EXPECT_EQ(Step(),
@@ -132,7 +132,7 @@ TEST_F(ShowPlaceholdersTest, NameThatSomebodyElseHasIsToldOfAndLeftAlone) {
   Step();
   ASSERT_EQ(pods().size(), 1U);
   EXPECT_EQ(pods()[0].uid, "theirs");
-  EXPECT_TRUE(Says("pod " + name + " belongs to somebody else")) << Why();
+  EXPECT_TRUE(Says("pod " + name + " does not belong to this job")) << Why();
 }
 
 TEST_F(ShowPlaceholdersTest, WhoMayNotStartForAnotherReasonShowsNothing) {

@@ -50,7 +50,7 @@ void Move(const GangView& view,
   builder->Set({ConditionType::kRestarting,
                 true,
                 std::string(kMoved),
-                problems.front().sentence + "; tried on another node"},
+                problems.front().sentence + "; Lockstep tries another node"},
                EventType::kWarning);
 }
 
@@ -102,7 +102,7 @@ bool RollBackOverQuota(DecisionBuilder* builder) {
     return false;
   }
   RollBackGang(std::string(kQuotaExceeded),
-               "a LimitRange or a webhook made its pods ask for more than the template says (" +
+               "a LimitRange or a webhook raised the requests of its pods above the template's (" +
                    DescribeRaised(builder->status()) + "): " + excess,
                builder);
   return true;

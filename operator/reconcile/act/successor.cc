@@ -287,12 +287,12 @@ std::string WhyNoPlace(const GangView& view, const TaskId& task, const DecisionB
   MarkSuspects(builder.status(), builder.now(), &snapshot);
   KeepToDomain(builder, {task}, &snapshot);
   if (snapshot.nodes.empty()) {
-    return "no node is known to be in the same " + FindGangSpread(builder.job()).required +
+    return "no known node is in the same " + FindGangSpread(builder.job()).required +
            " as the gang";
   }
   KeepApart(builder, view, {task}, &snapshot);
   if (snapshot.nodes.empty()) {
-    return "there is no " + ApartDomains(builder).level() + " without another pod of the gang";
+    return "every known " + ApartDomains(builder).level() + " already has another pod of the gang";
   }
   const PlanResult result =
       PlanAmong(snapshot, builder, task, [](const std::string&) { return true; });
@@ -318,13 +318,13 @@ void TellOfWaiting(const GangView& view,
       builder->Set({ConditionType::kRestarting,
                     true,
                     std::string(kReplacementWaits),
-                    why + "; the others wait for it"},
+                    why + "; the other ranks wait for it"},
                    EventType::kWarning);
     } else if (IsTrue(builder->status(), ConditionType::kRunning)) {
       builder->Set({ConditionType::kRunning,
                     true,
                     std::string(kReplacementWaits),
-                    why + "; the ranks run on"},
+                    why + "; the ranks continue"},
                    EventType::kWarning);
     }
     return;

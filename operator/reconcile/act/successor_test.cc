@@ -80,8 +80,8 @@ TEST_F(SuccessorTest, WhereNoNodeTellsTheDomainThatIsSaid) {
   EXPECT_EQ(NodeAfterLoss(), "");
   world_->Step();
   EXPECT_EQ(Restarting(),
-            "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: no node is known to be "
-            "in the same rack as the gang; the others wait for it");
+            "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: no known node is in "
+            "the same rack as the gang; the other ranks wait for it");
 }
 
 TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {
@@ -91,7 +91,7 @@ TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {
   world_->Step();
   EXPECT_EQ(Restarting(),
             "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: needs 1 GPU, 0 free on "
-            "2 nodes; the others wait for it");
+            "2 nodes; the other ranks wait for it");
   world_->observed.used_elsewhere.by_jobs.Edit().clear();
   world_->Step();
   EXPECT_EQ(Restarting(), "ReplacementPlaced: replacements have room");
@@ -119,7 +119,7 @@ TEST_F(SuccessorTest, WhereEveryDomainHasAPodOfTheGangThatIsSaid) {
   }
   EXPECT_EQ(NodeAfterLoss(), "");
   world_->Step();
-  EXPECT_NE(Restarting().find("there is no rack without another pod of the gang"),
+  EXPECT_NE(Restarting().find("every known rack already has another pod of the gang"),
             std::string::npos)
       << Restarting();
 }

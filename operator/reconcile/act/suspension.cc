@@ -27,7 +27,10 @@ void StartOrResume(DecisionBuilder* builder) {
         ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"};
     builder->Set(resumed);
     SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled, false, resumed.reason, "resumed: waits for its turn"},
+                 {ConditionType::kScheduled,
+                  false,
+                  resumed.reason,
+                  "the job was resumed and waits for its turn"},
                  builder->now());
     builder->mutable_status()->start_time.reset();
   }

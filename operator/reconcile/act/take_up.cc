@@ -90,7 +90,7 @@ std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder
     status->epoch = status->epoch.Next();
     return Plural(static_cast<int64_t>(newest.size()), "pod") + " of attempt " +
            std::to_string(attempt.value()) + (newest.size() == 1 ? " is" : " are") +
-           " no whole gang, so it starts anew as attempt " +
+           " not a complete gang, so the gang restarts as attempt " +
            std::to_string(status->attempt.value());
   }
   status->attempt = attempt;
@@ -102,8 +102,8 @@ std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder
     }
   }
   status->start_time = builder->now();
-  return "attempt " + std::to_string(attempt.value()) + " goes on with " +
-         Plural(static_cast<int64_t>(newest.size()), "pod") + ", each where it is";
+  return "attempt " + std::to_string(attempt.value()) + " continues with " +
+         Plural(static_cast<int64_t>(newest.size()), "pod") + ", each on its node";
 }
 
 }  // namespace
@@ -120,12 +120,16 @@ void TakeUp(DecisionBuilder* builder) {
   builder->Set({ConditionType::kCreated,
                 true,
                 "StatusLost",
-                "somebody deleted the status of a job that has pods. Rebuilt from them: " +
+                "somebody deleted the status of a job that has pods. Lockstep rebuilt the status "
+                "from the pods: " +
                     TakeUpFrom(pods, builder) + ". Earlier restarts, incidents and times are lost"},
                EventType::kWarning);
   if (!builder->status().placement.empty()) {
     SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled, true, "GangTakenUp", "rebuilt from its pods"},
+                 {ConditionType::kScheduled,
+                  true,
+                  "GangTakenUp",
+                  "the status was rebuilt from the job's pods"},
                  builder->now());
   }
 }

@@ -27,7 +27,7 @@ TEST(TakeUp, GangOfAJobWhoseStatusWasWipedGoesOnAsItsPodsTell) {
   EXPECT_EQ(DescribeEffects(decision), "");
   EXPECT_EQ(EventReasons(decision), "StatusLost GangRunning");
   EXPECT_NE(
-      MessageOf(decision.status, ConditionType::kCreated).find("attempt 0 goes on with 2 pods"),
+      MessageOf(decision.status, ConditionType::kCreated).find("attempt 0 continues with 2 pods"),
       std::string::npos);
   EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Running");
   EXPECT_EQ(decision.status.epoch, epoch);
@@ -61,8 +61,9 @@ TEST(TakeUp, GangThatIsNotWholeAnyMoreStartsAnewAtAnAttemptThatWasNeverThere) {
   EXPECT_EQ(decision.status.attempt, Attempt(1));
   EXPECT_TRUE(decision.status.placement.empty());
   EXPECT_EQ(world.Pods(), "mnist-worker-0-");
-  EXPECT_NE(MessageOf(decision.status, ConditionType::kCreated).find("starts anew as attempt 1"),
-            std::string::npos);
+  EXPECT_NE(
+      MessageOf(decision.status, ConditionType::kCreated).find("the gang restarts as attempt 1"),
+      std::string::npos);
 }
 
 TEST(TakeUp, JobThatHadSucceededHasSucceededAgain) {

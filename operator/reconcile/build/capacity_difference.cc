@@ -30,7 +30,7 @@ bool AreSameAmount(const Json& asked, const Json& found) {
 
 std::string Differing(const std::string& path, const Json& asked, const Json* found) {
   return std::string(kIsOther) + path + " is " +
-         (found == nullptr ? "not there" : DescribeJson(*found)) + " instead of " +
+         (found == nullptr ? "missing" : DescribeJson(*found)) + ", expected " +
          DescribeJson(asked);
 }
 
@@ -52,7 +52,7 @@ std::string DifferenceIn(const Json& asked, const Json* found, const std::string
   if (asked.is_array() && found->is_array()) {
     if (asked.size() != found->size()) {
       return std::string(kIsOther) + path + " has " +
-             Plural(static_cast<int64_t>(found->size()), "element") + " instead of " +
+             Plural(static_cast<int64_t>(found->size()), "element") + ", expected " +
              std::to_string(asked.size());
     }
     for (std::size_t i = 0; i < asked.size(); ++i) {

@@ -61,7 +61,7 @@ Json LabelsOf(const TrainingJob& job, const RoleSpec& role) {
 
 const OpenAsk& OpenAskOf(const TrainingJob& job) {
   LOCKSTEP_CHECK(job.status.provisioning.has_value() && job.status.provisioning->open.has_value(),
-                 "objects are made of an ask that is open");
+                 "the job has no open request for capacity");
   return *job.status.provisioning->open;
 }
 

@@ -76,7 +76,7 @@ std::string CostOfNewGang(const TrainingJob& job, const Observed& observed) {
   const std::string why = WhyCheckpointsGo(job, observed);
   return why.empty() ? ""
                      : "; training then begins at step 0, because " + why +
-                           ", so checkpoints go with their pods";
+                           ", so checkpoints are deleted with their pods";
 }
 
 }  // namespace lockstep::control

@@ -13,8 +13,8 @@ namespace lockstep::control {
 std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed);
 
 // What it costs to start the gang anew, for the end of a sentence that advises it: "; training
-// begins at step 0 then, as no volume is mounted at ..., so checkpoints go with their pods". Empty
-// where WhyCheckpointsGo is.
+// begins at step 0 then, as no volume is mounted at ..., so checkpoints are deleted with their
+// pods". Empty where WhyCheckpointsGo is.
 std::string CostOfNewGang(const TrainingJob& job, const Observed& observed);
 
 }  // namespace lockstep::control

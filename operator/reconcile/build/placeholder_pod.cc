@@ -84,7 +84,8 @@ Json PlaceholderManifest(const TrainingJob& job,
                          int index,
                          const PodSettings& settings) {
   const std::optional<CapacityAsk>& ask = job.status.provisioning;
-  LOCKSTEP_CHECK(ask.has_value() && ask->open.has_value(), "pods are made of an ask that is open");
+  LOCKSTEP_CHECK(ask.has_value() && ask->open.has_value(),
+                 "the job has no open request for capacity");
   Json spec = PlaceholderSpecOf(job, role);
   spec["containers"][0]["image"] = ImageOfShape(role, settings);
   return {{"apiVersion", "v1"},
@@ -101,8 +102,8 @@ Json PlaceholderManifest(const TrainingJob& job,
 Json PlaceholderPatch(const Metadata& job, const std::string& uid, WallTime now) {
   const std::string message =
       "TrainingJob " + job.name +
-      " waits for room for its whole gang; this placeholder shows cluster autoscalers what one pod "
-      "of it asks for, and is never bound";
+      " waits for room for its whole gang; this placeholder shows cluster autoscalers what one of "
+      "its pods requests, and is never bound to a node";
   return {{"metadata", {{"uid", uid}}},
           {"status",
            {{"conditions",

@@ -339,7 +339,7 @@ Result<kube::Pod> BuildPod(const TrainingJob& job,
                            const PodSettings& settings) {
   const JobTopology topology = TopologyOf(job, settings.addressing);
   const RoleSpec* const role = job.FindRole(request.task.role);
-  LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(request.task));
+  LOCKSTEP_CHECK(role != nullptr, "the job has no role for task " + TaskName(request.task));
   LOCKSTEP_ASSIGN_OR_RETURN(
       WorkerEnvironment environment,
       MakeWorkerEnvironment(

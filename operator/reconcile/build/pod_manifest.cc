@@ -69,7 +69,7 @@ const std::string& RuntimeImageOf(const Parts& parts) {
 // The folder of an absolute path, and the name in it.
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const std::size_t slash = path.find_last_of('/');
-  LOCKSTEP_CHECK(slash != std::string::npos && slash > 0, "no absolute file: " + path);
+  LOCKSTEP_CHECK(slash != std::string::npos && slash > 0, "not an absolute path: " + path);
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 

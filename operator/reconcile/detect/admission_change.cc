@@ -44,7 +44,7 @@ void NoteNodesChosen(DecisionBuilder* builder) {
                   true,
                   "GangPlaced",
                   "attempt " + std::to_string(status.attempt.value()) + ": " +
-                      DescribePlaces(status) + ", as kube-scheduler has placed them"},
+                      DescribePlaces(status) + ", placed by kube-scheduler"},
                  builder->now());
   }
 }
@@ -76,7 +76,7 @@ std::string SchedulerOf(const Json& pod_spec) {
 std::string DescribeAdmission(const TrainingJob& job, const RoleSpec& role, const kube::Pod& pod) {
   std::string text;
   const auto add = [&](const std::string& field, const std::string& made, const std::string& ours) {
-    text += (text.empty() ? "" : ", ") + field + " is " + made + ", and the template says " + ours;
+    text += (text.empty() ? "" : ", ") + field + " is " + made + ", but the template says " + ours;
   };
   const ResourceVector planned = RequestsOf(role);
   for (const NamedAmount& amount : RaisedAmounts(role, pod)) {
@@ -146,8 +146,8 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
     }
     builder->PlacementOf(member.task)->node = member.pod->spec.node_name;
     if (count++ == 0) {
-      first = DescribeMember(member) + " was planned on node " + member.node +
-              " and is bound to node " + member.pod->spec.node_name;
+      first = DescribeMember(member) + " was planned for node " + member.node +
+              ", but is bound to node " + member.pod->spec.node_name;
     }
   }
   if (count == 0) {
@@ -160,9 +160,12 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
   builder->Set({ConditionType::kScheduled,
                 true,
                 std::string(kReasonPodElsewhere),
-                first + (count == 1 ? "" : ", and so are " + std::to_string(count - 1) + " more") +
-                    ": a webhook may have changed its nodeName or node affinity. Lockstep counts "
-                    "it where it is; other rules of the plan may not hold there"},
+                first +
+                    (count == 1 ? ""
+                                : ", and " + std::to_string(count - 1) +
+                                      " more are not where they were planned either") +
+                    ": a webhook may have changed nodeName or node affinity. Lockstep accepts the "
+                    "node where the pod is; the job's other placement rules may be broken there"},
                EventType::kWarning);
   return true;
 }

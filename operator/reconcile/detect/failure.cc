@@ -93,8 +93,8 @@ bool IsAskedByNode(const std::string& reason) {
   return std::find(kAskedByNode.begin(), kAskedByNode.end(), reason) != kAskedByNode.end();
 }
 
-// "was asked to end (EvictionByEvictionAPI) and left after a checkpoint (exit code 42)"; says where
-// that checkpoint is gone with its pod. What a command keeps is its own.
+// "was asked to end (EvictionByEvictionAPI) and ended after saving a checkpoint (exit code 42)";
+// says where that checkpoint is gone with its pod. What a command keeps is its own.
 std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& pod) {
   const std::string& who = pod.status.disruption;
   std::string text = "was asked to end" + (who.empty() ? "" : " (" + who + ")");
@@ -104,16 +104,16 @@ std::string DescribeDeparture(const DecisionBuilder& builder, const kube::Pod& p
   const int code = pod.status.termination->exit_code;
   const std::string exit = "exit code " + std::to_string(code);
   if (code != kExitPreempted || !builder.is_training()) {
-    return text + " and left with " + exit;
+    return text + " and ended with " + exit;
   }
-  text += " and left after a checkpoint (" + exit + ")";
+  text += " and ended after saving a checkpoint (" + exit + ")";
   const std::string why = WhyCheckpointsGo(builder.job(), builder.observed());
-  return why.empty() ? text : text + ", which goes with its pod: " + why;
+  return why.empty() ? text : text + ", which is deleted with its pod: " + why;
 }
 
 const RoleSpec& RoleOf(const DecisionBuilder& builder, const Member& member) {
   const RoleSpec* const role = builder.job().FindRole(member.task.role);
-  LOCKSTEP_CHECK(role != nullptr, "the job has no role of " + TaskName(member.task));
+  LOCKSTEP_CHECK(role != nullptr, "the job has no role for task " + TaskName(member.task));
   return *role;
 }
 
@@ -166,8 +166,7 @@ std::string HowRemoved(const DecisionBuilder& builder,
     return pod.name == member.pod_name && IsDisowned(pod, builder.job().metadata);
   });
   if (is_disowned) {
-    return "does not belong to the job any more: somebody removed its ownerReference, and it may "
-           "still run";
+    return "no longer belongs to the job: somebody removed its ownerReference; it may still run";
   }
   return disruption.empty() ? "is gone: it was deleted or evicted"
                             : "is gone: it was evicted (" + disruption + ")";
@@ -226,8 +225,11 @@ std::optional<Failure> UntoldFailure(const DecisionBuilder& builder,
   if (!member.rank.has_value() || ended.count(*member.rank) == 0) {
     return std::nullopt;
   }
-  Failure failure = OutsideFailure(
-      builder, member, kCauseEnded, "has ended: its peers have lost it, and its port is closed");
+  Failure failure =
+      OutsideFailure(builder,
+                     member,
+                     kCauseEnded,
+                     "has ended: its peers have lost the connection to it, and its port is closed");
   return failure.response == FailureResponse::kRestart ? std::optional(std::move(failure))
                                                        : std::nullopt;
 }
@@ -249,12 +251,15 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
   if (silence.hanging.count(*member.rank) > 0) {
     failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers hear nothing from it");
   } else if (silence.absent.count(*member.rank) > 0) {
-    failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers wait for it in vain");
+    failure = OutsideFailure(builder,
+                             member,
+                             kCauseHang,
+                             "hangs: it does not join the rendezvous in which its peers wait");
   } else if (silence.lost.count(*member.rank) > 0) {
     failure = OutsideFailure(builder,
                              member,
                              ExitCauseName(ExitCause::kNodeLost),
-                             "has lost its peers, and its node reports no end");
+                             "has lost its peers, and its node does not report that it ended");
   }
   if (failure.has_value()) {
     failure->is_node_at_fault = true;
@@ -398,12 +403,13 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   LastWords words = ReadLastWords(end.message, was_killed);
   const bool is_unasked =
       end.exit_code == kExitPreempted && verdict.cause == ExitCause::kProgramExit;
-  const std::string how = is_early     ? "ended with exit code 0 before the end of training"
-                          : is_unasked ? "left with exit code 42, and nobody had asked it to end"
+  const std::string how = is_early ? "ended with exit code 0 before the end of training"
+                          : is_unasked
+                              ? "ended with exit code 42, although nobody had asked it to end"
                           : verdict.cause == ExitCause::kOom
                               ? DescribeEnd(end, reason) + LimitText(RoleOf(builder, member), end)
                           : status.termination.has_value() ? DescribeEnd(end, reason)
-                          : reason.empty()                 ? "failed without a reason"
+                          : reason.empty()                 ? "failed, and Kubernetes gave no reason"
                                                            : "failed: " + reason;
   failure.tail = words.tail;
   if (has_obeyed) {
@@ -464,12 +470,12 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       failures.push_back(OutsideFailure(builder,
                                         member,
                                         ExitCauseName(ExitCause::kCompleted),
-                                        "has finished its work before it could start anew"));
+                                        "has finished its work before it could restart"));
     } else if (IsLateForRelaunch(builder, member)) {
       failures.push_back(OutsideFailure(builder,
                                         member,
                                         kCauseStartTimeout,
-                                        "did not start its programs anew within " +
+                                        "did not restart its programs within " +
                                             std::to_string(kRelaunchPatience.count()) + " s"));
     }
   }

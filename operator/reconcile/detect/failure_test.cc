@@ -31,7 +31,7 @@ TEST(EndedFailure, SentenceNamesTheRankThatFailedAndWhatItSaid) {
 
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
             "pod mnist-worker-1 (rank 3) container main exit code 1: ValueError: label 11 is out "
-            "of range, cause program_exit; incidents before it 0 of 6");
+            "of range, cause program_exit; earlier incidents: 0 of 6");
   ASSERT_TRUE(decision.status.last_failure.has_value());
   EXPECT_EQ(decision.status.last_failure->pod, "mnist-worker-1");
   EXPECT_EQ(decision.status.last_failure->tail, *message.tail);
@@ -48,7 +48,7 @@ TEST(EndedFailure, WordsThatOnlyRepeatTheCodeAreLeftOut) {
 
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
-      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; incidents before it 0 of 6");
+      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; earlier incidents: 0 of 6");
 }
 
 // A program that always leaves so would start again for ever.
@@ -68,8 +68,8 @@ TEST(EndedFailure, WhoLeavesThoughNobodyAskedIsAnIncidentAndWhoWasAskedIsNot) {
     EXPECT_EQ(FreeIncidents(decision.status.incidents), was_asked ? 1 : 0);
     EXPECT_EQ(DescribeRestarts(decision.status), was_asked ? "preempted=1" : "program_exit=1");
     EXPECT_EQ(MessageOf(decision.status, ConditionType::kRestarting)
-                  .starts_with("pod mnist-worker-0 (rank 0) left with exit code 42, and nobody had "
-                               "asked it to end, cause program_exit; "),
+                  .starts_with("pod mnist-worker-0 (rank 0) ended with exit code 42, although "
+                               "nobody had asked it to end, cause program_exit; "),
               !was_asked)
         << MessageOf(decision.status, ConditionType::kRestarting);
   }
@@ -85,7 +85,7 @@ TEST(EndedFailure, GoodNewsIsNoReason) {
 
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
-      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; incidents before it 0 of 6");
+      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; earlier incidents: 0 of 6");
 }
 
 }  // namespace

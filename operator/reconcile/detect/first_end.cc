@@ -40,7 +40,7 @@ FirstEnded KilledWith(std::size_t earliest, const std::vector<ProgramEnd>& ends,
 }  // namespace
 
 FirstEnded FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt) {
-  LOCKSTEP_CHECK(!ends.empty(), "the first of no ends");
+  LOCKSTEP_CHECK(!ends.empty(), "there is no end to find the first of");
   const std::optional<std::size_t> earliest =
       EarliestOf(ends, [](const ProgramEnd&) { return true; });
   const std::optional<std::size_t> killed =

@@ -155,8 +155,8 @@ std::vector<Failure> BlameLeavers(const DecisionBuilder& builder,
     failure.cause = ExitCauseName(ExitCause::kProgramExit);
     failure.response =
         ResponseTo(role->restart_policy, Outcome::kPermanent, failure.rank.has_value());
-    failure.sentence =
-        NameList(names) + " left with exit code 0 while others still used it: " + failure.sentence;
+    failure.sentence = NameList(names) +
+                       " exited with code 0 while other ranks still needed it: " + failure.sentence;
   }
   return failures;
 }

@@ -16,7 +16,7 @@
 namespace lockstep::control {
 namespace {
 
-constexpr const char* kLeft = " left with exit code 0 while others still used it: ";
+constexpr const char* kLeft = " exited with code 0 while other ranks still needed it: ";
 
 TestWorld Launched(const TrainingJob& job) {
   TestWorld world(job);

@@ -49,9 +49,9 @@ std::string SecondsText(std::chrono::milliseconds waited) {
 // What a kubelet says of a container that it has yet to start.
 std::string WhyNoContainer(const kube::PodStatus& status) {
   const std::string& reason = status.waiting_reason;
-  return With((Contains(kImageReasons, reason) ? "cannot get its image, "
-                                               : "cannot start its container, ") +
-                  reason,
+  return With((Contains(kImageReasons, reason) ? "cannot pull its image ("
+                                               : "cannot start its container (") +
+                  reason + ")",
               status.waiting_message);
 }
 
@@ -131,10 +131,11 @@ std::optional<StartProblem> NotCreated(const Candidate& one) {
   }
   const std::string what = With("was not created", refusal->second.message);
   return refusal->second.is_invalid
-             ? one.FinalProblem("InvalidPod",
-                                what +
-                                    "; a LimitRange or an admission webhook of the job's namespace "
-                                    "may have set what the manifest does not say")
+             ? one.FinalProblem(
+                   "InvalidPod",
+                   what +
+                       "; if the manifest does not set the refused field, a LimitRange or an "
+                       "admission webhook of the job's namespace may have set it")
              : one.Problem(std::string(kPodNotCreated), what);
 }
 
@@ -148,7 +149,7 @@ std::optional<StartProblem> NoPodGroup(const Candidate& one) {
   const std::string what = "waits for PodGroup " + status.pod_group;
   const CapacityObject* const group = FindPodGroup(sight, status.pod_group);
   if (group != nullptr && !group->is_ours) {
-    return one.Problem(std::string(kPodGroupNotMade), what + ", which belongs to somebody else");
+    return one.Problem(std::string(kPodGroupNotMade), what + ", which does not belong to this job");
   }
   const auto refusal = sight.refusals.find(status.pod_group);
   if (refusal != sight.refusals.end() && one.waited() >= kUnschedulablePatience) {
@@ -157,7 +158,7 @@ std::optional<StartProblem> NoPodGroup(const Candidate& one) {
   }
   if (one.waited() >= kUnboundPatience) {
     return one.Problem(std::string(kPodGroupNotMade),
-                       what + ", which is not there after " + SecondsText(kUnboundPatience));
+                       what + ", which does not exist after " + SecondsText(kUnboundPatience));
   }
   return std::nullopt;
 }
@@ -213,7 +214,7 @@ std::optional<StartProblem> NoNode(const Candidate& one) {
     return std::nullopt;
   }
   if (FindNode(one.builder.observed(), node) == nullptr) {
-    return one.Problem("NodeNotReady", "waits for node " + node + ", which is gone");
+    return one.Problem("NodeNotReady", "waits for node " + node + ", which no longer exists");
   }
   if (!IsNodeReady(one.builder.observed(), node) && one.troubled() >= kNodePatience) {
     return one.Problem("NodeNotReady", "waits for node " + node + ", which is not ready");
@@ -317,7 +318,10 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
         builder->now());
   } else if (scheduled->reason == kReasonPodWaits) {
     SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled, true, "GangPlaced", "no pod waits for its start"},
+                 {ConditionType::kScheduled,
+                  true,
+                  "GangPlaced",
+                  "nothing keeps a pod from starting any more"},
                  builder->now());
   }
 }

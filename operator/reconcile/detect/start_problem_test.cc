@@ -73,53 +73,59 @@ std::vector<RollbackCase> RollbackCases() {
        Refused("UnexpectedAdmissionError"),
        seconds(0),
        "PodRefused",
-       "gang rolled back: pod mnist-worker-3 (rank 3) was refused by node-a: "
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) was refused by node-a: "
        "UnexpectedAdmissionError: the kubelet's words; next try after 5 s"},
       {"kubelet, no room",
        Refused("OutOfnvidia.com/gpu"),
        seconds(0),
        "PodRefused",
-       "gang rolled back: pod mnist-worker-3 (rank 3) was refused by node-a: OutOfnvidia.com/gpu"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) was refused by node-a: "
+       "OutOfnvidia.com/gpu"},
       {"kubelet, disk pressure",
        Refused("Evicted"),
        seconds(0),
        "PodRefused",
-       "gang rolled back: pod mnist-worker-3 (rank 3) was refused by node-a: Evicted"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) was refused by node-a: Evicted"},
       {"server, quota",
        IsNotCreated,
        seconds(0),
        "PodNotCreated",
-       "gang rolled back: pod mnist-worker-3 (rank 3) was not created: exceeded quota: gpus"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) was not created: exceeded quota: "
+       "gpus"},
       {"image",
        Waiting("ImagePullBackOff"),
        kImagePatience,
        "ImagePullFailed",
-       "gang rolled back: pod mnist-worker-3 (rank 3) cannot get its image, ImagePullBackOff: the"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) cannot pull its image "
+       "(ImagePullBackOff): the"},
       {"container",
        Waiting("CreateContainerConfigError"),
        kImagePatience,
        "ContainerNotCreated",
-       "gang rolled back: pod mnist-worker-3 (rank 3) cannot start its container, CreateCont"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) cannot start its container "
+       "(CreateCont"},
       {"scheduler says no",
        CannotBeBound,
        kUnschedulablePatience,
        "PodUnschedulable",
-       "gang rolled back: pod mnist-worker-3 (rank 3) cannot be bound to node-a: 0/1 nodes are"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) cannot be bound to node-a: 0/1 nodes "
+       "are"},
       {"scheduler says nothing",
        IsNotBound,
        kUnboundPatience,
        "PodNotBound",
-       "gang rolled back: pod mnist-worker-3 (rank 3) was not bound to node-a within 60 s"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) was not bound to node-a within 60 s"},
       {"node",
        WaitsForASilentNode,
        kNodePatience,
        "NodeNotReady",
-       "gang rolled back: pod mnist-worker-3 (rank 3) waits for node node-a, which is not ready"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) waits for node node-a, which is not "
+       "ready"},
       {"nobody says anything",
        [](const std::string&, TestWorld*) {},
        seconds(600),
        "StartTimeout",
-       "gang rolled back: pod mnist-worker-3 (rank 3) did not start within 600 s"},
+       "the gang is rolled back: pod mnist-worker-3 (rank 3) did not start within 600 s"},
   };
 }
 
@@ -168,10 +174,9 @@ TEST(RollBack, PodsGetAShortGraceBecauseThereIsNothingToSave) {
   TestWorld world = WorldIn(Refused("OutOfcpu"));
 
   EXPECT_EQ(DescribeEffects(world.Step()),
-            "delete pod mnist-worker-0 within 5 s: attempt over\n"
-            "delete pod mnist-worker-1 within 5 s: attempt over\n"
-            "delete pod mnist-worker-2 within 5 s: attempt over\n"
-            "delete pod mnist-worker-3 within 5 s: attempt over\n");
+            "delete pod mnist-worker-0 within 5 s: the attempt is over\ndelete pod mnist-worker-1 "
+            "within 5 s: the attempt is over\ndelete pod mnist-worker-2 within 5 s: the attempt is "
+            "over\ndelete pod mnist-worker-3 within 5 s: the attempt is over\n");
 }
 
 TEST(RollBack, JobPausesLongerEachTimeAndHoldsUpNobodyMeanwhile) {
@@ -249,9 +254,9 @@ TEST(RollBack, WhatNoLaterTryCanMendFailsTheJobAtOnce) {
   other.Step();
   EXPECT_EQ(FindCondition(other.job.status, ConditionType::kFailed)->reason, "InvalidPod");
   EXPECT_EQ(MessageOf(other.job.status, ConditionType::kFailed),
-            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value; a "
-            "LimitRange or an admission webhook of the job's namespace may have set what the "
-            "manifest does not say");
+            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value; if "
+            "the manifest does not set the refused field, a LimitRange or an admission webhook of "
+            "the job's namespace may have set it");
 }
 
 // Every way in which three pods can fare: a minute later all run, or none is left.
@@ -417,12 +422,12 @@ TEST(StartProblem, WhatAPolicyAddedIsNamedAsSoonAsThePodIsNotBound) {
   pod->status.is_unbound = true;
   pod->status.unschedulable = "didn't match Pod's node affinity/selector";
   const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
-  EXPECT_NE(message.find(
-                "the operator waits for it; the cluster has changed the pod: nodeSelector.pool is "
-                "training, "
-                "and the template says absent, schedulerName is other, and the template says "
-                "default-scheduler, affinity.podAntiAffinity is set, and the template says absent"),
-            std::string::npos)
+  EXPECT_NE(
+      message.find(
+          "the operator waits for it; the cluster has changed the pod: nodeSelector.pool is "
+          "training, but the template says absent, schedulerName is other, but the template says "
+          "default-scheduler, affinity.podAntiAffinity is set, but the template says absent"),
+      std::string::npos)
       << message;
 }
 

@@ -73,8 +73,8 @@ std::optional<std::string> DescribeVainMeeting(const GangView& view, DecisionBui
     // waits it did not, and all wait that have met since.
     if (CountMeeting(*builder, view, *left_at + kFarewellSeen) > 0) {
       const int64_t count = CountMeeting(*builder, view, *left_at);
-      return DescribeMember(left) + " ended with exit code 0, and " + std::to_string(count) +
-             (count == 1 ? " other waits" : " others wait") + " for it in a meeting";
+      return DescribeMember(left) + " ended with exit code 0, but " + std::to_string(count) +
+             (count == 1 ? " other rank waits" : " other ranks wait") + " for it in the rendezvous";
     }
   }
   return WhatStands(*builder, view);

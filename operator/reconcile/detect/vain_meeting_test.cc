@@ -31,9 +31,10 @@ TEST(VainMeeting, IsSaidOnceOfARankThatLeftWhileAnotherMeets) {
   const Decision decision = world.Step();
 
   EXPECT_EQ(EventReasons(decision), "RankLeft");
-  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kRunning),
-            "pod mnist-worker-1 (rank 1) ended with exit code 0, and 1 other waits for it in a "
-            "meeting");
+  EXPECT_EQ(
+      MessageOf(world.job.status, ConditionType::kRunning),
+      "pod mnist-worker-1 (rank 1) ended with exit code 0, but 1 other rank waits for it in the "
+      "rendezvous");
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
 
@@ -50,9 +51,10 @@ TEST(VainMeeting, AllThatWaitAreCounted) {
   other.age = std::chrono::milliseconds(90);
 
   EXPECT_EQ(EventReasons(world.Step()), "RankLeft");
-  EXPECT_EQ(MessageOf(world.job.status, ConditionType::kRunning),
-            "pod mnist-worker-1 (rank 2) ended with exit code 0, and 4 others wait for it in a "
-            "meeting");
+  EXPECT_EQ(
+      MessageOf(world.job.status, ConditionType::kRunning),
+      "pod mnist-worker-1 (rank 2) ended with exit code 0, but 4 other ranks wait for it in the "
+      "rendezvous");
 }
 
 // What one said before the other left proves nothing.
@@ -64,7 +66,7 @@ TEST(VainMeeting, WhoMetBeforeItLeftIsNotCounted) {
   other.document.phase = Phase::kRendezvous;
   other.age = kFarewellSeen + std::chrono::milliseconds(1);
   world.Step();
-  EXPECT_NE(MessageOf(world.job.status, ConditionType::kRunning).find("and 1 other waits"),
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kRunning).find("but 1 other rank waits"),
             std::string::npos);
 }
 

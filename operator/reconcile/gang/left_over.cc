@@ -13,7 +13,7 @@ bool IsLeftOver(const kube::Service& service, const Metadata& job) {
 std::string DescribeLeftOver(const kube::Pod& pod) {
   std::string text = "pod " + pod.name + " of an earlier job of this name";
   if (pod.is_deleting && !pod.finalizers.empty()) {
-    text += ", which its finalizers " + JoinFinalizers(pod) + " keep";
+    text += " (kept by its finalizers " + JoinFinalizers(pod) + ")";
   }
   return text;
 }

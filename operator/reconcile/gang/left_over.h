@@ -14,7 +14,7 @@ namespace lockstep::control {
 bool IsLeftOver(const kube::Pod& pod, const Metadata& job);
 bool IsLeftOver(const kube::Service& service, const Metadata& job);
 
-// "pod mnist-worker-0 of an earlier job of this name, which its finalizers example.com/a keep".
+// "pod mnist-worker-0 of an earlier job of this name (kept by its finalizers example.com/a)".
 std::string DescribeLeftOver(const kube::Pod& pod);
 
 // "example.com/a, example.com/b".

@@ -73,8 +73,8 @@ TEST(Placing, GangWaitsAsAWholeForThePodsOfAnEarlierJobOfTheName) {
   EXPECT_EQ(next.observed.pods.size(), 1U);
   EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
             "waits for pod " + name +
-                " of an earlier job of this name, which its finalizers example.com/hold, "
-                "example.com/more keep; goes on when it is gone");
+                " of an earlier job of this name (kept by its finalizers example.com/hold, "
+                "example.com/more); the job continues when the pod is deleted");
 
   next.observed.pods.clear();
   next.Step();
@@ -94,14 +94,16 @@ TEST(Placing, PodOfAnEarlierJobThatDoesNotEndIsSaidToBeStuckOnItsNode) {
   next.observed.pods = {left};
   next.Step();
   EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
-            "waits for pod mnist-worker-0 of an earlier job of this name; goes on when it is gone");
+            "waits for pod mnist-worker-0 of an earlier job of this name; the job continues when "
+            "the pod is deleted");
 
   next.Advance(seconds(30) + kOverdueAfter);
   const Decision decision = next.Step();
 
-  EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
-            "waits for pod mnist-worker-0 of an earlier job of this name, which does not end on "
-            "node node-a although its grace period is over; goes on when it is gone");
+  EXPECT_EQ(
+      MessageOf(next.job.status, ConditionType::kScheduled),
+      "waits for pod mnist-worker-0 of an earlier job of this name, which does not end on node "
+      "node-a although its grace period is over; the job continues when the pod is deleted");
   EXPECT_EQ(EventReasons(decision), "PodStuck");
 }
 
@@ -329,8 +331,8 @@ TEST(Placing, WhatAdmissionAddsIsSaidAndCounted) {
 
   const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
   EXPECT_NE(
-      message.find("the cluster has changed the pod: requests.memory is 8Ki, and the template says "
-                   "0, nodeSelector.pool is training, and the template says absent"),
+      message.find("the cluster has changed the pod: requests.memory is 8Ki, but the template says "
+                   "0, nodeSelector.pool is training, but the template says absent"),
       std::string::npos)
       << message;
   EXPECT_EQ(world.job.status.admitted,
@@ -349,8 +351,8 @@ TEST(Placing, WhatAdmissionAddedIsNamedAndAskedAnewAfterAnEdit) {
   world.job.status.admitted = {{Role::kWorker, "memory", int64_t{2} << 30}};
   world.job.status.observed_generation = world.job.metadata.generation;
   const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
-  EXPECT_NE(message.find("a LimitRange or a webhook made earlier pods ask for more than the "
-                         "template says (worker has 2 GiB memory)"),
+  EXPECT_NE(message.find("a LimitRange or a webhook raised the requests of earlier pods above "
+                         "the template's (worker has 2 GiB memory)"),
             std::string::npos)
       << message;
   EXPECT_EQ(world.Pods(), "");
@@ -406,11 +408,11 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
                                   .value();
   TestWorld world(job);
   const Decision first = world.Step();
-  EXPECT_EQ(
-      MessageOf(first.status, ConditionType::kFullyPlanned),
-      "spec.roles[0].template.spec.volumes: Lockstep does not know on which nodes the volume of a "
-      "claim can be used; spec.roles[0].template.spec.resourceClaims: devices of claims are not "
-      "counted; spec.roles[0].template.spec.priorityClassName: the whole gang counts with high");
+  EXPECT_EQ(MessageOf(first.status, ConditionType::kFullyPlanned),
+            "spec.roles[0].template.spec.volumes: Lockstep does not know on which nodes the volume "
+            "of a claim can be used; spec.roles[0].template.spec.resourceClaims: Lockstep does not "
+            "count the devices of claims; spec.roles[0].template.spec.priorityClassName: the whole "
+            "gang has priority class high");
   job.spec.scheduling.priority_class_name = "";
   EXPECT_EQ(PriorityClassOf(job.spec), "low");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);
@@ -431,9 +433,8 @@ TEST(Placing, PodThatIsBoundElsewhereIsNamedAndCountedWhereItIs) {
   EXPECT_EQ(decision.status.placement.at(0).node, "node-a");
   EXPECT_EQ(decision.status.placement.at(1).node, "node-b");
   const std::string message = MessageOf(decision.status, ConditionType::kScheduled);
-  EXPECT_TRUE(
-      message.starts_with("pod mnist-worker-1 (rank 1) was planned on node node-a and is "
-                          "bound to node node-b"))
+  EXPECT_TRUE(message.starts_with(
+      "pod mnist-worker-1 (rank 1) was planned for node node-a, but is bound to node node-b"))
       << message;
   EXPECT_EQ(EventReasons(world.Step()), "");
   EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), message);
@@ -467,9 +468,9 @@ TEST(Placing, GangWhosePodsAskForMoreThanItsQueueMayHoldIsRolledBackBeforeItRuns
   const Decision decision = world.Step();
   EXPECT_EQ(EventReasons(decision), "QuotaExceeded");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kScheduled),
-            "gang rolled back: a LimitRange or a webhook made its pods ask for more than the "
-            "template says (worker has 2 GiB memory): queue default would be 1 GiB memory over its "
-            "nominal 1 GiB, and may borrow none; next try after 5 s");
+            "the gang is rolled back: a LimitRange or a webhook raised the requests of its pods "
+            "above the template's (worker has 2 GiB memory): queue default would be 1 GiB memory "
+            "over its nominal 1 GiB, and may borrow none; next try after 5 s");
   EXPECT_TRUE(decision.status.placement.empty());
   EXPECT_TRUE(decision.status.suspect_nodes.empty());
   EXPECT_EQ(decision.status.admitted,

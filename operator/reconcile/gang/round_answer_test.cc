@@ -46,9 +46,9 @@ TEST(DecideRound, EventOfAWaitSaysWhatTheClusterAddedAndIsToldOnce) {
   const Event told = world.Step().events.back();
 
   EXPECT_EQ(told.message,
-            "queue vision does not exist; a LimitRange or a webhook made earlier pods ask for more "
-            "than the template says (worker has 2 GiB memory); edit the spec, or suspend and "
-            "resume the job, to ask the cluster again");
+            "queue vision does not exist; a LimitRange or a webhook raised the requests of earlier "
+            "pods above the template's (worker has 2 GiB memory); to have the requests checked "
+            "again, edit the spec, or suspend and resume the job");
   EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), told.message);
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
@@ -150,7 +150,7 @@ TEST(DecideRound, WhoComesFirstIsToldByTheOrderingOfTheQueue) {
   EXPECT_EQ(told(QueueOrder::kFifo), "older jobs come first");
   EXPECT_EQ(told(QueueOrder::kPriority), "jobs of higher priority come first, then older ones");
   EXPECT_EQ(told(QueueOrder::kFairShare),
-            "jobs of namespaces that hold less come first, then older ones");
+            "jobs of namespaces that use less come first, then older ones");
 }
 
 }  // namespace

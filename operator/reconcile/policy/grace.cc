@@ -49,7 +49,7 @@ std::chrono::seconds GraceFor(Farewell farewell,
     case Farewell::kSuccess:
       return is_training || role == Role::kEvaluator ? grace : std::min(grace, kLossGrace);
   }
-  LOCKSTEP_CHECK(false, "farewell out of range");
+  LOCKSTEP_CHECK(false, "unknown value of Farewell");
 }
 
 std::chrono::seconds GraceOf(const kube::Pod& pod,

@@ -48,8 +48,8 @@ TEST(Grace, SurvivorsOfALossMakeRoomSoon) {
   world.Exit("mnist-worker-1", 137);
 
   EXPECT_EQ(DescribeEffects(world.Step()),
-            "delete pod mnist-worker-0 within 2 s: attempt over\n"
-            "delete pod mnist-worker-1 within 2 s: attempt over\n");
+            "delete pod mnist-worker-0 within 2 s: the attempt is over\ndelete pod mnist-worker-1 "
+            "within 2 s: the attempt is over\n");
 }
 
 // On one machine it is known who does not answer: it will not mind SIGTERM either.
@@ -60,8 +60,8 @@ TEST(Grace, FrozenPodGetsNone) {
   world.observed.mute_pods = {"mnist-worker-1"};
 
   EXPECT_EQ(DescribeEffects(world.Step()),
-            "delete pod mnist-worker-0 within 2 s: attempt over\n"
-            "delete pod mnist-worker-1 within 0 s: attempt over\n");
+            "delete pod mnist-worker-0 within 2 s: the attempt is over\ndelete pod mnist-worker-1 "
+            "within 0 s: the attempt is over\n");
 }
 
 TEST(Grace, SuspendedJobMaySaveWhatItHolds) {
@@ -69,7 +69,8 @@ TEST(Grace, SuspendedJobMaySaveWhatItHolds) {
   world.Launch();
   world.job.spec.run_policy.suspend = true;
 
-  EXPECT_EQ(DescribeEffects(world.Step()), "delete pod mnist-worker-0 within 30 s: attempt over\n");
+  EXPECT_EQ(DescribeEffects(world.Step()),
+            "delete pod mnist-worker-0 within 30 s: the attempt is over\n");
 }
 
 // Parameter servers serve for ever, and so do the workers that a coordinating chief uses.

@@ -41,7 +41,7 @@ void AddOfTemplate(const std::string& path, const Json& spec, std::string* text)
         text);
   }
   if (IsPresent(FieldOf(spec, "resourceClaims"))) {
-    Add(path + ".resourceClaims: devices of claims are not counted", text);
+    Add(path + ".resourceClaims: Lockstep does not count the devices of claims", text);
   }
 }
 
@@ -53,7 +53,7 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
   std::string text;
   if (!status.placement.empty() && !HasEnded(status) && !missing_class.empty()) {
     Add(missing_class + " any more: the gang " + HowItRunsOn(status.origin.priority) +
-            ", and the next one waits for the class",
+            ", and the next gang waits until the class exists",
         &text);
   }
   const std::string priority_class = PriorityClassOf(spec);
@@ -64,10 +64,9 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
     }
     const std::string own = PriorityClassOfTemplate(spec.roles[i]);
     if (!own.empty() && own != priority_class) {
-      Add(path + ".priorityClassName: the whole gang counts with " + priority_class +
+      Add(path + ".priorityClassName: the whole gang has priority class " + priority_class +
               (spec.scheduling.binding == PodBinding::kNative
-                   ? ", and its pods have that class, because all pods of a PodGroup have one "
-                     "priority"
+                   ? ", and so do its pods, because all pods of a PodGroup have one priority"
                    : ""),
           &text);
     }
