@@ -110,7 +110,7 @@ class Convert(LocalTest):
         self.assertIn("replicas: 2", job)
         self.assertRegex(told,
                          r"standard input:6: spec\.tfReplicaSpecs\.Chief\.replicas: 2 found, .*"
-                         r" \(spec\.roles\[0\]\.replicas of the TrainingJob made of it\)")
+                         r" \(spec\.roles\[0\]\.replicas of the converted TrainingJob\)")
 
     def test_second_job_of_a_name_is_told_of(self):
         again = {"apiVersion": "v1", "kind": "List", "items": [tf_job("a"), tf_job("a")]}
@@ -141,8 +141,8 @@ class Convert(LocalTest):
             template = TF_WITHOUT_COMMAND.replace("image: i", f"image: {image}")
             exit_code, job, told = convert(template, "--command", "x")
             self.assertEqual((exit_code, job), (2, ""))
-            self.assertEqual(told, "standard input:6: a template found ({{ ... }}), expected "
-                                   "the rendered file: run helm template\n")
+            self.assertEqual(told, "standard input:6: found a template with {{ ... }}, expected a "
+                                   "rendered file: run helm template first\n")
 
     def test_runtime_of_the_same_file_is_part_of_the_train_job(self):
         pod = {"containers": [{"name": "node", "image": "base", "command": ["x"]}]}
