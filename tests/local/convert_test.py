@@ -156,7 +156,7 @@ class Convert(LocalTest):
         exit_code, made, told = convert(f"{json.dumps(runtime)}\n---\n{json.dumps(job)}\n")
         self.assertEqual(exit_code, 0, told)
         self.assertIn("image: base", made)
-        self.assertIn("a TrainingRuntime is read for the TrainJobs that name it", told)
+        self.assertIn("a TrainingRuntime is used only for the TrainJobs that name it", told)
 
     def test_empty_item_is_called_empty(self):
         items = {"apiVersion": "v1", "kind": "List", "items": [None, tf_job("a")]}
@@ -168,8 +168,8 @@ class Convert(LocalTest):
         queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
         exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
-        self.assertIn("a document of kind Queue stays as it is, \"q\"; jobs here wait in a "
-                      "TrainingQueue, which has to be written\n", told)
+        self.assertIn("a document of kind Queue is left as it is, \"q\"; jobs wait in a "
+                      "TrainingQueue here: write one\n", told)
 
 
 class PublishedManifests(unittest.TestCase):
