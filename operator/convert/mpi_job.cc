@@ -103,10 +103,10 @@ void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
   if (!command->problem.empty() || command->is_of_mpi() || command->program.empty()) {
     return;
   }
-  command->problem = "\"" + command->program[0] +
-                     "\" found, expected mpirun or horovodrun with the program: every rank runs "
-                     "the program of the "
-                     "launcher, but a script may do more; for torchrun use a PyTorchJob";
+  command->problem =
+      "\"" + command->program[0] +
+      "\" found, expected mpirun or horovodrun with the program: every rank runs "
+      "the program of the launcher, but a script may do more; for torchrun use a PyTorchJob";
   conversion->errors.push_back(
       Error(ErrorCode::kInvalidArgument, command->problem).WithField(command->path));
 }
