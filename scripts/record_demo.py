@@ -127,7 +127,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "build/release/bin",
                         help="folder of lockstep and lockstep-runtime")
-    parser.add_argument("--runs", type=int, default=5, help="number of runs, of which one is chosen")
+    parser.add_argument("--runs", type=int, default=5, help="number of runs to choose from")
     parser.add_argument("--output", type=pathlib.Path, default=REPOSITORY / "docs/demo.svg")
     options = parser.parse_args(arguments)
     if options.runs < 1:

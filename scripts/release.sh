@@ -220,7 +220,7 @@ make_wheels() {
   done
   local shown
   shown=$("$python" -m auditwheel show "$out"/*-"$PLATFORM".whl)
-  [[ $shown == *"\"$PLATFORM\""* ]] || die "the wheel needs symbols that $PLATFORM does not have: $shown"
+  [[ $shown == *"\"$PLATFORM\""* ]] || die "the wheel needs more than $PLATFORM: $shown"
 }
 
 make_images() {
