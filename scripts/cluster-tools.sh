@@ -120,7 +120,7 @@ fetch_go() {
   description=$(cd / && "$1" mod download -json "golang.org/toolchain@$GO_VERSION") ||
     die "cannot download Go: $description"
   grep -qF "\"Sum\": \"$GO_SUM\"" <<<"$description" ||
-    die "this is not the Go we know: $description"
+    die "the checksum of the downloaded Go is not the expected one: $description"
   directory=$(sed -n 's/^\t"Dir": "\(.*\)",$/\1/p' <<<"$description")
   chmod +x "$directory"/bin/* "$directory"/pkg/tool/*/* # modules have no executable files
   printf '%s/bin/go' "$directory"
@@ -136,7 +136,7 @@ find_go() {
     fi
     old=$candidate
   done
-  [[ -n $old ]] || die "no Go here, not even an old one; run: apt-get install golang-go"
+  [[ -n $old ]] || die "no Go is installed; run: apt-get install golang-go"
   fetch_go "$old"
 }
 

@@ -12,7 +12,7 @@ case "${1:-}" in
     echo "Usage: scripts/demo.sh    (no options; needs Debian 12, and root or sudo the first time)"
     exit 0
     ;;
-  *) die "unknown option '$1'; scripts/demo.sh takes none" ;;
+  *) die "unknown option '$1'; scripts/demo.sh has no options" ;;
 esac
 
 begin_stages
@@ -24,4 +24,4 @@ say "training examples/mnist.yaml; worker 1 will be killed at step 200"
 build/release/bin/lockstep run examples/mnist.yaml --chaos kill=worker-1@step=200 \
   --summary build/release/demo-summary.json
 say "done; the summary is in build/release/demo-summary.json"
-say "your turn: build/release/bin/lockstep run --help, or README.md"
+say "next: build/release/bin/lockstep run --help, or read README.md"

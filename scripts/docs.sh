@@ -42,7 +42,7 @@ case "${1:-}" in
     usage
     exit 0
     ;;
-  *) die "unknown option '$1'; scripts/docs.sh takes --material or none" ;;
+  *) die "unknown option '$1'; the only option of scripts/docs.sh is --material" ;;
 esac
 
 folder=$(generator "$wheel")

@@ -60,17 +60,18 @@ usage: scripts/install.sh [--check] [build] [test] [cluster] [cuda] [nccl] [torc
        scripts/install.sh --path cuda|nccl|torch|prometheus-cpp|simdjson
 
   build    compiler, libraries, static prometheus-cpp and simdjson in ${CACHE_DIR}  (the default)
-  test     build, and what the tests run
-  cluster  build, and what the test clusters are made of (Kubernetes is built from source)
+  test     build, and the programs that the tests need
+  cluster  build, and the programs of the test clusters (Kubernetes is built from source)
   cuda     build, and nvcc ${CUDA_VERSION} in ${CACHE_DIR}
   nccl     build, and NCCL ${NCCL_VERSION} in ${CACHE_DIR}
   torch    build, and LibTorch ${TORCH_VERSION} for CUDA in ${CACHE_DIR}
-  peers    build, and what scripts/test.sh --peers and --python need besides
-  bench    build, and what the benchmarks compare with
+  peers    build, and the packages that scripts/test.sh --peers and --python need
+  bench    build, and the programs that the benchmarks compare with
   all      everything
 
-  --check  only say what is missing; exit code 1 if anything is
-  --path   only print the folder of nvcc's toolkit, NCCL, LibTorch or a static library, there or not
+  --check  only print what is missing; the exit code is 1 if anything is missing
+  --path   only print the folder of nvcc's toolkit, NCCL, LibTorch or a static library, even if it
+           is not installed
 TEXT
 }
 
@@ -119,7 +120,7 @@ install_packages() {
   fi
   # A broken list of somebody else's must not stop us: the install below tells whether it matters.
   as_root apt-get -q -o DPkg::Lock::Timeout=300 update ||
-    say "some package lists could not be updated; going on with what is there"
+    say "some package lists could not be updated; using the lists that are there"
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
     install --no-install-recommends "$@"
 }
@@ -282,7 +283,7 @@ main() {
   done
   command -v apt-get >/dev/null || die "this needs Debian 12 (no apt-get here)"
   if ! grep -qs '^VERSION_ID="12"' /etc/os-release; then
-    say "this is not Debian 12: going on, but nobody has tried"
+    say "this is not Debian 12: continuing, but this system was never tested"
   fi
 
   local missing
@@ -330,7 +331,7 @@ main() {
   if $with_cluster; then
     scripts/cluster-tools.sh
   fi
-  say "everything is there"
+  say "everything is installed"
 }
 
 main "$@"

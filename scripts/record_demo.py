@@ -114,7 +114,7 @@ def draw(recording):
         )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">\n'
-        "<title>A training loses a worker and goes on</title>\n"
+        "<title>A training loses a worker and continues</title>\n"
         f"<desc>The next step comes {recording.recovery_seconds:.2f} s after the kill.</desc>\n"
         f"<style>{STYLE}</style>\n"
         f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>\n'
@@ -127,7 +127,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", type=pathlib.Path, default=REPOSITORY / "build/release/bin",
                         help="folder of lockstep and lockstep-runtime")
-    parser.add_argument("--runs", type=int, default=5, help="how many runs to choose from")
+    parser.add_argument("--runs", type=int, default=5, help="number of runs to choose from")
     parser.add_argument("--output", type=pathlib.Path, default=REPOSITORY / "docs/demo.svg")
     options = parser.parse_args(arguments)
     if options.runs < 1:

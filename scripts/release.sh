@@ -46,7 +46,7 @@ while [[ $# -gt 0 ]]; do
     --manifests-only) manifests_only=true ;;
     -h | --help) usage && exit 0 ;;
     -*) die "unknown option $1; scripts/release.sh --help lists them" ;;
-    *) [[ -z $version ]] && version=$1 || die "one VERSION, please: $version or $1" ;;
+    *) [[ -z $version ]] && version=$1 || die "two versions found, expected one: $version, $1" ;;
   esac
   shift
 done
@@ -54,12 +54,12 @@ done
 # Refuses, before anything is built, what would make a release that nobody should get.
 check_request() {
   local semver='^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$' file written
-  [[ -n $version ]] || die "VERSION is missing; scripts/release.sh --help explains"
+  [[ -n $version ]] || die "VERSION is missing; see scripts/release.sh --help"
   [[ $version =~ $semver ]] || die "VERSION $version: expected MAJOR.MINOR.PATCH, such as 0.1.0"
   for file in CMakeLists.txt helm/lockstep/Chart.yaml trainer-runtime/python/pyproject.toml; do
     written=$(sed -nE 's/^(project\(lockstep VERSION|version:|version =) "?([0-9.]+).*/\2/p' \
       "$file")
-    [[ $written == "$version" ]] || die "$file has version $written, and the release is $version"
+    [[ $written == "$version" ]] || die "$file has version $written, but the release is $version"
   done
   [[ -f LICENSE ]] ||
     die "there is no LICENSE, so nobody may use the release. The licence is your choice;" \
@@ -68,20 +68,20 @@ check_request() {
   local changed
   changed=$(git status --porcelain)
   [[ -z $changed ]] ||
-    die "these files are not committed, so nobody could make this release again:"$'\n'"$changed"
+    die "these files are not committed, so the release could not be reproduced:"$'\n'"$changed"
   if [[ -z $key ]]; then
     $unsigned || $manifests_only ||
-      die "nothing to sign with: give --key FILE, or --unsigned. This makes a key:" \
+      die "no key to sign with: set --key FILE or --unsigned. To make a key:" \
         "openssl genpkey -algorithm ed25519 -out FILE"
   else
     openssl pkey -in "$key" -noout 2>/dev/null ||
-      die "--key $key: no private key that openssl reads"
+      die "--key $key: not a private key that openssl can read"
   fi
   local name='(operator|runtime|runtime-cuda)'
   [[ $images == none || $images =~ ^$name(,$name)*$ ]] ||
     die "--images $images: expected names of operator, runtime and runtime-cuda, or none"
   [[ $images == none || $(id -u) -eq 0 ]] || $manifests_only ||
-    die "images are built by root; --images none makes the rest"
+    die "only root can build images; to make the rest, use --images none"
 }
 
 # The folder of the Python programs that make and check wheels and the SBOM.
@@ -220,7 +220,7 @@ make_wheels() {
   done
   local shown
   shown=$("$python" -m auditwheel show "$out"/*-"$PLATFORM".whl)
-  [[ $shown == *"\"$PLATFORM\""* ]] || die "the wheel needs more than $PLATFORM has: $shown"
+  [[ $shown == *"\"$PLATFORM\""* ]] || die "the wheel needs more than $PLATFORM: $shown"
 }
 
 make_images() {
@@ -243,7 +243,7 @@ make_sbom() {
   /usr/bin/python3 -B scripts/release/sbom.py "$version" "$(git rev-parse HEAD)" "$out" \
     "${INSIDE[@]}" --static $static >"$file"
   "$(python_tools)" -m spdx_tools.spdx.clitools.pyspdxtools --infile "$file" ||
-    die "$file is no valid SPDX 2.3"
+    die "$file is not valid SPDX 2.3"
   mv "$file" "$out/"
 }
 
@@ -264,7 +264,7 @@ sign() {
   openssl pkey -in "$key" -pubout -out "$out/lockstep.pub"
   openssl pkeyutl -sign -rawin -inkey "$key" -in "$out/SHA256SUMS" -out "$out/SHA256SUMS.sig"
   openssl pkeyutl -verify -rawin -pubin -inkey "$out/lockstep.pub" -in "$out/SHA256SUMS" \
-    -sigfile "$out/SHA256SUMS.sig" >/dev/null || die "the signature does not fit the sums"
+    -sigfile "$out/SHA256SUMS.sig" >/dev/null || die "the signature does not match SHA256SUMS"
 }
 
 check_request
@@ -272,7 +272,7 @@ SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C
 umask 022
 helm=$(scripts/cluster-tools.sh --path)/helm
-[[ -x $helm ]] || die "no helm: run scripts/install.sh build cluster"
+[[ -x $helm ]] || die "helm is missing: run scripts/install.sh build cluster"
 mkdir -p build
 work=$(mktemp -d "$PWD/build/release-work.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -14,7 +14,7 @@
 #                                   current torch, with the examples for it (installs 6 GB)
 #   scripts/test.sh --peers         also programs for TensorFlow and Horovod, with the examples for
 #                                   them (installs 3 GB)
-#   scripts/test.sh --cluster       also rarer harms on real nodes, and over cpprest
+#   scripts/test.sh --cluster       also rare failures on real nodes, and over cpprest
 #   scripts/test.sh --kubernetes VERSION
 #                                   also every test of a test cluster on that version of Kubernetes,
 #                                   such as 1.37.2 (scripts/cluster-tools.sh --help names them)
@@ -81,7 +81,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 if $only_quick && [[ ${#arguments[@]} -gt 1 ]]; then
-  die "--quick stands alone; got: ${arguments[*]}"
+  die "--quick cannot be used with other options; found: ${arguments[*]}"
 fi
 
 begin_stages
@@ -137,9 +137,9 @@ run_tests() {
   local failed
   failed=$(sed 's/^[0-9]*://' "build/$1/Testing/Temporary/LastTestsFailed.log")
   cp "build/$1/Testing/Temporary/LastTest.log" "build/$1/first-try.log"
-  [ "$(wc -w <<<"$failed")" -le "$again_max" ] || die "too many tests failed to try them again"
+  [ "$(wc -w <<<"$failed")" -le "$again_max" ] || die "too many tests failed to retry them"
   clear_leftovers
-  say "UNSURE, tried once more alone (how they failed: build/$1/first-try.log):" $failed
+  say "UNSURE, retried once alone (how they failed: build/$1/first-try.log):" $failed
   ctest --preset "$1" --rerun-failed
   say "UNSURE, but passed alone:" $failed
 }
@@ -175,7 +175,7 @@ leftover_cluster_parts() {
 clear_leftovers() {
   local pid
   for pid in $(leftover_processes | awk '{print $1}'); do
-    echo "ending what a failed test has left: $(ps -o pid=,args= -p "$pid")"
+    echo "ending a process that a failed test left behind: $(ps -o pid=,args= -p "$pid")"
     kill -KILL "$pid" || true
   done
   find "$scratch" -mindepth 1 -delete || true
@@ -243,14 +243,14 @@ if $with_peers; then
   say "testing jobs in Kueue's queues"
   python3 -B tests/kubernetes/kueue_peer_test.py
   check_leftovers
-  say "testing jobs that Karpenter makes nodes for"
+  say "testing jobs for which Karpenter makes nodes"
   python3 -B tests/kubernetes/karpenter_peer_test.py
   check_leftovers
 fi
 
 if $with_cluster; then
   for transport in beast cpprest; do
-    say "testing rarer harms on real nodes over $transport"
+    say "testing rare failures on real nodes over $transport"
     LOCKSTEP_TEST_TRANSPORT=$transport python3 -B tests/cluster/harm_test.py
     check_leftovers
   done
@@ -269,16 +269,16 @@ fi
 if $with_soak; then
   say "simulating 4,000 seeds"
   build/dev/bin/lockstep-sim --seeds 4000
-  say "200 random runs under chaos"
+  say "running 200 random jobs with injected failures"
   python3 -B tests/local/chaos_soak.py 200
   check_leftovers
-  say "100 workers killed at random moments, over NCCL's double"
+  say "killing 100 workers at random moments, with a test double of NCCL"
   LOCKSTEP_NCCL_KILLS=100 python3 -B tests/local/nccl_test.py NcclKills
   check_leftovers
-  say "20 ps and 20 of their workers killed in one job each"
+  say "killing 20 parameter servers and 20 of their workers, each in its own job"
   LOCKSTEP_PS_KILLS=20 python3 -B tests/local/parameter_server_test.py -k many_times
   check_leftovers
-  say "100 workers on two cores, and 40 losses of one"
+  say "running 100 workers on two cores, with 40 losses of a worker"
   LOCKSTEP_CROWD=3x100 LOCKSTEP_LOSSES=20 python3 -B tests/local/silence_test.py
   check_leftovers
 fi

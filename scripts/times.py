@@ -66,7 +66,7 @@ def print_table(title, unit, figures, rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("preset", nargs="?", default="dev")
-    parser.add_argument("--rows", type=int, default=20, help="of each table (default 20)")
+    parser.add_argument("--rows", type=int, default=20, help="most rows of each table (default 20)")
     options = parser.parse_args()
     if not (BUILD / options.preset).is_dir():
         parser.error(f"nothing is built in build/{options.preset}: run scripts/test.sh")

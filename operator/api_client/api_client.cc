@@ -40,7 +40,7 @@ std::vector<CallResult> ApiClient::CallAll(const std::vector<kube::Request>& req
   inbox->changed.wait_until(lock, until, [&] { return inbox->results.has_value(); });
   if (!inbox->results) {
     const kube::Fault unheard{
-        kube::FaultKind::kTimeout, true, "no answer within the time for all tries"};
+        kube::FaultKind::kTimeout, true, "no answer in time, after all attempts"};
     return {requests.size(), CallResult(unheard)};
   }
   return *std::move(inbox->results);

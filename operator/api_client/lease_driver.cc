@@ -158,7 +158,8 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
       return;
     }
     if (trouble.empty()) {
-      options_.logger->Info("calls for the lease are answered again", {{"after", trouble_}});
+      options_.logger->Info("the API server answers calls for the lease again",
+                            {{"after", trouble_}});
     } else {
       options_.logger->Warn("the lease was not renewed", {{"fault", trouble}, {"error", message}});
     }
@@ -205,7 +206,7 @@ class LeaseDriver::Core final : public std::enable_shared_from_this<Core> {
           }
           const auto* reply = std::get_if<kube::Reply>(&result);
           if (reply == nullptr || !reply->is_success()) {
-            self->options_.logger->Warn("the lease was not given up",
+            self->options_.logger->Warn("the lease was not released",
                                         {{"error", kube::ToError(result).message()}});
           }
           std::exchange(self->released_, nullptr)();
@@ -268,9 +269,10 @@ void RunAndWait(Transport* transport, Task task, std::optional<Deadline> deadlin
 }  // namespace
 
 LeaseDriver::LeaseDriver(LeaseDriverOptions options) : transport_(options.transport) {
-  LOCKSTEP_CHECK(options.transport != nullptr && options.clock != nullptr, "no way to elect");
+  LOCKSTEP_CHECK(options.transport != nullptr && options.clock != nullptr,
+                 "an election needs a transport and a clock");
   LOCKSTEP_CHECK(options.logger != nullptr, "an election needs a logger");
-  LOCKSTEP_CHECK(kube::CheckLeaseOptions(options.lease).ok(), "bad lease options");
+  LOCKSTEP_CHECK(kube::CheckLeaseOptions(options.lease).ok(), "the lease options are not valid");
   core_ = std::make_shared<Core>(std::move(options));
   transport_->RunAfter(Duration::zero(), [core = core_] { core->Prepare(); });
 }

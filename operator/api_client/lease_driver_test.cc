@@ -192,7 +192,7 @@ TEST_P(LeaseDriverTest, RefusalIsKnownAndToldOnceUntilItEnds) {
   EXPECT_EQ(log_.messages(), "the lease was not renewed fault=refused error=leases is forbidden\n");
 
   store_.SetClosed(false);
-  EXPECT_TRUE(log_.Await("answered again", kPatience));
+  EXPECT_TRUE(log_.Await("answers calls for the lease again", kPatience));
   EXPECT_EQ(driver->refusal(), "");
 }
 

@@ -86,7 +86,8 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
     machine_->OnEnd(fault, options_.clock->Now());
     // The same trouble again and again is told once.
     if (std::string failure = machine_->LastFailure(); failure != last_failure_) {
-      options_.logger->Warn("a watch ended", {{"target", request_.target}, {"error", failure}});
+      options_.logger->Warn("a watch ended with an error",
+                            {{"target", request_.target}, {"error", failure}});
       last_failure_ = std::move(failure);
     }
     Prepare();
@@ -162,7 +163,8 @@ class WatchLoop::Core final : public StreamSink, public std::enable_shared_from_
 
 WatchLoop::WatchLoop(const WatchLoopOptions& options, std::shared_ptr<WatchMachine> machine)
     : core_(std::make_shared<Core>(options, std::move(machine))), transport_(options.transport) {
-  LOCKSTEP_CHECK(options.transport != nullptr && options.clock != nullptr, "no way to watch");
+  LOCKSTEP_CHECK(options.transport != nullptr && options.clock != nullptr,
+                 "a watch needs a transport and a clock");
   LOCKSTEP_CHECK(options.logger != nullptr, "a watch needs a logger");
   transport_->RunAfter(Duration::zero(), [core = core_] { core->Begin(); });
 }

@@ -23,13 +23,13 @@ constexpr const char* kFooter =
 constexpr const char* kRunFooter =
     R"(^C writes a checkpoint and stops; a second ^C kills.
 
-Failures on order, for --chaos:
+Failures that --chaos can inject:
   kill=worker-1@step=60           SIGKILL once step 60 is complete
   stop=worker-1@time=2.5s         SIGSTOP 2.5 s after all pods run
   exit=3:worker-1@step=60         the program ends with exit code 3
-  kill=worker-0+worker-2@step=60  both at once
-  kill=worker-0@phase=rendezvous  while the pod is in that phase
-Several are separated by commas, or --chaos is repeated.
+  kill=worker-0+worker-2@step=60  SIGKILL to both pods at once
+  kill=worker-0@phase=rendezvous  SIGKILL while the pod is in that phase
+Separate several failures by commas, or repeat --chaos.
 
 )";
 
@@ -45,7 +45,7 @@ std::string CheckPositiveCount(const std::string& text) {
 
 // An option that a script gave an empty variable must not count as left out.
 std::string CheckNotEmpty(const std::string& text) {
-  return text.empty() ? "nothing found, expected a value" : "";
+  return text.empty() ? "empty, expected a value" : "";
 }
 
 // Strings as CLI11 stores them, before they become types.
@@ -88,17 +88,17 @@ void AddRun(CLI::App* app, Texts* texts) {
   run->add_option("--summary", texts->run.summary_file, "also write the summary to FILE, as JSON")
       ->type_name("FILE")
       ->check(CheckNotEmpty);
-  run->add_option("--chaos", texts->chaos, "break something, see below")
+  run->add_option("--chaos", texts->chaos, "inject a failure, see below")
       ->type_name("WHAT@WHEN")
       ->allow_extra_args(false);
-  run->add_option("--timeout", texts->timeout, "stop the job as failed after this long, such as 5m")
+  run->add_option("--timeout", texts->timeout, "let the job fail after this time, such as 5m")
       ->type_name("DURATION")
       ->check(CheckNotEmpty);
   run->add_option("--runtime", texts->run.runtime, "path of lockstep-runtime")
       ->type_name("PATH")
       ->check(CheckNotEmpty);
   run->add_flag("-v,--verbose", texts->run.verbose, "show what the pods print");
-  run->add_flag("-q,--quiet", texts->run.quiet, "show warnings and the end only");
+  run->add_flag("-q,--quiet", texts->run.quiet, "show only warnings and the result");
   run->add_flag("--keep", texts->run.keep, "keep the job's key file in the run directory");
   run->footer(std::string(kRunFooter) + kFooter);
 }
@@ -122,17 +122,17 @@ void AddConvert(CLI::App* app, Texts* texts) {
   CLI::App* convert = app->add_subcommand(
       "convert", "Convert TFJob, PyTorchJob, MPIJob and TrainJob to TrainingJobs, as YAML");
   convert->add_option("FILE", texts->convert.files, "manifests; - reads standard input");
-  convert->add_option("--image", texts->convert.image, "image of pods that name none")
+  convert->add_option("--image", texts->convert.image, "image for pods that name none")
       ->type_name("IMAGE");
   convert
       ->add_option("--command",
                    texts->convert_command,
-                   "command of the image, if the manifest names none; quotes and backslashes work "
-                   "as in a shell, variables are not expanded")
+                   "the image's own command, if the manifest names none; quotes and backslashes "
+                   "work as in a shell, variables are not expanded")
       ->type_name("WORDS");
   convert->footer(
       "Standard error lists what the converted job does not keep.\n"
-      "Exit codes: 0 all converted, 1 lockstep validate refuses a converted job, 2 one could not "
+      "Exit codes: 0 all converted, 1 lockstep validate refuses a converted job, 2 a job could not "
       "be converted.");
 }
 
@@ -147,13 +147,13 @@ void AddExplain(CLI::App* app, Texts* texts) {
 
 void AddPs(CLI::App* app, Texts* texts) {
   CLI::App* ps = app->add_subcommand("ps", "List the runs of a folder");
-  ps->add_option("FOLDER", texts->ps.folder, "folder of run directories [runs]");
+  ps->add_option("FOLDER", texts->ps.folder, "folder that holds the run directories [runs]");
   ps->footer("Exit codes: 0 listed, even if there is no run, 2 no such folder.");
 }
 
 void AddLogs(CLI::App* app, Texts* texts) {
   CLI::App* logs = app->add_subcommand("logs", "Show what the pods of a run print");
-  logs->add_option("RUN", texts->logs.run, "run directory, or its name below runs");
+  logs->add_option("RUN", texts->logs.run, "run directory, or its name in the folder runs");
   logs->add_option("POD", texts->logs.pod, "only this pod");
   logs->add_flag("-f,--follow", texts->logs.follow, "keep printing until the run ends");
   logs->add_option("--tail", texts->logs.tail, "start with the last N lines of each pod")
@@ -163,10 +163,11 @@ void AddLogs(CLI::App* app, Texts* texts) {
 }
 
 void AddStop(CLI::App* app, Texts* texts) {
-  CLI::App* stop = app->add_subcommand("stop", "Stop a run after a checkpoint, and wait for it");
-  stop->add_option("RUN", texts->stop.run, "run directory, or its name below runs");
+  CLI::App* stop =
+      app->add_subcommand("stop", "Stop a run after a checkpoint, and wait for its end");
+  stop->add_option("RUN", texts->stop.run, "run directory, or its name in the folder runs");
   stop->add_flag("--kill", texts->stop.kill, "do not wait for a checkpoint");
-  stop->add_option("--timeout", texts->timeout, "give up after this long [2m]")
+  stop->add_option("--timeout", texts->timeout, "stop waiting after this time [2m]")
       ->type_name("DURATION")
       ->check(CheckNotEmpty);
   stop->footer("Exit codes: 0 the run has ended, 1 it still runs, 2 no such run.");
@@ -263,7 +264,7 @@ std::optional<ArgumentsEnd> FinishTimeout(const std::string& text,
   const auto parsed = ParseDuration(text);
   if (!parsed.ok() || *parsed == Duration::zero()) {
     return Usage("--timeout: " +
-                 (parsed.ok() ? "0 found, expected more than nothing" : parsed.error().message()));
+                 (parsed.ok() ? "0 found, expected more than 0 s" : parsed.error().message()));
   }
   *timeout = *parsed;
   return std::nullopt;
@@ -275,10 +276,10 @@ std::variant<Arguments, ArgumentsEnd> FinishRun(Texts texts) {
     return *end;
   }
   if (!run.resume.empty() && !run.directory.empty()) {
-    return Usage("--resume already names the run directory; leave --dir out");
+    return Usage("--dir cannot be used with --resume, which already names the run directory");
   }
   if (run.verbose && run.quiet) {
-    return Usage("--verbose and --quiet exclude each other");
+    return Usage("--verbose cannot be used with --quiet");
   }
   for (const std::string& text : texts.chaos) {
     auto actions = ParseChaos(text);
@@ -337,7 +338,7 @@ std::string DescribeExtras(const CLI::App& command) {
   const auto option = std::find_if(
       extras.begin(), extras.end(), [](const std::string& word) { return word.starts_with('-'); });
   if (option == extras.end()) {
-    return extras.empty() ? "" : "\"" + extras.front() + "\" is one word too many";
+    return extras.empty() ? "" : "unexpected argument \"" + extras.front() + "\"";
   }
   std::vector<std::string> names;
   for (const CLI::Option* known : command.get_options()) {
@@ -383,9 +384,9 @@ std::string UnknownCommand(const std::vector<std::string>& argv) {
     return "";
   }
   const std::string_view nearest = NearestWord(argv[1], commands);
-  return "no command \"" + argv[1] + "\"" +
-         (nearest.empty() ? "; there are run, validate, render, convert, explain, ps, logs, stop, "
-                            "completion and version"
+  return "unknown command \"" + argv[1] + "\"" +
+         (nearest.empty() ? "; the commands are run, validate, render, convert, explain, ps, logs, "
+                            "stop, completion and version"
                           : "; did you mean \"" + std::string(nearest) + "\"?");
 }
 
@@ -397,7 +398,7 @@ std::variant<Arguments, ArgumentsEnd> FinishCommand(const std::string& command, 
     needed = &texts.stop.run;
   }
   if (needed != nullptr && needed->empty()) {
-    return Usage("RUN is required; lockstep ps lists them");
+    return Usage("RUN is required; lockstep ps lists the runs");
   }
   if (command == "run") {
     return FinishRun(std::move(texts));

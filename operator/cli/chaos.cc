@@ -189,7 +189,8 @@ Status CheckChaosTargets(const std::vector<ChaosAction>& actions, const std::set
       for (const TaskId& task : tasks) {
         names += (names.empty() ? "" : ", ") + TaskName(task);
       }
-      return WrongAction(action.text, "the job has no " + TaskName(target) + ", only " + names);
+      return WrongAction(action.text,
+                         "the job has no pod " + TaskName(target) + ", its pods are " + names);
     }
   }
   return OkStatus();
@@ -200,8 +201,8 @@ Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_step
     if (!has_steps && std::holds_alternative<ChaosAtStep>(action.trigger)) {
       return Error(ErrorCode::kInvalidArgument,
                    "--chaos " + action.text +
-                       ": Lockstep cannot know whether a command reports steps, expected "
-                       "@time=DURATION or @phase=PHASE");
+                       ": a command may not report steps, expected @time=DURATION or "
+                       "@phase=NAME");
     }
   }
   return OkStatus();

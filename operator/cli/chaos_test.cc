@@ -109,7 +109,7 @@ TEST(CheckChaosTargets, UnknownPodIsRefusedWithThePodsOfTheJob) {
       CheckChaosTargets({ParseOne("kill=worker-7@step=1")}, {kWorker0, kWorker1});
   ASSERT_FALSE(checked.ok());
   EXPECT_THAT(checked.error().message(),
-              HasSubstr("the job has no worker-7, only worker-0, worker-1"));
+              HasSubstr("the job has no pod worker-7, its pods are worker-0, worker-1"));
 }
 
 TEST(ChaosSchedule, StepActionFiresOnceWhenTheStepIsReached) {
@@ -159,8 +159,8 @@ TEST(CheckChaosTriggers, CommandNeverComesToAStep) {
   const Status refused = CheckChaosTriggers(actions, false);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message(),
-            "--chaos kill=worker-1@step=5: Lockstep cannot know whether a command reports steps, "
-            "expected @time=DURATION or @phase=PHASE");
+            "--chaos kill=worker-1@step=5: a command may not report steps, expected "
+            "@time=DURATION or @phase=NAME");
 }
 
 }  // namespace

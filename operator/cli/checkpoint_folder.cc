@@ -96,7 +96,7 @@ std::string ModelsWithout(const std::vector<FoundCheckpoint>& newest, std::size_
       ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
     }
   }
-  return ranks.empty() ? "" : ", none of model " + ranks;
+  return ranks.empty() ? "" : ", no checkpoint of model " + ranks;
 }
 
 }  // namespace lockstep::control

@@ -44,7 +44,7 @@ void CheckpointWatch::Report(const std::string& pod,
   if (now.failed > before.failed) {
     // Each failure names another file: what is told once is that they fail.
     if (last_error_.empty()) {
-      const std::string and_then = goes_on ? ", training goes on" : "";
+      const std::string and_then = goes_on ? ", training continues" : "";
       remarks_.push_back({true, "checkpoint not written" + and_then + ": " + now.last_error});
     }
     last_error_ = now.last_error;
@@ -53,9 +53,10 @@ void CheckpointWatch::Report(const std::string& pod,
   if (now.written > before.written && now.last_error.empty() && !last_error_.empty()) {
     last_error_.clear();
     last_error_pod_.clear();
-    remarks_.push_back({false,
-                        "checkpoints are written again" +
-                            (newest ? ", that of step " + std::to_string(newest->value()) : "")});
+    remarks_.push_back(
+        {false,
+         "checkpoints are written again" +
+             (newest ? ", now that of step " + std::to_string(newest->value()) : "")});
   }
   if (now.skipped > before.skipped && !has_told_skip_) {
     has_told_skip_ = true;
@@ -107,8 +108,8 @@ void CheckpointWatch::TellBeginners() {
     const bool is_one = beginners.size() == 1;
     remarks_.push_back({true,
                         (is_one ? "model " : "models ") + names +
-                            (is_one ? " starts at step 0: it has no checkpoint"
-                                    : " start at step 0: they have no checkpoint")});
+                            (is_one ? " starts at step 0, because it has no checkpoint"
+                                    : " start at step 0, because they have no checkpoint")});
   }
 }
 
@@ -145,7 +146,8 @@ void CheckpointWatch::TellRestored(const std::string& pod, Step step) {
                                             : "training";
   std::string text = who + " resumed from the checkpoint of step " + std::to_string(step.value());
   if (newer) {
-    text += models.size() > 1 ? ": its newest" : ": that of step " + std::to_string(newer->value());
+    text += models.size() > 1 ? ": its newest checkpoint"
+                              : ": the checkpoint of step " + std::to_string(newer->value());
     text += " cannot be used; the log of " + task + " says why";
   }
   remarks_.push_back({newer.has_value(), std::move(text)});

@@ -46,8 +46,8 @@ TEST(CheckpointWatch, OlderCheckpointThanThereIsIsAWarning) {
   EXPECT_THAT(watch.TakeRemarks(),
               ElementsAre(CheckpointRemark{
                   true,
-                  "training resumed from the checkpoint of step 200: that of step 348 cannot be "
-                  "used; the log of worker-0 says why"}));
+                  "training resumed from the checkpoint of step 200: the checkpoint of step 348 "
+                  "cannot be used; the log of worker-0 says why"}));
 }
 
 ModelsOfPods ThreeModels() {
@@ -76,8 +76,9 @@ TEST(CheckpointWatch, ModelsThatBeginAtTheBeginningAreNamedOnceBesideThoseThatGo
   watch.Report("job-worker-1-r1", {0, 0, 0, "", Step(672)}, std::nullopt);
   const std::vector<CheckpointRemark> remarks = watch.TakeRemarks();
   ASSERT_EQ(remarks.size(), 3U);
-  EXPECT_EQ(remarks[0],
-            (CheckpointRemark{true, "models 0 and 2 start at step 0: they have no checkpoint"}));
+  EXPECT_EQ(
+      remarks[0],
+      (CheckpointRemark{true, "models 0 and 2 start at step 0, because they have no checkpoint"}));
 }
 
 TEST(CheckpointWatch, ModelThatBeginsAtTheBeginningIsNamedAlsoWhereItsPodHasSeveral) {
@@ -87,7 +88,7 @@ TEST(CheckpointWatch, ModelThatBeginsAtTheBeginningIsNamedAlsoWhereItsPodHasSeve
   EXPECT_THAT(
       watch.TakeRemarks(),
       ElementsAre(
-          CheckpointRemark{true, "model 1 starts at step 0: it has no checkpoint"},
+          CheckpointRemark{true, "model 1 starts at step 0, because it has no checkpoint"},
           CheckpointRemark{false, "a model of worker-0 resumed from the checkpoint of step 60"}));
 }
 
@@ -98,7 +99,7 @@ TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
   watch.Report("job-worker-0-r1", {0, 0, 0, "", Step(1000)}, std::nullopt);
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{true, "model 2 starts at step 0: it has no checkpoint"},
+      ElementsAre(CheckpointRemark{true, "model 2 starts at step 0, because it has no checkpoint"},
                   CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
                   CheckpointRemark{true,
                                    "model 1 resumed from the checkpoint of step 600: that "
@@ -127,8 +128,8 @@ TEST(CheckpointWatch, PodWithSeveralModelsIsWarnedOfWhereTheNewestOfNoneIsUsed) 
   EXPECT_THAT(harmed.TakeRemarks(),
               ElementsAre(CheckpointRemark{true,
                                            "a model of worker-0 resumed from the checkpoint of "
-                                           "step 70: its newest cannot be used; the log of "
-                                           "worker-0 says why"}));
+                                           "step 70: its newest checkpoint cannot be used; "
+                                           "the log of worker-0 says why"}));
 }
 
 // Each failure names the file that it was.
@@ -146,13 +147,13 @@ TEST(CheckpointWatch, FullDiskIsOneWarningUntilItHasRoomAgain) {
   Tell(&watch, {0, 2, 0, "No space left on device", {}});
   EXPECT_THAT(watch.TakeRemarks(),
               ElementsAre(CheckpointRemark{
-                  true, "checkpoint not written, training goes on: No space left on device"}));
+                  true, "checkpoint not written, training continues: No space left on device"}));
   EXPECT_EQ(watch.Tally().failed, 2);
   EXPECT_EQ(watch.Tally().last_error, "No space left on device");
   Tell(&watch, {1, 2, 0, "", {}});
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "checkpoints are written again, that of step 40"}));
+      ElementsAre(CheckpointRemark{false, "checkpoints are written again, now that of step 40"}));
   EXPECT_EQ(watch.Tally().last_error, "");
   Tell(&watch, {1, 3, 0, "No space left on device", {}});
   EXPECT_EQ(watch.TakeRemarks().size(), 1U);

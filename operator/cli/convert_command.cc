@@ -29,7 +29,10 @@ class Converter {
       return;
     }
     if (text->size() > kManifestBytesMax) {
-      Tell(file, 0, "", "longer than " + std::to_string(kManifestBytesMax) + " bytes");
+      Tell(file,
+           0,
+           "",
+           "the manifest is longer than " + std::to_string(kManifestBytesMax) + " bytes");
       exit_code_ = kCliUsage;
       return;
     }
@@ -39,7 +42,7 @@ class Converter {
       Tell(file,
            static_cast<int>(std::count(text->begin(), text->begin() + braces, '\n')) + 1,
            "",
-           "a template found ({{ ... }}), expected the rendered file: run helm template");
+           "found a template with {{ ... }}, expected a rendered file: run helm template first");
       exit_code_ = kCliUsage;
       return;
     }
@@ -126,7 +129,7 @@ class Converter {
       const std::string& field = problem.error.field();
       place.TellOf(ForeignField(conversion, field),
                    problem.error.message() + " (" + (field.empty() ? "" : field + " of ") +
-                       "the TrainingJob made of it)");
+                       "the converted TrainingJob)");
     }
     for (const ManifestProblem& warning : manifest.warnings) {
       place.TellOf(ForeignField(conversion, warning.error.field()), warning.error.message());
@@ -136,7 +139,7 @@ class Converter {
     if (!is_new) {
       place.TellOf("metadata.name",
                    DescribeJson(conversion.job["metadata"]["name"]) +
-                       " found twice: a job before it has the same name");
+                       " found twice, expected a name that no earlier job in the input has");
     }
     if (!manifest.ok() || !is_new) {
       exit_code_ = exit_code_ == kCliSucceeded ? kCliFailed : exit_code_;

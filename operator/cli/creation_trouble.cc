@@ -26,7 +26,7 @@ void CreationTrouble::Note(const std::optional<Error>& failure, TimePoint now) {
   } else {
     pause_end_ = now + kCreationPause;
     if (is_new) {
-      warning_ = failure->ToString() + "; it is tried again for " +
+      warning_ = failure->ToString() + "; lockstep tries again for " +
                  std::to_string(kCreationPatience.count()) + " s";
     }
   }

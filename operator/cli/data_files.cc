@@ -65,7 +65,7 @@ struct Beginning {
 
 Error CannotInflate(const std::string& path, const GzipFile& file) {
   int code = 0;
-  return WrongFile(path, std::string("cannot be inflated: ") + ::gzerror(file.get(), &code));
+  return WrongFile(path, std::string("cannot be decompressed: ") + ::gzerror(file.get(), &code));
 }
 
 Result<Beginning> ReadBeginning(const std::string& path) {
@@ -113,11 +113,11 @@ Result<Header> ReadHeader(const std::string& path) {
   }
   if (byte_at(2) != kUnsignedByteType) {
     return WrongFile(path,
-                     "IDX of " + TypeName(byte_at(2)) +
-                         " found, expected type 0x08: unsigned bytes are all that is read");
+                     "an IDX file of " + TypeName(byte_at(2)) +
+                         " found, expected unsigned bytes (type 0x08), the only type that is read");
   }
   if (bytes.size() < kMagicBytes + dimensions * kLengthBytes) {
-    return WrongFile(path, "its IDX header ends early");
+    return WrongFile(path, "the IDX header is truncated");
   }
   Header header;
   header.is_gzip = beginning.is_gzip;
@@ -172,7 +172,7 @@ Result<double> CountInGzip(const std::string& path, double most) {
   int code = Z_OK;
   ::gzerror(file.get(), &code);
   if (code == Z_BUF_ERROR && count == most) {
-    return WrongFile(path, "its gzip data ends before the checksum is whole (truncated)");
+    return WrongFile(path, "the gzip data ends before its checksum (truncated)");
   }
   return code == Z_OK || code == Z_BUF_ERROR ? Result<double>(count) : CannotInflate(path, file);
 }
@@ -238,7 +238,7 @@ class DataCheck {
       Add(field + "labels",
           WrongFile(labels_path,
                     std::to_string(labels->shape.front()) + " labels found, expected " +
-                        std::to_string(images->shape.front()) + " as there are inputs in " +
+                        std::to_string(images->shape.front()) + ", the number of inputs in " +
                         images_path));
     }
     CheckWhole(field + "labels", labels_path, *labels);
@@ -271,8 +271,8 @@ class DataCheck {
     if (of_model < batch_size && spec_.remainder == RemainderRule::kDrop) {
       Add("spec.training.remainder",
           WrongFile(path,
-                    "Drop found, which leaves nothing of " + std::to_string(of_model) + " samples" +
-                        (has_own_models ? " of a rank" : "") + " with a globalBatchSize of " +
+                    "Drop found, which drops all " + std::to_string(of_model) + " samples" +
+                        (has_own_models ? " of a rank" : "") + ", because globalBatchSize is " +
                         std::to_string(batch_size)));
     }
   }
@@ -309,12 +309,12 @@ class DataCheck {
     const int64_t expected = reads_one ? 1 : outputs;
     if (width != expected && !ReadsClassNumbers(loss, width, outputs)) {
       Add("spec.training.loss.type",
-          WrongFile(
-              path,
-              Plural(width, "label value") + " a sample found, expected " +
-                  std::to_string(expected) + ": " + std::string(LossTypeName(loss)) +
-                  (reads_one ? " reads the number of a class"
-                             : " needs one for each of the model's " + Plural(outputs, "output"))));
+          WrongFile(path,
+                    Plural(width, "label value") + " per sample found, expected " +
+                        std::to_string(expected) + ": " + std::string(LossTypeName(loss)) +
+                        (reads_one ? " reads one class number per sample"
+                                   : " needs a label value for each of the model's " +
+                                         Plural(outputs, "output"))));
     }
   }
 

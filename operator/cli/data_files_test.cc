@@ -127,8 +127,8 @@ TEST_F(CheckDataFilesTest, OtherContentIsToldFromWhatIsRead) {
       ElementsAre(
           "spec.training.dataset.images: images: no IDX header found, expected an IDX file, "
           "plain or gzip",
-          "spec.training.dataset.labels: labels: IDX of 32-bit floats (type 0x0d) found, "
-          "expected type 0x08: unsigned bytes are all that is read"));
+          "spec.training.dataset.labels: labels: an IDX file of 32-bit floats (type 0x0d) found, "
+          "expected unsigned bytes (type 0x08), the only type that is read"));
 }
 
 TEST_F(CheckDataFilesTest, ShapeOfAnotherModelIsToldWithBoth) {
@@ -145,8 +145,8 @@ TEST_F(CheckDataFilesTest, CountsMustAgree) {
   spec_.dataset.test_samples = 100;
   EXPECT_THAT(
       Problems(),
-      ElementsAre("spec.training.dataset.labels: labels: 90 labels found, expected 100 as "
-                  "there are inputs in images",
+      ElementsAre("spec.training.dataset.labels: labels: 90 labels found, expected 100, "
+                  "the number of inputs in images",
                   "spec.training.dataset.testSamples: images: 100 found, expected fewer than "
                   "the 100 samples of the file"));
 }
@@ -165,9 +165,10 @@ TEST_F(CheckDataFilesTest, DroppingTheOnlyBatchLeavesNothing) {
   spec_.remainder = RemainderRule::kDrop;
   EXPECT_THAT(Problems(), IsEmpty());
   spec_.global_batch_size = 31;
-  EXPECT_THAT(Problems(),
-              ElementsAre("spec.training.remainder: images: Drop found, which leaves nothing of 30 "
-                          "samples with a globalBatchSize of 31"));
+  EXPECT_THAT(
+      Problems(),
+      ElementsAre("spec.training.remainder: images: Drop found, which drops all 30 samples, "
+                  "because globalBatchSize is 31"));
   spec_.remainder = RemainderRule::kKeep;
   EXPECT_THAT(Problems(), IsEmpty());
 }
@@ -190,8 +191,8 @@ TEST_F(CheckDataFilesTest, DroppingTheOnlyBatchOfARankLeavesNothing) {
   EXPECT_THAT(Problems(), IsEmpty());
   spec_.global_batch_size = 34;
   EXPECT_THAT(Problems(),
-              ElementsAre("spec.training.remainder: images: Drop found, which leaves nothing of 33 "
-                          "samples of a rank with a globalBatchSize of 34"));
+              ElementsAre("spec.training.remainder: images: Drop found, which drops all 33 samples "
+                          "of a rank, because globalBatchSize is 34"));
 }
 
 TEST_F(CheckDataFilesTest, FileThatIsCutShortOrTooLongIsTold) {
@@ -232,8 +233,8 @@ TEST_F(CheckDataFilesTest, GzipWithoutTheEndOfItsChecksumIsTold) {
   for (const std::uintmax_t cut : {1U, 3U, 8U}) {
     std::filesystem::resize_file(path, size - cut);
     EXPECT_THAT(Problems(),
-                ElementsAre("spec.training.dataset.labels: labels: its gzip data ends before the "
-                            "checksum is whole (truncated)"))
+                ElementsAre("spec.training.dataset.labels: labels: the gzip data ends before its "
+                            "checksum (truncated)"))
         << cut;
     WriteGzip("labels", File({100}));
   }
@@ -258,21 +259,22 @@ TEST_F(CheckDataFilesTest, LossThatCannotReadTheLabelsIsToldWithBothNumbers) {
   }
   spec_.loss.type = LossType::kMeanSquaredError;
   const std::string expected =
-      "spec.training.loss.type: labels: 1 label value a sample found, expected 10: "
-      "MeanSquaredError needs one for each of the model's 10 outputs";
+      "spec.training.loss.type: labels: 1 label value per sample found, expected 10: "
+      "MeanSquaredError needs a label value for each of the model's 10 outputs";
   EXPECT_THAT(Problems(), ElementsAre(expected));
   Write("labels", File({100, 10}));
   EXPECT_THAT(Problems(), IsEmpty());
   spec_.loss.type = LossType::kSparseCategoricalCrossentropy;
   EXPECT_THAT(Problems(),
-              ElementsAre("spec.training.loss.type: labels: 10 label values a sample found, "
-                          "expected 1: SparseCategoricalCrossentropy reads the number of a class"));
+              ElementsAre("spec.training.loss.type: labels: 10 label values per sample found, "
+                          "expected 1: SparseCategoricalCrossentropy reads one class number per "
+                          "sample"));
 }
 
 TEST_F(CheckDataFilesTest, HeaderThatEndsEarlyIsTold) {
   Write("labels", Header({100}).substr(0, 6));
   EXPECT_THAT(Problems(),
-              ElementsAre("spec.training.dataset.labels: labels: its IDX header ends early"));
+              ElementsAre("spec.training.dataset.labels: labels: the IDX header is truncated"));
 }
 
 }  // namespace

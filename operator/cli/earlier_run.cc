@@ -67,7 +67,7 @@ Result<EarlierRun> ReadEarlierRun(const std::string& run_directory) {
   const auto record = ParseJson(*text);
   if (!record.ok() || !record->is_object() || !record->contains("job") ||
       TextOf(*record, "folder").empty()) {
-    return Error(ErrorCode::kCorrupt, file + " is not what a run writes");
+    return Error(ErrorCode::kCorrupt, file + " is damaged, or was not written by lockstep run");
   }
   EarlierRun earlier;
   earlier.job_text = DumpJson((*record)["job"]);
@@ -92,8 +92,8 @@ Status CheckSameJob(const EarlierRun& earlier,
   }
   return Error(ErrorCode::kInvalidArgument,
                "--resume " + run_directory + ": that run is of the job \"" + name +
-                   "\", and the manifest is of \"" + job.metadata.name +
-                   "\", whose run would take its place; run it without --resume");
+                   "\", but the manifest is of the job \"" + job.metadata.name +
+                   "\", which would overwrite that run; start it without --resume");
 }
 
 std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory) {

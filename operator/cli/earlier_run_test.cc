@@ -130,9 +130,10 @@ TEST_F(EarlierRunTest, RunOfAnotherJobIsNotGoneOnWith) {
   job.metadata.name = "mnist";
   EXPECT_TRUE(CheckSameJob(earlier, "r1", job).ok());
   job.metadata.name = "any";
-  EXPECT_EQ(CheckSameJob(earlier, "r1", job).error().message(),
-            "--resume r1: that run is of the job \"mnist\", and the manifest is of \"any\", whose "
-            "run would take its place; run it without --resume");
+  EXPECT_EQ(
+      CheckSameJob(earlier, "r1", job).error().message(),
+      "--resume r1: that run is of the job \"mnist\", but the manifest is of the job \"any\", "
+      "which would overwrite that run; start it without --resume");
 }
 
 TEST_F(EarlierRunTest, FolderWithoutARunIsTold) {

@@ -70,8 +70,9 @@ std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t
             std::to_string(result.sample_count) + " samples";
   }
   if (result.loss_sample_count) {
-    text += "; the loss is over " + std::to_string(*result.loss_sample_count) + " of its " +
-            std::to_string(result.sample_count) + " samples, without skipped steps";
+    text += "; the loss is the mean over " + std::to_string(*result.loss_sample_count) +
+            " of its " + std::to_string(result.sample_count) +
+            " samples, without those of skipped steps";
   }
   return text;
 }

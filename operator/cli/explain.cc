@@ -63,7 +63,7 @@ std::string FormatLimits(const Json& schema) {
   }
   const bool is_open = schema.value("exclusiveMaximum", false);
   const std::string range = RangeText(schema, "minimum", "maximum");
-  add("RANGE", is_open && !range.empty() ? range + ", which itself is too large" : range);
+  add("RANGE", is_open && !range.empty() ? range + ", the upper limit excluded" : range);
   add("ITEMS", RangeText(schema, "minItems", "maxItems"));
   if (schema.contains("default") && !schema["default"].is_structured()) {
     add("DEFAULT", ValueText(schema["default"]));

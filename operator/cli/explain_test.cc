@@ -35,7 +35,7 @@ TEST(ExplainField, WordsAreListed) {
 
 TEST(ExplainField, OpenRangeIsSaid) {
   EXPECT_THAT(Explain("training.optimizer.momentum"),
-              HasSubstr("RANGE:    0 to 1, which itself is too large\n"));
+              HasSubstr("RANGE:    0 to 1, the upper limit excluded\n"));
 }
 
 TEST(ExplainField, ObjectListsItsFieldsWithTypesAndWhichAreRequired) {
@@ -78,7 +78,7 @@ TEST(ExplainField, LinesFitEightyColumns) {
 
 TEST(ExplainField, MistakesAreTold) {
   EXPECT_THAT(Explain("spec.trainin"), HasSubstr("did you mean spec.training?"));
-  EXPECT_THAT(Explain("spec..training"), HasSubstr("a field's name is missing"));
+  EXPECT_THAT(Explain("spec..training"), HasSubstr("the name of a field is missing"));
 }
 
 }  // namespace

@@ -7,8 +7,8 @@ namespace {
 
 Error WrongPath(std::string_view text, const std::string& what) {
   return Error(ErrorCode::kInvalidArgument,
-               "\"" + std::string(text) + "\" is no path of a field: " + what +
-                   "; expected one such as spec.roles[0].replicas");
+               "\"" + std::string(text) + "\" is not the path of a field: " + what +
+                   "; expected a path such as spec.roles[0].replicas");
 }
 
 // Takes the letters up to the next dot or bracket off `rest`.
@@ -32,13 +32,13 @@ Result<FieldPath> ParseFieldPath(std::string_view text) {
   while (true) {
     std::string name = TakeName(&rest);
     if (name.empty()) {
-      return WrongPath(text, path.empty() ? "it is empty" : "a field's name is missing");
+      return WrongPath(text, path.empty() ? "the path is empty" : "the name of a field is missing");
     }
     path.push_back({FieldStep::Kind::kField, std::move(name)});
     while (rest.starts_with('[')) {
       const std::size_t end = rest.find(']');
       if (end == std::string_view::npos || end == 1) {
-        return WrongPath(text, "a bracket holds no element");
+        return WrongPath(text, "a bracket is empty or not closed");
       }
       path.push_back({FieldStep::Kind::kElement, std::string(rest.substr(1, end - 1))});
       rest.remove_prefix(end + 1);
@@ -47,7 +47,7 @@ Result<FieldPath> ParseFieldPath(std::string_view text) {
       return path;
     }
     if (!rest.starts_with('.')) {
-      return WrongPath(text, "a dot is missing behind a bracket");
+      return WrongPath(text, "a dot is missing after a bracket");
     }
     rest.remove_prefix(1);
   }

@@ -33,12 +33,12 @@ TEST(ParseFieldPath, BrokenPathsAreToldWhy) {
     const char* what;
   };
 
-  for (const Case& one : {Case{"", "it is empty"},
-                          Case{"a.", "a field's name is missing"},
-                          Case{"a..b", "a field's name is missing"},
-                          Case{"[0]", "it is empty"},
-                          Case{"a[]", "a bracket holds no element"},
-                          Case{"a[0", "a bracket holds no element"},
+  for (const Case& one : {Case{"", "the path is empty"},
+                          Case{"a.", "the name of a field is missing"},
+                          Case{"a..b", "the name of a field is missing"},
+                          Case{"[0]", "the path is empty"},
+                          Case{"a[]", "a bracket is empty or not closed"},
+                          Case{"a[0", "a bracket is empty or not closed"},
                           Case{"a[0]b", "a dot is missing"}}) {
     const auto path = ParseFieldPath(one.text);
     ASSERT_FALSE(path.ok()) << one.text;

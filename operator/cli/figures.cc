@@ -20,7 +20,7 @@ std::string FormatTest(const std::optional<double>& accuracy, const std::optiona
 
 std::string FormatModel(const ModelRecord& model) {
   if (!model.step && !model.result) {
-    return "nothing is known about it";
+    return "nothing is known about this model";
   }
   std::string text = model.step ? std::to_string(model.step->value()) : "all";
   if (model.step && model.steps_total && model.step->value() <= *model.steps_total) {

@@ -44,7 +44,7 @@ Result<std::string> Locate(const std::string& given) {
   const auto found = FindProgram("lockstep-runtime", path == nullptr ? kSearchPathDefault : path);
   if (!found.ok()) {
     return Error(ErrorCode::kNotFound,
-                 "lockstep-runtime is neither beside this program nor in PATH; --runtime names it");
+                 "lockstep-runtime is neither in this program's folder nor in PATH; set --runtime");
   }
   return std::filesystem::absolute(*found).string();
 }
@@ -68,7 +68,7 @@ Result<std::string> AskForVersion(const std::string& program,
                                   const std::map<std::string, std::string>& environment) {
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return SystemError(errno, "a pipe to ask " + program + " for its version");
+    return SystemError(errno, "creating a pipe for " + program + " --version");
   }
   const UniqueFd output(ends[0]);
   UniqueFd input(ends[1]);
@@ -98,7 +98,7 @@ Result<std::string> FindRuntime(const std::string& given,
     return found;
   }
   return Error(ErrorCode::kInvalidArgument,
-               found + " is not lockstep-runtime: asked by --version it says \"" +
+               found + " is not lockstep-runtime: with --version it prints \"" +
                    Printable(answer.substr(0, answer.find('\n'))) +
                    "\", expected \"lockstep-runtime\" and its version");
 }

@@ -64,7 +64,7 @@ void HintAtConvert(Manifest* manifest) {
     if (has_foreign && error.field() == "kind") {
       problem.error =
           Error(error.code(),
-                error.message() + "; lockstep convert makes a TrainingJob from a " + ForeignKinds())
+                error.message() + "; lockstep convert makes a TrainingJob of a " + ForeignKinds())
               .WithField("kind");
     }
   }
@@ -86,7 +86,7 @@ Result<SingleJob> OnlyJobOf(Manifest manifest, const std::string& folder) {
   std::vector<std::string> skipped = FormatSkipped(manifest);
   for (const SkippedDocument& queue : manifest.queues) {
     skipped.push_back(manifest.file + ":" + std::to_string(queue.line) + ": TrainingQueue \"" +
-                      queue.name + "\" skipped: only clusters use queues");
+                      queue.name + "\" skipped: queues are used only on a cluster");
   }
   return SingleJob{std::move(manifest.jobs.front()),
                    folder,

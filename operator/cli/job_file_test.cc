@@ -77,15 +77,15 @@ TEST_F(JobFile, QueueIsSkippedWithWhatItIsFor) {
         "spec: {}\n");
   const auto single = ReadSingleJob(source_);
   ASSERT_TRUE(single.ok()) << single.error().message();
-  EXPECT_THAT(
-      single->skipped,
-      ElementsAre(source_.file + ":9: TrainingQueue \"team\" skipped: only clusters use queues"));
+  EXPECT_THAT(single->skipped,
+              ElementsAre(source_.file +
+                          ":9: TrainingQueue \"team\" skipped: queues are used only on a cluster"));
 }
 
 TEST_F(JobFile, JobOfAnotherOperatorIsToldOfConvert) {
   Write("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n");
   EXPECT_THAT(ReadSingleJob(source_).error().message(),
-              HasSubstr("lockstep convert makes a TrainingJob from a TFJob, PyTorchJob"));
+              HasSubstr("lockstep convert makes a TrainingJob of a TFJob, PyTorchJob"));
   Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
   EXPECT_THAT(ReadSingleJob(source_).error().message(), ::testing::Not(HasSubstr("convert")));
 }

@@ -74,12 +74,12 @@ FieldPath WithoutElements(const FieldPath& path) {
 void AddMetadata(Json* root) {
   constexpr const char* kFields = R"({
     "generateName": {"type": "string",
-                     "description": "Beginning of a name that the API server completes."},
+                     "description": "Prefix of the name; the API server adds the rest."},
     "namespace": {"type": "string", "description": "Namespace of the job and its pods."},
     "labels": {"type": "object", "additionalProperties": {"type": "string"},
-               "description": "Words to select the job by."},
+               "description": "Labels of the job, by which it can be selected."},
     "annotations": {"type": "object", "additionalProperties": {"type": "string"},
-                    "description": "Notes that select nothing."}})";
+                    "description": "Annotations of the job, by which it cannot be selected."}})";
   (*root)["properties"]["metadata"]["properties"].update(ParseJson(kFields).value());
 }
 
@@ -165,7 +165,7 @@ Error JobSchema::Unknown(const FieldPath& found,
   return Error(ErrorCode::kNotFound,
                "no such field; " +
                    (nearest.empty() ? "" : "did you mean " + Joined(nearest) + "? ") + owner +
-                   (fields.empty() ? " has no fields, it is of type " + SchemaTypeText(deepest)
+                   (fields.empty() ? " has no fields, its type is " + SchemaTypeText(deepest)
                                    : " has " + Joined(fields)))
       .WithField((where.empty() ? "" : where + ".") + name);
 }

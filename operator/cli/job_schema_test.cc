@@ -52,7 +52,7 @@ TEST(JobSchema, FieldBelowANumberIsRefused) {
   const JobSchema schema;
   FieldPath path = ParseFieldPath("spec.training.epochs.first").value();
   EXPECT_THAT(schema.Find(&path).error().message(),
-              HasSubstr("spec.training.epochs has no fields, it is of type integer"));
+              HasSubstr("spec.training.epochs has no fields, its type is integer"));
 }
 
 TEST(JobSchema, WhatKubernetesOwnsTakesAnyField) {

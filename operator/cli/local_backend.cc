@@ -121,7 +121,7 @@ Status LocalBackend::CheckPorts(const kube::Pod& pod) {
     if (free.ok() || free.error().code() != ErrorCode::kAlreadyExists) {
       continue;
     }
-    std::string said = "of " + pod.name + " " + free.error().message();
+    std::string said = "port of " + pod.name + ": " + free.error().message();
     if (!port_taken_) {
       port_taken_ = said;
       is_port_fixed_ = topology.master_port == place.port;
@@ -160,7 +160,7 @@ void LocalBackend::MovePorts() {
       *first + LoopbackPortCount(TopologyOf(options_.job, options_.settings.addressing)) - 1;
   lost_ports_ = LostPorts{
       options_.job.status.attempt,
-      *why + "; the gang gets ports " + std::to_string(*first) + " to " + std::to_string(last)};
+      *why + "; the gang now uses ports " + std::to_string(*first) + " to " + std::to_string(last)};
 }
 
 std::optional<TimePoint> LocalBackend::PauseEnd() const {

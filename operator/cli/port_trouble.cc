@@ -23,7 +23,7 @@ void PortTrouble::Note(const std::optional<std::string>& taken, bool is_fixed, T
   if (now - *since_ < kPortPatience) {
     pause_end_ = now + kPortPause;
     if (is_new) {
-      warning_ = *taken + "; lockstep waits for it, at most " +
+      warning_ = *taken + "; lockstep waits for the port for at most " +
                  std::to_string(kPortPatience.count()) + " s";
     }
     return;
@@ -46,7 +46,7 @@ void PortTrouble::NoteEnd(const std::string& said, Attempt attempt) {
 void PortTrouble::Move(const std::string& why) {
   if (moves_ == kMovesMax) {
     verdict_ =
-        why + "; the run has changed its ports " + std::to_string(kMovesMax) + " times before";
+        why + "; the run has already changed its ports " + std::to_string(kMovesMax) + " times";
     return;
   }
   ++moves_;

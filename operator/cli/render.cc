@@ -63,7 +63,7 @@ std::string FormatPods(const std::vector<RenderedPod>& pods) {
     text += "\n";
     for (const EnvironmentSource& source : rendered.sources) {
       text += "  " + (source.variable.empty() ? "..." : source.variable) + " from a " +
-              source.kind + (source.is_optional ? ", if it is there\n" : "\n");
+              source.kind + (source.is_optional ? ", if that exists\n" : "\n");
     }
     for (const auto& [name, value] : container.env) {
       text += "  " + name + "=" + value + "\n";

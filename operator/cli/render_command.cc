@@ -44,9 +44,8 @@ int RunRender(const RenderArguments& arguments) {
     return kCliFailed;
   }
   if (arguments.local) {
-    std::fprintf(stderr,
-                 "127.X.Y and ports from %d on stand for the free ones that each run takes\n",
-                 kExamplePort);
+    std::fprintf(
+        stderr, "127.X.Y and ports from %d are examples: each run takes free ones\n", kExamplePort);
   }
   const std::string text =
       arguments.as_json ? DumpJsonPretty(EncodePods(*pods)) + "\n" : FormatPods(*pods);

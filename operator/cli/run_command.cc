@@ -311,7 +311,8 @@ void NoteEnd(const RunSummary& summary, const RunDirectory& directory) {
   end["steps"] = summary.is_training ? Json(summary.steps) : Json(nullptr);
   end["stepsTotal"] = summary.steps_total ? Json(*summary.steps_total) : Json(nullptr);
   if (const Status noted = directory.NoteEnd(DumpJson(end)); !noted.ok()) {
-    Complain(0, "noting the end in " + directory.path() + "/lock: " + noted.error().ToString());
+    Complain(0,
+             "writing the outcome into " + directory.path() + "/lock: " + noted.error().ToString());
   }
 }
 
@@ -345,10 +346,10 @@ void TellUnused(const Workshop& shop, Console* console) {
     console->Print("lockstep run does not start init containers: " + init);
   }
   if (const std::string unused = UnusedPodFieldsOf(shop.job); !unused.empty()) {
-    console->Print("lockstep run ignores in pod templates: " + Printable(unused));
+    console->Print("lockstep run ignores these fields of pod templates: " + Printable(unused));
   }
   if (const std::string unused = UnusedSchedulingOf(shop.job); !unused.empty()) {
-    console->Print("lockstep run ignores in scheduling: " + Printable(unused));
+    console->Print("lockstep run ignores these fields of spec.scheduling: " + Printable(unused));
   }
 }
 
@@ -362,7 +363,8 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     const auto newest = NewestCheckpointsIn(
         its_own.empty() ? CheckpointDirectoryOf(shop.job, directory.path()) : its_own);
     if (!newest.ok()) {
-      console->Print("warning: the earlier run in this folder: " + newest.error().ToString());
+      console->Print("warning: reading the earlier run in this folder: " +
+                     newest.error().ToString());
       return TellUnused(shop, console);
     }
     const std::string text = DescribeEarlierRun(*earlier, *newest);

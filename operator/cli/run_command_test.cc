@@ -128,7 +128,7 @@ TEST_F(RunCommandTest, OutputThatNoFileTakesIsSaidAndCounted) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
   const std::string told = ::testing::internal::GetCapturedStdout();
-  EXPECT_THAT(told, HasSubstr("warning: what tested-worker-1 prints is being lost: "));
+  EXPECT_THAT(told, HasSubstr("warning: output of tested-worker-1 is being lost: "));
   EXPECT_THAT(told, HasSubstr("pod.log: write: No space left on device\n"));
   EXPECT_THAT(told, HasSubstr("/pods/*/pod.log, without 6 bytes of tested-worker-1\n"));
   EXPECT_EQ(Summary()["pods"][0]["lostOutputBytes"], 0);
@@ -204,15 +204,15 @@ TEST_F(RunCommandTest, MissingRuntimeIsSaid) {
 TEST_F(RunCommandTest, ProgramThatIsNoRuntimeIsRefusedWithWhatItSays) {
   WriteJob("[sh, -c, 'exit 0']");
   for (const auto& [version, says] :
-       {std::pair{"'true (GNU coreutils) 9.1'", "it says \"true (GNU coreutils) 9.1\", expected"},
-        std::pair{"", "it says \"\", expected \"lockstep-runtime\" and its version"},
-        std::pair{"begin; while :; do echo without end; done", "it says \"begin\""}}) {
+       {std::pair{"'true (GNU coreutils) 9.1'", "\"true (GNU coreutils) 9.1\", expected"},
+        std::pair{"", "\"\", expected \"lockstep-runtime\" and its version"},
+        std::pair{"begin; while :; do echo without end; done", "\"begin\""}}) {
     WriteRuntime(version);
     ::testing::internal::CaptureStderr();
     EXPECT_EQ(RunRun(arguments_), kCliFailed);
-    EXPECT_THAT(
-        ::testing::internal::GetCapturedStderr(),
-        HasSubstr("/runtime is not lockstep-runtime: asked by --version " + std::string(says)));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("/runtime is not lockstep-runtime: with --version it prints " +
+                          std::string(says)));
     EXPECT_FALSE(std::filesystem::exists(folder_ + "/run"));
   }
 }
@@ -259,7 +259,8 @@ TEST_F(RunCommandTest, ResumeUnderAnotherNameIsRefusedAsThatOfAnotherFileIs) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(RunRun(arguments_), kCliUsage);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("that run is of the job \"tested\", and the manifest is of \"other\""));
+              HasSubstr("that run is of the job \"tested\", but the manifest is of the job "
+                        "\"other\""));
 }
 
 // What is resumed from would be lost, and with it the run.
@@ -277,7 +278,7 @@ TEST_F(RunCommandTest, SummaryIsNotWrittenOverWhatTheRunKeeps) {
       EXPECT_EQ(RunRun(asked), kCliUsage) << name;
       EXPECT_THAT(
           ::testing::internal::GetCapturedStderr(),
-          HasSubstr("--summary " + arguments_.summary_file + ": the run uses that file itself"));
+          HasSubstr("--summary " + arguments_.summary_file + ": a file of the run itself found"));
     }
   }
   EXPECT_EQ(ReadFile(folder_ + "/run/job.json", 1 << 20).value(), record);
@@ -346,7 +347,7 @@ TEST_F(RunCommandTest, LocalAddressesAreNoneThatARunCouldHave) {
   EXPECT_EQ(RunRender(render), kCliSucceeded);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("MASTER_ADDR=127.X.Y.1\n"));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("stand for the free ones that each run takes"));
+              HasSubstr("are examples: each run takes free ones"));
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ Result<UniqueFd> TakeLock(const std::string& path, const std::string& refusal) {
     const std::optional<int> holder = HolderOfLock(path);
     return Error(ErrorCode::kAlreadyExists,
                  refusal + (holder ? " process " + std::to_string(*holder)
-                                   : " a run that is just beginning or ending"));
+                                   : " a run that is just starting or ending"));
   }
   if (::ftruncate(lock.get(), 0) != 0) {
     return SystemError(errno, "writing " + path);
@@ -114,8 +114,9 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
 Result<UniqueFd> LockCheckpoints(const std::string& folder) {
   LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(folder));
   return TakeLock(folder + "/run.lock",
-                  "checkpoints of another run are written into " + folder +
-                      "; two runs must not share one: it is in use by");
+                  "the checkpoint folder " + folder +
+                      " belongs to another run, and two runs must not share a folder: it is in use "
+                      "by");
 }
 
 Status RunDirectory::NoteEnd(const std::string& end) const {

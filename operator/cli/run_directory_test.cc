@@ -66,7 +66,7 @@ TEST_F(RunDirectoryTest, HolderThatHasNotNotedItsNumberIsNotCalledByAnotherOne) 
     const auto second = RunDirectory::Open(folder_);
     ASSERT_FALSE(second.ok());
     EXPECT_THAT(second.error().message(),
-                EndsWith("is in use by a run that is just beginning or ending"));
+                EndsWith("is in use by a run that is just starting or ending"));
   }
 }
 

@@ -67,7 +67,7 @@ Result<KnownRun> FindRun(const std::string& name) {
   const bool is_path = name.find('/') != std::string::npos;
   return is_path ? given.error()
                  : Error(given.error().code(),
-                         given.error().message() + "; nor is one in runs/" + name);
+                         given.error().message() + "; there is no run in runs/" + name + " either");
 }
 
 std::vector<KnownRun> RunsBelow(const std::string& parent) {
@@ -94,7 +94,7 @@ std::string WhyNoRuns(const std::string& parent) {
   }
   std::filesystem::path folder(std::filesystem::absolute(parent, error).lexically_normal());
   folder = folder.has_filename() ? folder : folder.parent_path();
-  return none + ": it is itself a run; lockstep ps " +
+  return none + ": this folder is itself a run; lockstep ps " +
          std::filesystem::relative(folder.parent_path(), error).string() +
          " lists it, lockstep logs " + parent + " shows what it prints";
 }
@@ -111,7 +111,7 @@ Status CheckNewDirectory(const std::string& directory) {
                    Error(ErrorCode::kInvalidArgument,
                          "--dir " + directory + ": this folder holds other runs, such as " +
                              runs.front().directory +
-                             ", and is no run itself; name a folder below it, or leave --dir out"));
+                             ", and is not a run itself; name a folder in it, or leave --dir out"));
 }
 
 std::string FormatRuns(const std::vector<KnownRun>& runs) {

@@ -58,7 +58,7 @@ TEST_F(RunList, FolderThatIsItselfARunIsToldFromAnEmptyOne) {
   const std::string directory = MakeRun("a", "");
   const std::string parent = std::filesystem::relative(folder_).string();
   EXPECT_EQ(WhyNoRuns(directory + "/"),
-            "no runs below " + directory + "/: it is itself a run; lockstep ps " + parent +
+            "no runs below " + directory + "/: this folder is itself a run; lockstep ps " + parent +
                 " lists it, lockstep logs " + directory + "/ shows what it prints");
 }
 
@@ -73,7 +73,8 @@ TEST_F(RunList, FolderOfOtherRunsIsNoRunDirectory) {
 TEST_F(RunList, NameThatIsNoRunTellsBothPlaces) {
   const auto run = FindRun("no-such-run");
   ASSERT_FALSE(run.ok());
-  EXPECT_THAT(run.error().message(), ::testing::HasSubstr("nor is one in runs/no-such-run"));
+  EXPECT_THAT(run.error().message(),
+              ::testing::HasSubstr("there is no run in runs/no-such-run either"));
 }
 
 TEST_F(RunList, TableTellsStateAndSteps) {

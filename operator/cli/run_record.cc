@@ -241,9 +241,9 @@ void RunRecord::NoteFallBack(int64_t step) {
   }
   losses_before_fall_ = losses;
   falls_.push_back({true,
-                    "the program is at step " + std::to_string(step) +
-                        " after the loss and had reached step " + std::to_string(reached) +
-                        ": it lost what it had not saved"});
+                    "after a rank was lost, the program continues at step " + std::to_string(step) +
+                        "; it had reached step " + std::to_string(reached) +
+                        ": the unsaved steps are lost"});
 }
 
 std::vector<CheckpointRemark> RunRecord::TakeRemarks() {

@@ -90,8 +90,8 @@ TEST_F(RunRecordOfCommand, ProgramThatComesBackFromALossWithLessIsTold) {
   const auto remarks = record_.TakeRemarks();
   ASSERT_EQ(remarks.size(), 1U);
   EXPECT_EQ(remarks[0].text,
-            "the program is at step 13 after the loss and had reached step 45: it lost what it had "
-            "not saved");
+            "after a rank was lost, the program continues at step 13; it had reached step 45: the "
+            "unsaved steps are lost");
   Report(7);
   EXPECT_TRUE(record_.TakeRemarks().empty());
 }

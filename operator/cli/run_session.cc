@@ -154,7 +154,7 @@ void RunSession::HandleSignals(TimePoint now) {
       BeginStop(RunOutcome::kStopped, "stopped by " + SignalName(signal), now);
       const bool saves = options_.job.spec.training && SavesAtStop(options_.job);
       Say((saves ? "stopping after a checkpoint" : "stopping") + GraceWords() +
-          "; once more kills");
+          "; a second signal kills the pods");
     } else if (stage != stop_) {
       KillPods("killed by " + SignalName(signal), now);
     }
@@ -199,7 +199,7 @@ void RunSession::TellOfLostFolder() {
   if (!has_told_lost_folder_ && !std::filesystem::exists(options_.run_directory + "/lock", error) &&
       !error) {
     has_told_lost_folder_ = true;
-    Warn("the run directory " + options_.run_directory + " was moved or removed under the run");
+    Warn("the run directory " + options_.run_directory + " was moved or removed during the run");
   }
 }
 
@@ -210,7 +210,7 @@ void RunSession::HandlePods(TimePoint now) {
     record_.OnPodEvent(event);
     controller_.Notify(backend_.key(), SteadyNow());
     if (event.change == PodChange::kOutputLost) {
-      Warn("what " + event.pod.name + " prints is being lost: " + event.lost_output.error);
+      Warn("output of " + event.pod.name + " is being lost: " + event.lost_output.error);
     }
     const auto& termination = event.pod.status.termination;
     if (event.change == PodChange::kEnded && HasFoundItsPortTaken(event.pod)) {
@@ -236,7 +236,7 @@ void RunSession::TellEarlyLeavers() {
   }
   has_told_leavers_ = true;
   for (const std::string& pod : record_.Succeeded()) {
-    Say(pod + " had ended before with exit code 0");
+    Say(pod + " had ended earlier with exit code 0");
   }
 }
 
@@ -301,7 +301,7 @@ void RunSession::Break(const ChaosAction& action) {
         break;
     }
     if (!done.ok()) {
-      parts_.logger->Warn("chaos failed",
+      parts_.logger->Warn("injecting a failure did not work",
                           {{"action", action.text}, {"error", done.error().ToString()}});
     }
   }

@@ -71,7 +71,7 @@ int RunPs(const PsArguments& arguments) {
     std::error_code error;
     const bool is_folder = std::filesystem::is_directory(parent, error);
     return is_folder || arguments.folder.empty() ? Complain(kCliSucceeded, WhyNoRuns(parent))
-                                                 : Complain(kCliUsage, parent + " is no folder");
+                                                 : Complain(kCliUsage, parent + " is not a folder");
   }
   std::fputs(FormatRuns(runs).c_str(), stdout);
   return kCliSucceeded;
@@ -91,7 +91,7 @@ int RunLogs(const LogsArguments& arguments) {
     }
     return Complain(kCliUsage,
                     "no pod " + arguments.pod + " in " + run->directory + "; " +
-                        (names.empty() ? "none has a log" : "there are " + names));
+                        (names.empty() ? "no pod has a log" : "its pods are " + names));
   }
   LineWindow window(arguments.tail, arguments.pod.empty() || pods.size() > 1);
   const auto add = [&window](const std::string& pod, std::string_view line) {
@@ -121,8 +121,9 @@ int RunStop(const StopArguments& arguments) {
       if (errno == ESRCH) {
         break;  // who was asked before needs no second word
       }
-      return Complain(kCliFailed,
-                      "asking process " + std::to_string(run->pid) + ": " + std::strerror(errno));
+      return Complain(
+          kCliFailed,
+          "sending SIGTERM to process " + std::to_string(run->pid) + ": " + std::strerror(errno));
     }
     std::this_thread::sleep_for(kLookInterval);  // two signals at once would count as one
   }
@@ -130,7 +131,7 @@ int RunStop(const StopArguments& arguments) {
     if (deadline.HasPassed(SteadyNow())) {
       return Complain(kCliFailed,
                       run->directory + " still runs after " + FormatDuration(arguments.timeout) +
-                          "; --kill does not wait for a checkpoint");
+                          "; to stop it without a checkpoint, use --kill");
     }
     std::this_thread::sleep_for(kLookInterval);
   }

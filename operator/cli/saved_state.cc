@@ -62,10 +62,11 @@ Status CheckSavedState(const TrainingJob& job, const std::string& folder) {
           ErrorCode::kInvalidArgument,
           checkpoint.folder + ": " + kStateDoesNotFit +
               (has_model_of_each
-                   ? ": spec.strategy: Independent found, expected another: the state is "
-                     "of one model for all ranks"
+                   ? ": spec.strategy: Independent found, expected a different strategy: the "
+                     "checkpoint holds one model for all ranks"
                    : ": spec.strategy: " + std::string(StrategyName(job.spec.strategy)) +
-                         " found, expected Independent: the state is of one rank's model"));
+                         " found, expected Independent: the checkpoint holds the model of one "
+                         "rank"));
     }
     if (saved.is_null()) {
       continue;

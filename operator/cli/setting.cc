@@ -44,7 +44,7 @@ Result<std::size_t> IndexOf(const Json& list, const FieldPath& until, const Fiel
                ? Result<std::size_t>(*index)
                : At(until,
                     ErrorCode::kNotFound,
-                    "no such element, the list has " + count + ", counted from 0");
+                    "no such element; the list has " + count + ", counted from 0");
   }
   for (std::size_t index = 0; index < list.size(); ++index) {
     if (OwnName(list[index]) == step.name) {
@@ -54,7 +54,7 @@ Result<std::size_t> IndexOf(const Json& list, const FieldPath& until, const Fiel
   const std::string names = NamesIn(list);
   return At(until,
             ErrorCode::kNotFound,
-            "no element of that name" + (names.empty() ? "" : ", there are " + names));
+            "no element of that name" + (names.empty() ? "" : "; the names are " + names));
 }
 
 // One step into `at`, which becomes an object or a list where it is nothing yet. `walked` gets the
@@ -198,7 +198,8 @@ Result<std::string> ApplyWorkers(int64_t workers, Json* document) {
     }
     return "spec.roles[" + std::to_string(i) + "].replicas";
   }
-  return Error(ErrorCode::kNotFound, "no role worker found, expected one").WithField("spec.roles");
+  return Error(ErrorCode::kNotFound, "no role worker found, expected one with this name")
+      .WithField("spec.roles");
 }
 
 }  // namespace lockstep::control

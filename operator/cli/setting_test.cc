@@ -31,7 +31,7 @@ std::string DocumentAfter(const std::string& text) {
 TEST(ParseSetting, NeedsAPathAndAnEqualsSign) {
   EXPECT_EQ(ParseSetting("a.b=c=d").value(), (Setting{ParseFieldPath("a.b").value(), "c=d"}));
   EXPECT_THAT(ParseSetting("a.b").error().message(), HasSubstr("expected PATH=VALUE"));
-  EXPECT_THAT(ParseSetting("=1").error().message(), HasSubstr("no path of a field"));
+  EXPECT_THAT(ParseSetting("=1").error().message(), HasSubstr("not the path of a field"));
 }
 
 TEST(ParseSetting, ReadsWhatToTextWrites) {
@@ -84,9 +84,9 @@ TEST(ApplySetting, MistakesNameThePath) {
   EXPECT_THAT(DocumentAfter("spec.training.epoch=5"),
               HasSubstr("spec.training.epoch: no such field"));
   EXPECT_THAT(DocumentAfter("spec.roles[ps].gpus=1"),
-              HasSubstr("spec.roles[ps]: no element of that name, there are chief, worker"));
+              HasSubstr("spec.roles[ps]: no element of that name; the names are chief, worker"));
   EXPECT_THAT(DocumentAfter("spec.roles[4].gpus=1"),
-              HasSubstr("spec.roles[4]: no such element, the list has 2"));
+              HasSubstr("spec.roles[4]: no such element; the list has 2"));
   EXPECT_THAT(DocumentAfter("spec.roles.gpus=1"),
               HasSubstr("spec.roles: a list found, expected an object"));
   EXPECT_THAT(DocumentAfter("spec.training.model.layers=[{type: Dense, units: .nan}]"),

@@ -21,7 +21,8 @@ class WordReader {
       } else if (letter == '\'' || letter == '"') {
         LOCKSTEP_RETURN_IF_ERROR(ReadQuoted(letter));
       } else if (letter == '\\' && at_ == text_.size()) {
-        return Error(ErrorCode::kInvalidArgument, "a backslash at the end found");
+        return Error(ErrorCode::kInvalidArgument,
+                     "a backslash at the end found, expected a character after it");
       } else {
         Add(letter == '\\' ? text_[at_++] : letter);
       }
@@ -43,7 +44,7 @@ class WordReader {
       Add(is_escape ? text_[at_++] : letter);
     }
     return Error(ErrorCode::kInvalidArgument,
-                 std::string("a quote ") + quote + " without its end found");
+                 std::string("a quote ") + quote + " found, expected a second one to close it");
   }
 
   void Add(char letter) {

@@ -37,9 +37,9 @@ TEST(SplitShellWords, NothingIsExpanded) {
 }
 
 TEST(SplitShellWords, QuoteOrBackslashWithoutItsEndIsAnError) {
-  EXPECT_EQ(Told("python3 'a b.py"), "a quote ' without its end found");
-  EXPECT_EQ(Told("\"a"), "a quote \" without its end found");
-  EXPECT_EQ(Told("a\\"), "a backslash at the end found");
+  EXPECT_EQ(Told("python3 'a b.py"), "a quote ' found, expected a second one to close it");
+  EXPECT_EQ(Told("\"a"), "a quote \" found, expected a second one to close it");
+  EXPECT_EQ(Told("a\\"), "a backslash at the end found, expected a character after it");
 }
 
 }  // namespace

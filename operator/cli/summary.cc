@@ -42,11 +42,12 @@ std::string FormatSteps(const RunSummary& summary) {
   }
   text += had_nothing ? " before this run" : "";
   if (summary.steps_skipped > 0) {
-    text += ", " + std::to_string(summary.steps_skipped) + " skipped (too large for Float16)";
+    text +=
+        ", " + std::to_string(summary.steps_skipped) + " skipped (gradients too large for Float16)";
   }
-  text += AreEquallyFar(summary.models) ? "" : ", of the model that is furthest";
+  text += AreEquallyFar(summary.models) ? "" : ", for the model with the most steps";
   if (total < summary.steps) {
-    text += ", and the job asks for " + std::to_string(total);
+    text += ", although the job asks for " + std::to_string(total);
   }
   return text +
          (had_nothing ? ": nothing was left to train" : FormatPace(summary.samples_per_second));
@@ -56,7 +57,8 @@ std::string FormatModels(const std::vector<ModelRecord>& models) {
   const bool is_any_known = std::ranges::any_of(
       models, [](const ModelRecord& model) { return model.step || model.result; });
   if (!models.empty() && !is_any_known) {
-    return Line("models", "nothing is known of any of the " + std::to_string(models.size()));
+    return Line("models",
+                "nothing is known about the " + std::to_string(models.size()) + " models");
   }
   std::string text;
   for (const ModelRecord& model : models) {
@@ -86,9 +88,9 @@ std::string FormatTraining(const RunSummary& summary) {
                      std::to_string(summary.samples->lost) + " lost, " +
                      std::to_string(summary.samples->repeated) + " repeated" +
                      (summary.models_uncounted > 0
-                          ? ", without those of " + Plural(summary.models_uncounted, "model")
+                          ? ", not counting those of " + Plural(summary.models_uncounted, "model")
                           : "") +
-                     (summary.has_final_samples ? "" : ", counted up to a second before the end"));
+                     (summary.has_final_samples ? "" : ", up to about a second before the end"));
   }
   return text;
 }
@@ -182,7 +184,7 @@ std::string FormatRepeated(const RunSummary& summary) {
   if (!summary.is_training || summary.steps_repeated == 0) {
     return "";
   }
-  return ", and " + Plural(summary.steps_repeated, "step") + " had to be taken again";
+  return ", and " + Plural(summary.steps_repeated, "step") + " had to be repeated";
 }
 
 std::string FormatRestarts(const RunSummary& summary) {
@@ -236,7 +238,7 @@ std::string ManifestWords(const RunSummary& summary) {
   return words;
 }
 
-// "correct what the reason says, then " where a pod's last end is one that going on meets again
+// "fix the cause above, then " where a pod's last end is one that going on meets again
 // until then: an error in the input, a full disk, a loss that is no number, a program that is not
 // there, one with a code of its own, or one whose ranks disagree on when they are done.
 std::string FirstPutRight(const RunSummary& summary) {
@@ -249,7 +251,7 @@ std::string FirstPutRight(const RunSummary& summary) {
   const std::string of_program = "cause " + std::string(ExitCauseName(ExitCause::kProgramExit));
   const bool is_said = summary.reason.find(of_program) != std::string::npos;
   return (is_needed || is_said) && summary.outcome == RunOutcome::kFailed
-             ? "correct what the reason says, then "
+             ? "fix the cause above, then "
              : "";
 }
 
@@ -259,20 +261,20 @@ std::string FormatWayOn(const RunSummary& summary) {
   // What the run's folder keeps is not the manifest as it is to be: that of an earlier run, or one
   // that must be put right first.
   const std::string anew = command + ManifestWords(summary);
-  const std::string left = "; this try changed nothing in that run";
+  const std::string left = "; this attempt did not change the earlier run";
   if (const std::string first = FirstPutRight(summary); !first.empty()) {
-    return Line("to go on", first + anew + (summary.left_earlier_run ? left : ""));
+    return Line("to continue", first + anew + (summary.left_earlier_run ? left : ""));
   }
   if (summary.left_earlier_run) {
-    return Line("to go on", anew + left);
+    return Line("to continue", anew + left);
   }
   if (summary.last_checkpoint_step || summary.checkpoints.is_unreadable) {
-    return Line("to go on", command);
+    return Line("to continue", command);
   }
   return Line(
-      "to go on",
+      "to continue",
       (summary.steps > 0 ? "no checkpoint: the training is lost; " : "no checkpoint yet; ") +
-          command + " begins at step 0");
+          command + " starts at step 0");
 }
 
 // Then the model is as it was at the beginning.
@@ -293,7 +295,7 @@ std::string FormatCheckpoints(const RunSummary& summary) {
                     StepsBetween(LowestOf(summary.newest_checkpoints).value_or(*newest), *newest) +
                     ModelsWithout(summary.newest_checkpoints, summary.models.size())
           : tally.is_unreadable ? ""
-                                : ", there is none";
+                                : ", no checkpoint there";
   if (tally.failed > 0) {
     text += ", " + std::to_string(tally.failed) + " not written" +
             (tally.last_error.empty() ? "" : " (" + tally.last_error + ")");
@@ -308,16 +310,17 @@ std::string FormatCheckpoints(const RunSummary& summary) {
              HasSkippedAll(summary)
                  ? "nothing was learned: all steps were skipped, because gradients were not finite "
                    "in Float16 even at the smallest loss scale; precision: BFloat16 may help"
-                 : "the loss is not a finite number, and most likely the saved model is not either "
-                   "(set spec.training.terminateOnNaN: false to train on)");
+                 : "the loss is not a finite number, and the saved model probably has values that "
+                   "are not finite; to continue anyway, set spec.training.terminateOnNaN: false");
   }
   if (HadNothingToTrain(summary)) {
     // In the unit that the manifest has: it takes no other beside it.
     // A job that was made shorter has done more epochs than it asks for.
     const std::optional<int64_t>& epochs = summary.data_epochs_total;
     const int64_t done = epochs ? std::max(*epochs, summary.data_epoch) : summary.steps;
-    text += Line("to go on",
-                 "ask for more: lockstep run --resume " + ShellWord(summary.run_directory) +
+    text += Line("to continue",
+                 "raise the number of " + std::string(epochs ? "epochs" : "steps") +
+                     ": lockstep run --resume " + ShellWord(summary.run_directory) +
                      " --set spec.training." + (epochs ? "epochs" : "steps") + "=N, N above " +
                      std::to_string(done));
   }
@@ -333,7 +336,7 @@ std::string FormatLogs(const RunSummary& summary) {
     }
   }
   if (summary.lost_log_lines > 0) {
-    text += "; lockstep.log lacks " + std::to_string(summary.lost_log_lines) + " lines";
+    text += "; " + std::to_string(summary.lost_log_lines) + " lines are missing in lockstep.log";
   }
   return Line("logs", text);
 }
@@ -343,7 +346,7 @@ std::string FormatMissedChaos(const RunSummary& summary) {
   for (const std::string& action : summary.chaos_not_fired) {
     actions += (actions.empty() ? "" : ", ") + action;
   }
-  return actions.empty() ? "" : Line("chaos", "never happened: " + actions);
+  return actions.empty() ? "" : Line("chaos", "not injected: " + actions);
 }
 
 }  // namespace
@@ -369,7 +372,7 @@ std::string WhyUnsaved(const RunSummary& summary,
            (unsaved->first ? " of model " + std::to_string(*unsaved->first) : "");
   }
   if (tally.is_unreadable) {
-    return ", and it is unknown whether " + step + " is saved: " + tally.last_error;
+    return ", and it is not known whether " + step + " is saved: " + tally.last_error;
   }
   const std::string failed =
       tally.last_error.empty()
@@ -484,7 +487,7 @@ std::string FormatSummary(const RunSummary& summary) {
   const std::string first = FirstPutRight(summary);
   return summary.outcome == RunOutcome::kSucceeded
              ? text
-             : text + Line("to go on",
+             : text + Line("to continue",
                            first + "lockstep run --resume " + ShellWord(summary.run_directory) +
                                (first.empty() ? "" : ManifestWords(summary)) +
                                "; the files in LOCKSTEP_CHECKPOINT_DIR are still there");

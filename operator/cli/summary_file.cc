@@ -48,16 +48,17 @@ Status CheckSummaryFile(const std::string& file,
     return OkStatus();
   }
   if (file == "-") {
-    return fail("standard output has the lines for people; /dev/stdout adds the summary to them");
+    return fail(
+        "standard output shows the readable lines; use /dev/stdout to add the summary to them");
   }
   if (std::filesystem::is_directory(file, error)) {
-    return fail("that is a folder, expected a file");
+    return fail("a folder found, expected a file");
   }
   if (std::filesystem::equivalent(file, manifest, error)) {  // false where one is not there
-    return fail("that is the manifest of the job, which would be lost");
+    return fail("the manifest of the job found, which would be overwritten; expected another file");
   }
   if (!run_directory.empty() && IsOfTheRun(file, run_directory)) {
-    return fail("the run uses that file itself; expected another name");
+    return fail("a file of the run itself found; expected another file");
   }
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     return fail("its folder: " + std::string(std::strerror(errno)));

@@ -57,7 +57,7 @@ TEST(FormatSummary, ModelsOfUnequalLengthAreEachToldOfTheirOwn) {
   summary.models[1].step = Step(12);
   summary.models[1].steps_total = 12;
   const std::string text = FormatSummary(summary);
-  EXPECT_THAT(text, HasSubstr("  steps         15 of 15, of the model that is furthest\n"));
+  EXPECT_THAT(text, HasSubstr("  steps         15 of 15, for the model with the most steps\n"));
   EXPECT_THAT(text, HasSubstr("  model 1       12 of 12 steps; "));
 }
 
@@ -80,7 +80,7 @@ TEST(FormatSummary, WhatIsNotKnownOfAModelIsSaidToBeThat) {
               HasSubstr("  model 1       15 of 15 steps; training loss unknown; test unknown\n"));
   EXPECT_THAT(text, HasSubstr("  model 2       0 of 15 steps\n"));
   EXPECT_THAT(text, HasSubstr("  model 3       9 of 15 steps; training loss 0.5000\n"));
-  EXPECT_THAT(text, HasSubstr("  model 4       nothing is known about it\n"));
+  EXPECT_THAT(text, HasSubstr("  model 4       nothing is known about this model\n"));
   EXPECT_THAT(text,
               HasSubstr("  model 5       all steps; training loss 0.5000; test loss 0.2500\n"));
   EXPECT_THAT(text, Not(HasSubstr("mean of")));
@@ -90,7 +90,7 @@ TEST(FormatSummary, ModelsOfWhichNothingIsKnownAreOneLine) {
   RunSummary summary = OfTwoModels();
   summary.models = {Unknown(0), Unknown(1)};
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  models        nothing is known of any of the 2"));
+              HasSubstr("  models        nothing is known about the 2 models"));
 }
 
 // The run began with models that were done, each after as many steps as it has.
@@ -132,7 +132,8 @@ TEST(FormatSummary, ModelWithoutACheckpointIsNamed) {
   summary.checkpoint_directory = "/c";
   summary.last_checkpoint_step = Step(600);
   summary.newest_checkpoints = {{Step(600), "", 1}};
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("/c, newest of step 600, none of model 0\n"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("/c, newest of step 600, no checkpoint of model 0\n"));
 }
 
 TEST(FormatSummary, SamplesOfModelsThatDidNotTellAreMissed) {
@@ -140,7 +141,7 @@ TEST(FormatSummary, SamplesOfModelsThatDidNotTellAreMissed) {
   summary.samples = SampleCounts{800, 800, 0, 0};
   summary.models_uncounted = 1;
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("800 used, 0 lost, 0 repeated, without those of 1 model\n"));
+              HasSubstr("800 used, 0 lost, 0 repeated, not counting those of 1 model\n"));
 }
 
 TEST(FormatSummary, OneModelIsNoModelAmongOthers) {

@@ -81,7 +81,7 @@ TEST(WhyUnsaved, FolderThatCannotBeReadIsNamed) {
   summary.checkpoints.is_unreadable = true;
   summary.checkpoints.last_error = "checkpoints: Permission denied";
   EXPECT_EQ(WhyUnsaved(summary, kStep12, false),
-            ", and it is unknown whether step 12 is saved: checkpoints: Permission denied");
+            ", and it is not known whether step 12 is saved: checkpoints: Permission denied");
 }
 
 TEST(WhyUnsaved, WhoeverLeftWithoutAWordMayHaveTried) {

@@ -97,8 +97,8 @@ TEST(FormatSummary, FailedCommandTellsItsReasonAndNoTrainingFigures) {
   summary.pods = {lost, last};
   EXPECT_EQ(FormatSummary(summary),
             "any failed after 0.00 s: worker-0: exit code 3\n  worker-0      exit code 3: no such "
-            "option\n  restarts      0\n  logs          /runs/b/pods/*/pod.log\n  to go on      "
-            "correct what the reason says, then lockstep run --resume /runs/b; the files in "
+            "option\n  restarts      0\n  logs          /runs/b/pods/*/pod.log\n  to continue   "
+            "fix the cause above, then lockstep run --resume /runs/b; the files in "
             "LOCKSTEP_CHECKPOINT_DIR are still there\n");
 }
 
@@ -136,7 +136,7 @@ TEST(FormatSummary, SamplesOfAnOlderReportAreSaidToBeThose) {
   RunSummary summary = TrainedWithOneLoss();
   summary.has_final_samples = false;
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("0 repeated, counted up to a second before the end\n"));
+              HasSubstr("0 repeated, up to about a second before the end\n"));
 }
 
 PodRecord EndedPod(int index, int exit_code, int64_t when_ms) {
@@ -184,25 +184,24 @@ TEST(FormatSummary, AfterAnErrorInTheInputTheWayOnBeginsWithMendingIt) {
   summary.pods = {EndedPod(0, 64, 0)};
   EXPECT_THAT(
       FormatSummary(summary),
-      HasSubstr(
-          "  to go on      correct what the reason says, then lockstep run --resume /runs/a\n"));
+      HasSubstr("  to continue   fix the cause above, then lockstep run --resume /runs/a\n"));
 }
 
 TEST(FormatSummary, StoppedRunTellsHowToGoOn) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("  to go on      lockstep run --resume /runs/a\n"));
-  EXPECT_THAT(FormatSummary(TrainedWithOneLoss()), Not(HasSubstr("to go on")));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("  to continue   lockstep run --resume /runs/a\n"));
+  EXPECT_THAT(FormatSummary(TrainedWithOneLoss()), Not(HasSubstr("to continue")));
 }
 
 TEST(FormatSummary, StopWithoutACheckpointSaysThatThereIsNone) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;
   summary.last_checkpoint_step.reset();
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, there is none\n"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, no checkpoint there\n"));
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  to go on      no checkpoint: the training is lost; lockstep run "
-                        "--resume /runs/a begins at step 0\n"));
+              HasSubstr("  to continue   no checkpoint: the training is lost; lockstep run "
+                        "--resume /runs/a starts at step 0\n"));
   summary.steps = 0;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("is lost")));
 }
@@ -211,8 +210,9 @@ TEST(FormatSummary, TryThatDidNotBeginSaysThatTheRunBeforeStands) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kFailed;
   summary.left_earlier_run = true;
-  EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("lockstep run --resume /runs/a; this try changed nothing in that run\n"));
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("lockstep run --resume /runs/a; this attempt did not change the earlier run\n"));
 }
 
 TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
@@ -221,13 +221,12 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("on      lockstep run --resume /runs/a; the files"));
   summary.pods = {EndedPod(0, 137, 0)};
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("correct what")));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("fix the cause")));
   summary.pods = {EndedPod(0, 3, 0)};
-  EXPECT_THAT(
-      FormatSummary(summary),
-      HasSubstr("correct what the reason says, then lockstep run --resume /runs/a; the files"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("fix the cause above, then lockstep run --resume /runs/a; the files"));
   summary.outcome = RunOutcome::kSucceeded;
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to go on")));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to continue")));
 }
 
 TEST(FormatSummary, AfterARankThatLeftEarlyTheWayOnBeginsWithMendingIt) {
@@ -235,7 +234,7 @@ TEST(FormatSummary, AfterARankThatLeftEarlyTheWayOnBeginsWithMendingIt) {
   summary.outcome = RunOutcome::kFailed;
   summary.pods = {EndedPod(0, 75, 0), EndedPod(1, 0, 0)};
   summary.reason = "pod a-worker-1 (rank 1) left with exit code 0, cause program_exit; incidents";
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("correct what the reason says, then lockstep"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("fix the cause above, then lockstep"));
 }
 
 TEST(FormatSummary, WayOnCanBeCopiedIntoAShell) {
@@ -249,7 +248,7 @@ TEST(FormatSummary, WayOnCanBeCopiedIntoAShell) {
 TEST(FormatSummary, LogThatLacksLinesIsSaid) {
   RunSummary summary = TrainedWithOneLoss();
   summary.lost_log_lines = 7;
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("pod.log; lockstep.log lacks 7 lines\n"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("pod.log; 7 lines are missing in lockstep.log\n"));
 }
 
 TEST(FormatSummary, FailedAndSkippedCheckpointsAreCounted) {
@@ -287,9 +286,10 @@ TEST(FormatSummary, WhoHadNothingToTrainIsToldHowToAskForMore) {
   RunSummary summary = TrainedWithOneLoss();
   summary.recoveries.clear();
   summary.checkpoints.restored_step = Step(750);
-  EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  to go on      ask for more: lockstep run --resume /runs/a --set "
-                        "spec.training.steps=N, N above 750\n"));
+  EXPECT_THAT(
+      FormatSummary(summary),
+      HasSubstr("  to continue   raise the number of steps: lockstep run --resume /runs/a --set "
+                "spec.training.steps=N, N above 750\n"));
   summary.data_epochs_total = 2;  // steps beside epochs would be refused, and two were too few
   summary.data_epoch = 8;
   EXPECT_THAT(FormatSummary(summary), HasSubstr("spec.training.epochs=N, N above 8\n"));
@@ -303,7 +303,7 @@ TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
   summary.checkpoint_directory = "/runs/a/checkpoints";
   summary.pods.resize(1);
   summary.pods[0].exit_code = kExitUserError;
-  const std::string way = "correct what the reason says, then lockstep run --resume /runs/a";
+  const std::string way = "fix the cause above, then lockstep run --resume /runs/a";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + "\n"));
   summary.manifest_file = "my jobs/a.yaml";
   EXPECT_THAT(FormatSummary(summary), HasSubstr(way + " 'my jobs/a.yaml'\n"));
@@ -320,7 +320,8 @@ TEST(FormatSummary, AfterAWrongManifestTheWayOnNamesTheFile) {
   summary.pods[0].exit_code = kExitRetryable;
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("FILE")));
   summary.left_earlier_run = true;
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("--resume /runs/a FILE; this try changed nothing"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("--resume /runs/a FILE; this attempt did not change"));
 }
 
 TEST(FormatSummary, CheckpointsThatCannotBeReadAreNotCalledNone) {
@@ -334,15 +335,15 @@ TEST(FormatSummary, CheckpointsThatCannotBeReadAreNotCalledNone) {
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text,
               HasSubstr("/c, which cannot be read: reading the checkpoints in /c: Permission"));
-  EXPECT_THAT(text, Not(HasSubstr("there is none")));
-  EXPECT_THAT(text, Not(HasSubstr("begins at step 0")));
+  EXPECT_THAT(text, Not(HasSubstr("no checkpoint there")));
+  EXPECT_THAT(text, Not(HasSubstr("starts at step 0")));
 }
 
 TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
   RunSummary summary = TrainedWithOneLoss();
   summary.chaos_not_fired = {"kill=worker-1@step=6000"};
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  chaos         never happened: kill=worker-1@step=6000\n"));
+              HasSubstr("  chaos         not injected:  kill=worker-1@step=6000\n"));
 }
 
 TEST(EncodeSummary, HistoryHasEveryDataEpoch) {

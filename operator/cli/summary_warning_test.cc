@@ -30,8 +30,9 @@ TEST(FormatSummary, LossThatIsNoNumberIsSaidWithWhatItMakesOfTheSavedModel) {
   EXPECT_THAT(FormatSummary(summary), HasSubstr("  training loss not a finite number\n"));
   EXPECT_THAT(
       FormatSummary(summary),
-      HasSubstr("  warning       the loss is not a finite number, and most likely the saved model "
-                "is not either (set spec.training.terminateOnNaN: false to train on)\n"));
+      HasSubstr("  warning       the loss is not a finite number, and the saved model probably has "
+                "values that are not finite; to continue anyway, set "
+                "spec.training.terminateOnNaN: false\n"));
 }
 
 TEST(FormatSummary, TrainingThatSkippedAllStepsLearntNothingAndItsModelIsFinite) {
@@ -39,10 +40,11 @@ TEST(FormatSummary, TrainingThatSkippedAllStepsLearntNothingAndItsModelIsFinite)
   summary.history = {{0, 8, 64, std::nullopt, 0.5, 1.0}};
   summary.steps = 8;
   summary.steps_skipped = 7;
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("most likely the saved model is not either"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("the saved model probably has values that are not finite"));
   summary.steps_skipped = 8;
   EXPECT_THAT(FormatSummary(summary), HasSubstr("nothing was learned: all steps were skipped"));
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("most likely")));
+  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("probably")));
 }
 
 TEST(FormatSummary, OneModelOfSeveralWhoseLossIsNoNumberIsAWarning) {
@@ -77,7 +79,8 @@ TEST(Summary, StepsThatChangedNothingAreSaid) {
   EXPECT_THAT(FormatSummary(summary), ::testing::Not(HasSubstr("skipped")));
   EXPECT_EQ(EncodeSummary(summary)["stepsSkipped"], 0);
   summary.steps_skipped = 3;
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("8 of 8, 3 skipped (too large for Float16)"));
+  EXPECT_THAT(FormatSummary(summary),
+              HasSubstr("8 of 8, 3 skipped (gradients too large for Float16)"));
   EXPECT_EQ(EncodeSummary(summary)["stepsSkipped"], 3);
   summary.is_training = false;
   EXPECT_TRUE(EncodeSummary(summary)["stepsSkipped"].is_null());
@@ -91,7 +94,7 @@ TEST(Summary, StepsThatWereTakenAgainAreSaid) {
   EXPECT_EQ(EncodeSummary(summary)["stepsRepeated"], 0);
   summary.steps_repeated = 140;
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  time lost     0.00 s of 0.00 s, and 140 steps had to be taken again\n"));
+              HasSubstr("  time lost     0.00 s of 0.00 s, and 140 steps had to be repeated\n"));
   EXPECT_EQ(EncodeSummary(summary)["stepsRepeated"], 140);
   summary.is_training = false;
   EXPECT_TRUE(EncodeSummary(summary)["stepsRepeated"].is_null());

@@ -20,8 +20,8 @@ std::string WhyUmaskIsRefused(mode_t mask) {
   std::array<char, 8> octal{};
   std::snprintf(octal.data(), octal.size(), "%04o", static_cast<unsigned>(mask & 07777));
   return "umask " + std::string(octal.data()) +
-         " found, which removes the owner's rights from all files of the run; expected one that "
-         "keeps them, such as 0022";
+         " found, which denies the owner access to files of the run; expected a umask that "
+         "keeps that access, such as 0022";
 }
 
 }  // namespace lockstep::control

@@ -13,8 +13,8 @@ TEST(WhyUmaskIsRefused, OfThoseThatTakeRightsOfTheOwnerOnly) {
     EXPECT_NE(WhyUmaskIsRefused(mask), "") << mask;
   }
   EXPECT_EQ(WhyUmaskIsRefused(0777),
-            "umask 0777 found, which removes the owner's rights from all files of the run; "
-            "expected one that keeps them, such as 0022");
+            "umask 0777 found, which denies the owner access to files of the run; "
+            "expected a umask that keeps that access, such as 0022");
 }
 
 }  // namespace

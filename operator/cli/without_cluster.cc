@@ -19,9 +19,9 @@ std::string Take(const ShellVariable& shell, const EnvironmentSource& source, Po
   if (IsKnownWithoutCluster(source)) {
     return "";
   }
-  const std::string where = source.path + ": a " + source.kind + " is read by a cluster";
+  const std::string where = source.path + ": a " + source.kind + " exists only on a cluster";
   if (source.variable.empty()) {
-    return source.is_optional ? "" : where + "; on one machine name its variables in env";
+    return source.is_optional ? "" : where + "; on one machine list its variables in env";
   }
   if (auto value = shell(source.variable)) {
     pod->env[source.variable] = *std::move(value);
@@ -48,13 +48,12 @@ Status TakeClusterValues(const ShellVariable& shell, TrainingJob* job) {
 std::string WhyItWouldOnlyWait(const TrainingJob& job) {
   const RunPolicy& policy = job.spec.run_policy;
   if (policy.suspend) {
-    return "spec.runPolicy.suspend: true found, and nobody resumes a job on one machine; run it "
-           "with "
-           "--set runPolicy.suspend=false";
+    return "spec.runPolicy.suspend: true found, but nobody can resume a job on one machine; run it "
+           "with --set runPolicy.suspend=false";
   }
   if (!IsOurs(job)) {
     return "spec.runPolicy.managedBy: \"" + policy.managed_by +
-           "\" found, and no other controller runs on one machine; run it with --set "
+           "\" found, but no other controller runs on one machine; run the job with --set "
            "runPolicy.managedBy=null";
   }
   return "";

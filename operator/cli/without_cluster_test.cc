@@ -41,9 +41,9 @@ TEST(TakeClusterValues, EveryOneThatIsMissingIsNamed) {
   TrainingJob job = JobWith({Source("MODE", "configMapKeyRef"), Source("", "secretRef")});
 
   EXPECT_EQ(TakeClusterValues(Shell, &job).error().message(),
-            "PATH: a configMapKeyRef is read by a cluster; on one machine set MODE in the "
+            "PATH: a configMapKeyRef exists only on a cluster; on one machine set MODE in the "
             "environment of lockstep run\n"
-            "PATH: a secretRef is read by a cluster; on one machine name its variables in env");
+            "PATH: a secretRef exists only on a cluster; on one machine list its variables in env");
 }
 
 TEST(TakeClusterValues, OptionalOnesAndFieldsOfThePodAreNotMissed) {

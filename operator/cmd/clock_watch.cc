@@ -45,9 +45,9 @@ std::string ClockWatch::why() const {
   const auto seconds = std::chrono::round<std::chrono::seconds>(std::chrono::abs(offset_));
   return "the operator's clock is " + Plural(seconds.count(), "second") +
          (is_ahead ? " ahead of" : " behind") +
-         " the API server's, so deadlines, pauses and times to live use the " +
+         " the API server's, so deadlines, pauses and times to live use the earlier clock, the " +
          (is_ahead ? "API server's" : "operator's") +
-         ", which is the earlier one; check NTP on the operator's node and on the API server's";
+         "; check NTP on the nodes of the operator and of the API server";
 }
 
 std::optional<WallTime> ClockWatch::Correct(WallTime calendar, TimePoint now) {

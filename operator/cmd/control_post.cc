@@ -102,8 +102,8 @@ void ControlPost::Send(const std::string& address,
   request.headers[kControlSignatureHeader] = SignControlBody(job_key, request.body);
   if (line_->Take(std::move(request)) == Line::Fate::kFirstDropped) {
     logger_->Warn(
-        "control messages dropped: too many wait; their receivers learn of lost peers "
-        "from their connections");
+        "control messages dropped, because too many are waiting; pods still notice lost peers by "
+        "their connections");
   }
 }
 

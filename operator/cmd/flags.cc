@@ -17,9 +17,10 @@ constexpr const char* kFooter =
 account, else ~/.kube/config.
 
 POD_NAME and POD_NAMESPACE name this replica in the Lease and in Events. With POD_UID, a restarted
-container takes the Lease over at once from the process before it in the same pod.
-SIGTERM finishes open calls and gives the Lease up; a second SIGTERM ends at once.
-Exit codes: 0 stopped, 1 could not start, or not stop in time, 2 bad usage.)";
+container takes the Lease over at once from the earlier process in the same pod.
+On SIGTERM the operator finishes open calls and releases the Lease; a second SIGTERM ends it at
+once.
+Exit codes: 0 stopped, 1 could not start, or could not stop in time, 2 bad usage.)";
 
 const std::map<std::string, int64_t> kDurationUnits = {{"ms", 1}, {"s", 1000}, {"m", 60'000}};
 
@@ -89,12 +90,12 @@ std::string ReadHalfLife(std::string& text) {
 void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
   app->add_flag("--learn-run-times",
                 flags->learns_run_times,
-                "estimate how long a job runs from earlier jobs of its kind");
+                "use earlier jobs of the same kind to estimate how long a job runs");
   app->add_option(
          "--fair-share-half-life",
          *half_life_ms,
-         "count what queues held in the past when FairShare orders them, half as much after "
-         "each such time: 10m to 365d; 0s ignores the past [0s]")
+         "for the order of queues by FairShare, count what queues used in the past; its weight "
+         "halves after each such period: 10m to 365d; 0s ignores the past [0s]")
       ->transform(CLI::Validator(ReadHalfLife, ""))
       ->type_name("TIME");
 }
@@ -115,23 +116,24 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->group(group);
   app->add_option("--topology-levels",
                   flags->topology_levels,
-                  "node labels that name the levels of the network, from wide to narrow, for "
+                  "keys of the node labels for the levels of the network, from wide to narrow, for "
                   "scheduling.topology [none]")
       ->delimiter(',')
       ->type_name("LABELS")
       ->group(group);
   app->add_flag("--kueue",
                 flags->follows_kueue,
-                "wait for Kueue's admission of jobs with the label kueue.x-k8s.io/queue-name")
+                "let jobs with the label kueue.x-k8s.io/queue-name wait until Kueue admits them")
       ->group(group);
-  app->add_flag("--provisioning",
-                flags->follows_provisioning,
-                "ask cluster autoscalers for nodes by ProvisioningRequests, for jobs with "
-                "scheduling.provisioning: ProvisioningRequest")
+  app->add_flag(
+         "--provisioning",
+         flags->follows_provisioning,
+         "create ProvisioningRequests, by which cluster autoscalers add nodes, for jobs with "
+         "scheduling.provisioning: ProvisioningRequest")
       ->group(group);
   app->add_flag("--placeholder-pods",
                 flags->makes_placeholders,
-                "ask cluster autoscalers for nodes by placeholder pods, for jobs with "
+                "create placeholder pods, for which cluster autoscalers add nodes, for jobs with "
                 "scheduling.provisioning: Pods")
       ->group(group);
   app->add_flag("--native-binding",
@@ -141,7 +143,7 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
-                  "most calls to the API server at a time, watches not counted")
+                  "maximum number of calls to the API server at a time, without watches")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->group(group);
@@ -163,22 +165,23 @@ void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {
   AddDuration(app,
               "--lease-duration",
               &numbers->lease_duration_ms,
-              "another replica takes over when the holder has not renewed for this long [15s]");
+              "time without a renewal after which another replica takes the Lease over [15s]");
   AddDuration(app,
               "--renew-deadline",
               &numbers->renew_deadline_ms,
-              "the holder gives up when it could not renew for this long [10s]");
+              "time without a successful renewal after which the holder stops leading [10s]");
   AddDuration(app,
               "--retry-period",
               &numbers->retry_period_ms,
-              "time between two tries to renew or take the Lease [2s]");
+              "time between two attempts to renew or take the Lease [2s]");
 }
 
 void AddRest(CLI::App* app, OperatorFlags* flags) {
   app->add_option(
          "--runtime-image", flags->runtime_image, "image with lockstep-runtime, for pods of jobs")
       ->type_name("IMAGE");
-  app->add_option("--image-pull-policy", flags->image_pull_policy, "pull policy of it")
+  app->add_option(
+         "--image-pull-policy", flags->image_pull_policy, "pull policy of the runtime image")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
   app->add_option("--image-pull-secrets",
                   flags->image_pull_secrets,
@@ -192,7 +195,7 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
             "Pod Security level that pods meet if their namespace has no enforce label [baseline]");
   app->add_option("--metrics-address",
                   flags->metrics_address,
-                  "address that serves /metrics, /healthz and /readyz; empty: none")
+                  "address that serves /metrics, /healthz and /readyz; if empty, nothing is served")
       ->type_name("HOST:PORT")
       ->capture_default_str();
   CLI::Option* const log =
@@ -202,11 +205,14 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
              "record every scheduling round in this file, for lockstep-replay log; an older "
              "file becomes FILE.1 [none]")
           ->type_name("FILE");
-  app->add_option("--round-log-mib", flags->round_log_mib, "end the record at this size")
+  app->add_option("--round-log-mib",
+                  flags->round_log_mib,
+                  "maximum size of the record; recording stops there")
       ->check(CLI::Range(1, 65'536))
       ->capture_default_str()
       ->needs(log);
-  AddChoice(app, "--log-level", &flags->log_level, kLogLevels, "least level to log [info]");
+  AddChoice(
+      app, "--log-level", &flags->log_level, kLogLevels, "lowest level that is logged [info]");
   AddChoice(app, "--log-format", &flags->log_format, kLogFormats, "format of log lines [text]");
 }
 
@@ -220,19 +226,19 @@ std::string ProblemOf(const OperatorFlags& flags, bool has_levels) {
   for (const std::string& name : flags.namespaces) {
     if (!IsNamespaceName(name)) {
       return "--namespaces: " + Quoted(name) +
-             " found, expected names of namespaces: lower-case letters, digits and '-', no '-' "
-             "first or last, at most 63 characters";
+             " found, expected names of namespaces: at most 63 lower-case letters, digits and '-', "
+             "with no '-' at the beginning or end";
     }
   }
   for (const std::string& level : flags.topology_levels) {
     if (!IsLabelKey(level)) {
       return "--topology-levels: " + Quoted(level) +
-             " found, expected labels of nodes, such as example.com/rack";
+             " found, expected keys of node labels, such as example.com/rack";
     }
   }
   if (has_levels && flags.topology_levels.empty()) {
-    return "--topology-levels: nothing found, expected labels of nodes, such as example.com/rack; "
-           "without any, leave the flag out";
+    return "--topology-levels: empty, expected keys of node labels, such as example.com/rack; if "
+           "the nodes have none, leave the flag out";
   }
   if (flags.leader_elect) {
     kube::LeaseOptions lease;

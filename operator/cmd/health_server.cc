@@ -74,7 +74,7 @@ HealthServer::HealthServer(std::unique_ptr<HttpServer> server) : server_(std::mo
 HealthServer::~HealthServer() = default;
 
 Result<std::unique_ptr<HealthServer>> HealthServer::Start(HealthServerOptions options) {
-  LOCKSTEP_CHECK(options.logger != nullptr, "the server needs a logger");
+  LOCKSTEP_CHECK(options.logger != nullptr, "the health server needs a logger");
   HttpRoutes routes;
   AddChecks("healthz", options.live, &routes);
   AddChecks("readyz", options.ready, &routes);

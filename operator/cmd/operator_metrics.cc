@@ -115,79 +115,93 @@ struct OperatorMetrics::Families {
   prometheus::Registry registry;
 
   // controller-runtime's and client-go's names.
-  Counters& turns =
-      AddCounters(&registry, "controller_runtime_reconcile_total", "Turns by result.");
-  prometheus::Counter& turn_errors =
-      AddCounters(
-          &registry, "controller_runtime_reconcile_errors_total", "Turns that have to be repeated.")
-          .Add(kController);
+  Counters& turns = AddCounters(
+      &registry, "controller_runtime_reconcile_total", "Reconciles of jobs, by result.");
+  prometheus::Counter& turn_errors = AddCounters(&registry,
+                                                 "controller_runtime_reconcile_errors_total",
+                                                 "Reconciles that failed and are repeated.")
+                                         .Add(kController);
   prometheus::Histogram& turn_time =
-      AddHistograms(&registry, "controller_runtime_reconcile_time_seconds", "Length of a turn.")
+      AddHistograms(
+          &registry, "controller_runtime_reconcile_time_seconds", "Duration of a reconcile.")
           .Add(kController, TurnBuckets());
   prometheus::Gauge& workers = AddGauges(&registry,
                                          "controller_runtime_max_concurrent_reconciles",
-                                         "Turns that can be in progress at a time.")
+                                         "Maximum number of reconciles at the same time.")
                                    .Add(kController);
   prometheus::Gauge& depth =
-      AddGauges(&registry, "workqueue_depth", "Jobs that are due for a turn.").Add(kQueue);
+      AddGauges(&registry, "workqueue_depth", "Jobs that wait for a reconcile.").Add(kQueue);
   prometheus::Counter& adds =
-      AddCounters(&registry, "workqueue_adds_total", "Jobs that became due.").Add(kQueue);
+      AddCounters(&registry, "workqueue_adds_total", "Jobs that were queued for a reconcile.")
+          .Add(kQueue);
   prometheus::Counter& retries =
-      AddCounters(&registry, "workqueue_retries_total", "Jobs that became due after a failure.")
+      AddCounters(
+          &registry, "workqueue_retries_total", "Jobs that were queued again after a failure.")
           .Add(kQueue);
   prometheus::Histogram& queued =
-      AddHistograms(&registry, "workqueue_queue_duration_seconds", "Time from due to the turn.")
+      AddHistograms(&registry,
+                    "workqueue_queue_duration_seconds",
+                    "Time that a job waits in the queue before its reconcile.")
           .Add(kQueue, QueueBuckets());
-  prometheus::Histogram& worked =
-      AddHistograms(&registry, "workqueue_work_duration_seconds", "Length of a turn.")
-          .Add(kQueue, QueueBuckets());
-  Counters& calls = AddCounters(
-      &registry, "rest_client_requests_total", "Calls to the API server by method and code.");
-  Histograms& call_time = AddHistograms(&registry,
-                                        "rest_client_request_duration_seconds",
-                                        "Calls to the API server, watches to their header.");
-  prometheus::Counter& call_retries =
-      AddCounters(&registry, "rest_client_request_retries_total", "Calls that were sent again.")
-          .Add({{"host", host}});
+  prometheus::Histogram& worked = AddHistograms(&registry,
+                                                "workqueue_work_duration_seconds",
+                                                "Duration of the work on a job from the queue.")
+                                      .Add(kQueue, QueueBuckets());
+  Counters& calls = AddCounters(&registry,
+                                "rest_client_requests_total",
+                                "Calls to the API server, by method and HTTP status code.");
+  Histograms& call_time =
+      AddHistograms(&registry,
+                    "rest_client_request_duration_seconds",
+                    "Duration of calls to the API server; for watches until the response header.");
+  prometheus::Counter& call_retries = AddCounters(&registry,
+                                                  "rest_client_request_retries_total",
+                                                  "Calls to the API server that were sent again.")
+                                          .Add({{"host", host}});
   prometheus::Gauge& leading =
-      AddGauges(&registry, "leader_election_master_status", "Whether this replica leads.")
+      AddGauges(&registry, "leader_election_master_status", "1 if this replica leads, else 0.")
           .Add({{"name", "lockstep-operator"}});
 
   // Our own.
-  Gauges& jobs = AddGauges(&registry, "lockstep_jobs", "Jobs by state.");
+  Gauges& jobs = AddGauges(&registry, "lockstep_jobs", "Jobs, by state.");
   Histograms& gang_wait =
       AddHistograms(&registry,
                     "lockstep_gang_wait_seconds",
-                    "From wanting to run to having places for the whole gang, by queue.");
+                    "Time from when a gang wants to run until all its pods have places, by queue.");
   prometheus::Histogram& gang_launch =
-      AddHistograms(
-          &registry, "lockstep_gang_launch_seconds", "From having places to all pods running.")
+      AddHistograms(&registry,
+                    "lockstep_gang_launch_seconds",
+                    "Time from when a gang has its places until all its pods run.")
           .Add({}, LaunchBuckets());
   prometheus::Histogram& gang_recovery =
-      AddHistograms(&registry,
-                    "lockstep_gang_recovery_seconds",
-                    "From noticing that a running gang is broken to all pods running again.")
+      AddHistograms(
+          &registry,
+          "lockstep_gang_recovery_seconds",
+          "Time from when the operator notices a failure in a running gang until all pods run "
+          "again.")
           .Add({}, LaunchBuckets());
   prometheus::Counter& gangs_placed =
-      AddCounters(&registry, "lockstep_gangs_placed_total", "Gangs that got their places.").Add({});
+      AddCounters(
+          &registry, "lockstep_gangs_placed_total", "Gangs that got places for all their pods.")
+          .Add({});
   Counters& restarts =
-      AddCounters(&registry, "lockstep_restarts_total", "Restarts of pods and gangs by cause.");
-  Counters& lost_seconds =
-      AddCounters(&registry,
-                  "lockstep_lost_seconds_total",
-                  "Seconds for which broken gangs did not run, by the cause of the last failure.");
+      AddCounters(&registry, "lockstep_restarts_total", "Restarts of pods and gangs, by cause.");
+  Counters& lost_seconds = AddCounters(
+      &registry,
+      "lockstep_lost_seconds_total",
+      "Seconds for which broken gangs did not run, by the cause of their last failure.");
   Counters& rollbacks =
       AddCounters(&registry,
                   "lockstep_gang_rollbacks_total",
-                  "Gangs that got places and could not start whole, by the first pod's reason.");
+                  "Gangs that got places but could not start all pods, by the first pod's reason.");
   Counters& refused_writes = AddCounters(
-      &registry, "lockstep_refused_writes_total", "Writes about jobs that the API server refused.");
+      &registry, "lockstep_refused_writes_total", "Writes for jobs that the API server refused.");
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
-  Counters& preemptions =
-      AddCounters(&registry,
-                  "lockstep_preemptions_total",
-                  "Gangs that were evicted for others, by their queue and the reason.");
+  Counters& preemptions = AddCounters(
+      &registry,
+      "lockstep_preemptions_total",
+      "Gangs that were evicted for other gangs, by the queue of the evicted gang and reason.");
   Counters& capacity_asks = AddCounters(&registry,
                                         "lockstep_capacity_asks_total",
                                         "Requests to cluster autoscalers, by queue and class.");
@@ -196,29 +210,36 @@ struct OperatorMetrics::Families {
   Histograms& capacity_wait = AddHistograms(
       &registry,
       "lockstep_capacity_wait_seconds",
-      "From a request to an autoscaler to places for the whole gang, by queue and class.");
+      "Time from a request to an autoscaler until the gang has places for all its pods, by queue "
+      "and class.");
   prometheus::Counter& rounds =
-      AddCounters(&registry, "lockstep_rounds_total", "Rounds of scheduling.").Add({});
+      AddCounters(&registry, "lockstep_rounds_total", "Scheduling rounds.").Add({});
   prometheus::Histogram& round_time =
-      AddHistograms(&registry, "lockstep_round_seconds", "Length of a round of scheduling.")
+      AddHistograms(&registry, "lockstep_round_seconds", "Duration of a scheduling round.")
           .Add({}, RoundBuckets());
-  Gauges& cache = AddGauges(&registry, "lockstep_cache_objects", "Objects kept in memory.");
-  Gauges& unreadable =
-      AddGauges(&registry, "lockstep_unreadable_objects", "Objects that the operator cannot read.");
-  Gauges& missing_fields = AddGauges(
-      &registry, "lockstep_crd_missing_fields", "Fields that the definitions in the cluster lack.");
-  prometheus::Gauge& clock_offset = AddGauges(&registry,
-                                              "lockstep_clock_offset_seconds",
-                                              "The operator's clock minus the API server's.")
-                                        .Add({});
+  Gauges& cache = AddGauges(
+      &registry, "lockstep_cache_objects", "Objects that the operator keeps in memory, by kind.");
+  Gauges& unreadable = AddGauges(&registry,
+                                 "lockstep_unreadable_objects",
+                                 "Objects that this version of the operator cannot read, by kind.");
+  Gauges& missing_fields =
+      AddGauges(&registry,
+                "lockstep_crd_missing_fields",
+                "Fields of this release that the CRD in the cluster lacks, by kind.");
+  prometheus::Gauge& clock_offset =
+      AddGauges(&registry,
+                "lockstep_clock_offset_seconds",
+                "Time of the operator's clock minus that of the API server's clock.")
+          .Add({});
   prometheus::Counter& status_refused =
       AddCounters(&registry,
                   "lockstep_status_refused_total",
-                  "Answers of pods that do not accept the operator's key or its clock.")
+                  "Requests that pods rejected because of a wrong key or a clock difference.")
           .Add({});
   prometheus::Counter& events_dropped =
-      AddCounters(
-          &registry, "lockstep_events_dropped_total", "Events not written because too many waited.")
+      AddCounters(&registry,
+                  "lockstep_events_dropped_total",
+                  "Events that were not written because too many were waiting.")
           .Add({});
 
   prometheus::Gauge& suspect_nodes =
@@ -271,8 +292,9 @@ OperatorMetrics::OperatorMetrics(const std::string& host)
   SetMissingFields("TrainingJob", 0);
   SetMissingFields("TrainingQueue", 0);
   families_->workers.Set(1);
-  AddGauges(
-      &families_->registry, "lockstep_build_info", "1; the label is the version of the operator.")
+  AddGauges(&families_->registry,
+            "lockstep_build_info",
+            "Always 1; the label is the version of the operator.")
       .Add({{"version", LOCKSTEP_VERSION}})
       .Set(1);
 }

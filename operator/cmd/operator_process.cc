@@ -345,7 +345,7 @@ Status OperatorProcess::Parts::Serve(const std::string& address) {
   options.live["work-loop"] = [this] {
     return kClock.Now() - work_->last_turn() < kTurnTimeMax
                ? OkStatus()
-               : Status(Error(ErrorCode::kTimeout, "the controller does not respond"));
+               : Status(Error(ErrorCode::kTimeout, "the operator's work loop does not respond"));
   };
   options.ready["sole"] = [this] {
     return is_superfluous_
@@ -424,7 +424,7 @@ Status OperatorProcess::Parts::Elect(const OperatorFlags& flags, const OperatorI
       queue_.Push(WorkMessage(LeadershipWon{}));
     } else if (role == kube::LeaseRole::kLost) {
       // A turn that is under way ends by itself: none of its writes is let through any more.
-      logger_->Warn("the lease is lost: another may lead, so this replica stands by");
+      logger_->Warn("the lease is lost: another replica may lead, so this replica stands by");
       queue_.Push(WorkMessage(LeadershipLost{}));
     }
   };

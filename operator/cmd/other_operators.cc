@@ -90,15 +90,16 @@ bool IsOlder(const FoundLease& a, const FoundLease& b) {
 
 std::string Describe(const FoundLease& other, const OperatorScope& own) {
   return "the operator with the lease " + other.Name() + " serves " +
-         DescribeServed(other.namespaces) + ", we " + DescribeServed(own.namespaces) +
-         ": two would undo each other's work";
+         DescribeServed(other.namespaces) + ", and this operator serves " +
+         DescribeServed(own.namespaces) + ": two operators would undo each other's work";
 }
 
 // Of a lease that may or may not be somebody's.
 OthersFinding AwaitSign(const FoundLease& lease) {
   return {Precedence::kAwait,
-          "waits a moment to see whether the operator with the lease " + lease.Name() +
-              " is active; to end the wait for an operator that is gone for good, delete its Lease",
+          "this operator waits a moment to see whether the operator with the lease " +
+              lease.Name() +
+              " is active; if that operator is gone for good, delete its Lease to end the wait",
           true};
 }
 
@@ -130,10 +131,12 @@ OthersFinding JudgeRivals(const std::vector<FoundLease>& leases,
     if (!ours || IsOlder(other, *ours)) {
       return OthersFinding{Precedence::kGiveWay, Describe(other, own), false};
     }
-    finding = {Precedence::kAwait, Describe(other, own) + "; it is younger: it gives way", false};
+    finding = {Precedence::kAwait,
+               Describe(other, own) + "; the other operator is younger and gives way",
+               false};
   }
   if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
-    finding = {Precedence::kReturn, "our own Lease says that this operator gives way", false};
+    finding = {Precedence::kReturn, "this operator's own Lease says that it gives way", false};
   }
   return finding;
 }
@@ -206,13 +209,13 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
                                   const OperatorScope& own,
                                   TimePoint now,
                                   LeaseSights* sights) {
-  LOCKSTEP_CHECK(answers.size() == 2, "two questions were asked");
+  LOCKSTEP_CHECK(answers.size() == 2, "expected an answer to each of the two requests");
   const auto* const reply = std::get_if<kube::Reply>(&answers[0]);
   OthersFinding finding;
   if (reply != nullptr && reply->status == kube::kHttpForbidden) {
     finding.why =
-        "this operator may not read the Leases of others, so it cannot tell whether another one "
-        "serves the same jobs";
+        "this operator may not read the Leases of other operators, so it cannot tell whether "
+        "another operator serves the same jobs";
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply list, kube::RequireSuccess(answers[0]));
     LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(list.body));

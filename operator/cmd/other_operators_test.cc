@@ -88,8 +88,8 @@ TEST(OtherOperators, OlderReleaseThatServesTheSameNamespacesIsNamed) {
   const OthersFinding finding = Judge(Own(), {});
   EXPECT_EQ(finding.precedence, Precedence::kGiveWay);
   EXPECT_EQ(finding.why,
-            "the operator with the lease theirs/lockstep serves *, we *: two would undo each "
-            "other's work");
+            "the operator with the lease theirs/lockstep serves *, and this operator serves *: two "
+            "operators would undo each other's work");
   EXPECT_EQ(Against({.serves = "a,b"}, {"b", "c"}), Precedence::kGiveWay);
   EXPECT_EQ(Against({.serves = "a,b"}), Precedence::kGiveWay);
 }

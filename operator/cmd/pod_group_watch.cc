@@ -55,11 +55,12 @@ void PodGroupWatch::Follow(const kube::PodGroupsFound& found) {
   groups_.reset();
   if (!found.version) {
     if (found.trouble.empty()) {  // else the search has said so
-      options_.logger->Warn("the API server serves PodGroups in no version that is known here", {});
+      options_.logger->Warn(
+          "the API server serves no version of PodGroups that this operator knows", {});
     }
     return;
   }
-  options_.logger->Info("following PodGroups", {{"version", kube::ApiVersionOf(*found.version)}});
+  options_.logger->Info("watching PodGroups", {{"version", kube::ApiVersionOf(*found.version)}});
   kube::ReflectorOptions reflector;
   reflector.selection = {
       kube::PodGroupsIn(*found.version), namespace_name_, "lockstep.dev/job", ""};

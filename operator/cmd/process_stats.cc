@@ -83,15 +83,18 @@ prometheus::Gauge& AddGauge(prometheus::Registry* registry, const char* name, co
 ProcessMetrics::ProcessMetrics(prometheus::Registry* registry)
     : cpu_(prometheus::BuildCounter()
                .Name("process_cpu_seconds_total")
-               .Help("User and system time.")
+               .Help("CPU time of the process in user and system mode.")
                .Register(*registry)
                .Add({})),
-      resident_(AddGauge(registry, "process_resident_memory_bytes", "Resident memory.")),
-      virtual_bytes_(AddGauge(registry, "process_virtual_memory_bytes", "Virtual memory.")),
-      start_time_(
-          AddGauge(registry, "process_start_time_seconds", "Start, in seconds since 1970.")),
-      open_fds_(AddGauge(registry, "process_open_fds", "Open file descriptors.")),
-      max_fds_(AddGauge(registry, "process_max_fds", "File descriptors that may be open.")) {}
+      resident_(
+          AddGauge(registry, "process_resident_memory_bytes", "Resident memory of the process.")),
+      virtual_bytes_(
+          AddGauge(registry, "process_virtual_memory_bytes", "Virtual memory of the process.")),
+      start_time_(AddGauge(registry,
+                           "process_start_time_seconds",
+                           "Start time of the process, in seconds since 1970.")),
+      open_fds_(AddGauge(registry, "process_open_fds", "File descriptors that are open.")),
+      max_fds_(AddGauge(registry, "process_max_fds", "Maximum number of open file descriptors.")) {}
 
 void ProcessMetrics::Refresh() {
   const ProcessStats stats = ReadSelf();

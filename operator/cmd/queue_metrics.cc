@@ -59,16 +59,18 @@ struct QueueMetrics::Families {
   };
 
   explicit Families(prometheus::Registry* registry)
-      : nominal(registry, "lockstep_queue_nominal", "What a queue may hold at any time."),
-        used(registry, "lockstep_queue_used", "What the jobs of a queue hold."),
+      : nominal(registry,
+                "lockstep_queue_nominal",
+                "Amount of a resource that a queue may hold at any time."),
+        used(
+            registry, "lockstep_queue_used", "Amount of a resource that the jobs of a queue hold."),
         borrowed(registry,
                  "lockstep_queue_borrowed",
-                 "What the jobs of a queue hold above its nominal amounts."),
-        waiting(registry, "lockstep_queue_waiting_jobs", "Jobs of a queue without places."),
+                 "Amount of a resource that the jobs of a queue hold above its nominal amount."),
+        waiting(registry, "lockstep_queue_waiting_jobs", "Jobs of a queue that have no places."),
         oldest_wait(registry,
                     "lockstep_queue_oldest_wait_seconds",
-                    "How long the job that has waited longest in a queue waits; 0 if none waits.") {
-  }
+                    "Wait of the job that has waited longest in a queue; 0 if no job waits.") {}
 
   LabelledGauges nominal;
   LabelledGauges used;

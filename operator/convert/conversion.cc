@@ -100,12 +100,12 @@ Json ConvertMetadata(ForeignObject metadata) {
       if (label == kKueueQueue) {
         metadata.Note("labels",
                       label +
-                          " is kept: the job waits until Kueue admits it, and for good where "
-                          "the operator does not follow Kueue (kueue.enabled of the chart)");
+                          " is kept: the job waits until Kueue admits it; it waits forever if the "
+                          "operator does not follow Kueue (kueue.enabled of the chart)");
       } else if (label.starts_with(kKueueLabels)) {
         metadata.Note(
             "labels",
-            label + " is kept: beside " + kKueueQueue + " the job waits until it is gone");
+            label + " is kept: with " + kKueueQueue + " the job waits until this label is removed");
       }
     }
   }
@@ -127,7 +127,7 @@ void StartSuspendedOfKueue(Json* job, Conversion* conversion) {
     spec["runPolicy"].erase("suspend");
     conversion->notes.push_back(
         {ForeignField(*conversion, "spec.runPolicy.suspend"),
-         "not kept: Kueue removed it when it admitted the job; here the label " +
+         "not kept: Kueue removed suspend when it admitted the job; here the label " +
              std::string(kKueueQueue) + " makes the job wait"});
   }
 }
@@ -152,10 +152,10 @@ OtherDocument DescribeOther(const Json& document) {
                 ", expected apiVersion and kind"};
   }
   if (IsForeignRuntime(document)) {
-    return {false, "a " + kind + " is read for the TrainJobs that name it"};
+    return {false, "a " + kind + " is used only for the TrainJobs that name it"};
   }
   const std::string name = TextAt(MemberOf(document, "metadata"), "name");
-  const std::string stays = "a document of kind " + kind + " stays as it is" +
+  const std::string stays = "a document of kind " + kind + " is left as it is" +
                             (name.empty() ? "" : ", " + DescribeJson(name));
   const bool is_known_kind = std::any_of(
       kKinds.begin(), kKinds.end(), [&](const ForeignKind& known) { return known.kind == kind; });
@@ -163,10 +163,10 @@ OtherDocument DescribeOther(const Json& document) {
     return {true, kind + " of " + group + " found, expected a " + ForeignKinds()};
   }
   if (const std::string path = PathOfJob(document, ""); !path.empty()) {
-    return {true, stays + "; it holds a job at " + path + ": convert that by itself"};
+    return {true, stays + "; it holds a job at " + path + ": convert that job separately"};
   }
   if (kind.ends_with("Queue") && kind != kTrainingQueueKind) {
-    return {false, stays + "; jobs here wait in a TrainingQueue, which has to be written"};
+    return {false, stays + "; jobs wait in a TrainingQueue here: write one"};
   }
   const bool is_theirs = group.starts_with(kJobGroup) || group.starts_with(kTrainerGroup);
   return {is_theirs && kind.ends_with("Job"), stays};
@@ -186,7 +186,7 @@ Conversion ConvertForeignJob(const Json& document, const ConversionOptions& opti
   }
   if (TextAt(document, "apiVersion") == "kubeflow.org/v1alpha1") {
     foreign.Fail("apiVersion",
-                 "kubeflow.org/v1alpha1 found, whose fields are others, expected v1" +
+                 "kubeflow.org/v1alpha1 found, which has different fields, expected v1" +
                      std::string(kind->kind == "MPIJob" ? " or v2beta1" : ""));
     return conversion;
   }

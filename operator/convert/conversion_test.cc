@@ -127,7 +127,8 @@ spec:
     cleanPodPolicy: All
     backoffLimit: 3
 )");
-  EXPECT_NE(NotesOf(conversion).find("Worker.restartPolicy: kept, with"), std::string::npos);
+  EXPECT_NE(NotesOf(conversion).find("Worker.restartPolicy: kept, but other exit codes"),
+            std::string::npos);
 }
 
 // A job of one role whose pods are as `pod`, `spec` being fields of its own.
@@ -146,19 +147,20 @@ TEST(ConvertTfJob, WhatCannotBeKeptIsNotedByField) {
   const std::string pod_path = "spec.tfReplicaSpecs.Worker.template.spec";
   EXPECT_EQ(
       NotesOf(conversion),
-      pod_path + ".restartPolicy: not kept: the role's restartPolicy says it\n" + pod_path +
-          ".hostname: not kept: pods find each other by the names that the operator gives them\n" +
+      pod_path + ".restartPolicy: not kept: the role has its own restartPolicy\n" + pod_path +
+          ".hostname: not kept: the operator gives the pods names, by which they find each "
+          "other\n" +
           pod_path + ".containers[1].env[0]: RANK is not kept: Lockstep sets it itself\n" +
           pod_path +
-          ".containers[0]: kept as a sidecar (initContainers with restartPolicy: "
-          "Always): it starts before the trainer, is started again where it ends, with success "
-          "too, and is ended with it; one that has an end belongs into initContainers, "
-          "without restartPolicy\n" +
+          ".containers[0]: kept as a sidecar (initContainers with restartPolicy: Always): this "
+          "container starts before the trainer, is restarted whenever it ends, even with success, "
+          "and is stopped with the trainer; move a container that is meant to end to "
+          "initContainers, without restartPolicy\n" +
           pod_path +
-          ".containers[1].ports[0]: TF_CONFIG names port 2222, whatever is "
-          "written here; the server has to listen there\n" +
-          "spec.enableDynamicWorker: not kept: TF_CONFIG names the whole cluster; the gang "
-          "keeps its size\nspec.bogus: not kept: a TrainingJob has nothing like it\n");
+          ".containers[1].ports[0]: not used: TF_CONFIG always has port 2222; the server must "
+          "listen on that port\n" +
+          "spec.enableDynamicWorker: not kept: TF_CONFIG lists the whole cluster, so the number of "
+          "workers is fixed\nspec.bogus: not kept: a TrainingJob has no such field\n");
   const Json pod = conversion.job["spec"]["roles"][0]["template"]["spec"];
   EXPECT_EQ(pod["containers"].size(), 1U);
   EXPECT_EQ(pod["containers"][0]["env"], Json::array({{{"name", "X"}, {"value", "2"}}}));
@@ -176,12 +178,12 @@ TEST(ConvertTfJob, PodsOfSeveralGpusRunOneProcessAsBefore) {
 TEST(ConvertTfJob, WhatTheImageKnowsHasToBeSaid) {
   const std::string text = TfJob("{containers: [{name: tensorflow, args: [--lr, '1']}]}");
 
-  EXPECT_EQ(ErrorsOf(ConvertText(text)),
-            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: missing, expected an "
-            "image; say it with --image\n"
-            "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: missing, expected the "
-            "program to run: what the image starts by itself is not known here; say it with "
-            "--command\n");
+  EXPECT_EQ(
+      ErrorsOf(ConvertText(text)),
+      "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: missing, expected an image; "
+      "set it with --image\nspec.tfReplicaSpecs.Worker.template.spec.containers[0].command: "
+      "missing, expected the program to run: lockstep does not know the image's own command; set "
+      "it with --command\n");
   const Json container = FirstContainer(ConvertText(text, {"img", {"python", "t.py"}}));
   EXPECT_EQ(container["command"], Json({"python", "t.py", "--lr", "1"}));
   EXPECT_EQ(container["image"], "img");
@@ -192,9 +194,9 @@ TEST(ConvertTfJob, TwoChiefsAndForeignRolesAreErrors) {
                                              Replica("Chief", "command: [a]") +
                                                  Replica("master", "command: [a]") +
                                                  Replica("Queen", "command: [a]")))),
-            "spec.tfReplicaSpecs.master: a second chief found, expected one\n"
-            "spec.tfReplicaSpecs.Queen: no role of a TFJob, expected Chief, Master, Worker, PS or "
-            "Evaluator\n");
+            "spec.tfReplicaSpecs.master: a second role chief found, expected "
+            "one\nspec.tfReplicaSpecs.Queen: not a role of a TFJob, expected Chief, Master, "
+            "Worker, PS or Evaluator\n");
 }
 
 Conversion ConvertPyTorch(const std::string& command, const std::string& spec) {
@@ -214,12 +216,12 @@ TEST(ConvertPyTorchJob, RestartsOfTheElasticPolicyAreTheBackoffLimitOrGiveWayToI
   const Conversion alone = ConvertPyTorch("[a]", elastic);
   EXPECT_EQ(alone.job["spec"]["runPolicy"]["backoffLimit"], 5);
   EXPECT_EQ(NotesOf(alone),
-            "spec.elasticPolicy.maxRestarts: kept as runPolicy.backoffLimit, which counts within a "
-            "day\n");
+            "spec.elasticPolicy.maxRestarts: kept as runPolicy.backoffLimit, which counts "
+            "incidents within a day\n");
   const Conversion both = ConvertPyTorch("[a]", elastic + ", runPolicy: {backoffLimit: 3}");
   EXPECT_EQ(both.job["spec"]["runPolicy"]["backoffLimit"], 3);
   EXPECT_EQ(NotesOf(both),
-            "spec.elasticPolicy.maxRestarts: not kept: runPolicy.backoffLimit says it\n");
+            "spec.elasticPolicy.maxRestarts: not kept: runPolicy.backoffLimit is used instead\n");
 }
 
 TEST(ConvertPyTorchJob, CommandThatIsNoListIsNotCalledMissing) {
@@ -278,10 +280,10 @@ spec:
   EXPECT_EQ(pod["containers"][0]["command"],
             Json({"torchrun", "--no-python", "python3", "-c", "print(1)"}));
   for (const char* const note :
-       {"spec.runtimeRef.name: what the runtime torch-distributed adds",
+       {"spec.runtimeRef.name: the runtime torch-distributed is not in this file",
         "kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it",
-        "kueue.x-k8s.io/priority-class is kept: beside",
-        "spec.suspend: not kept: Kueue removed it when it admitted the job; here the label "
+        "kueue.x-k8s.io/priority-class is kept: with",
+        "spec.suspend: not kept: Kueue removed suspend when it admitted the job; here the label "
         "kueue.x-k8s.io/queue-name makes the job wait\n"}) {
     ExpectNote(conversion, note);
   }
@@ -290,10 +292,9 @@ spec:
 TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
   EXPECT_EQ(ErrorsOf(ConvertAny("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: 3\nspec:\n  "
                                 "runPolicy: []\n  tfReplicaSpecs: x\n")),
-            "metadata: 3 found, expected an object\n"
-            "spec.tfReplicaSpecs: \"x\" found, expected an object\n"
-            "spec.tfReplicaSpecs: missing, expected the job's roles\n"
-            "spec.runPolicy: a list found, expected an object\n");
+            "metadata: 3 found, expected an object\nspec.tfReplicaSpecs: \"x\" found, expected an "
+            "object\nspec.tfReplicaSpecs: missing, expected the roles of the job\nspec.runPolicy: "
+            "a list found, expected an object\n");
   for (const char* const kind : {"TFJob", "PyTorchJob", "MPIJob"}) {
     for (const char* const spec : {"{}",
                                    "7",
@@ -312,7 +313,7 @@ TEST(ConvertForeignJob, WrongTypesAreNamedAndNeverThrow) {
 TEST(ConvertForeignJob, FirstVersionIsRefusedByItsName) {
   EXPECT_EQ(ErrorsOf(ConvertAny("apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: "
                                 "j}\nspec: {gpus: 8, template: {}}\n")),
-            "apiVersion: kubeflow.org/v1alpha1 found, whose fields are others, expected v1 or "
+            "apiVersion: kubeflow.org/v1alpha1 found, which has different fields, expected v1 or "
             "v2beta1\n");
 }
 
@@ -337,8 +338,8 @@ TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {
                      {"spec", {{"components", Json::array({Json{{"template", job}}})}}}});
   EXPECT_TRUE(wrapper.is_job);
   EXPECT_EQ(wrapper.text,
-            "a document of kind AppWrapper stays as it is; it holds a job at "
-            "spec.components[0].template: convert that by itself");
+            "a document of kind AppWrapper is left as it is; it holds a job at "
+            "spec.components[0].template: convert that job separately");
   const OtherDocument map = DescribeOther(
       {{"apiVersion", "v1"},
        {"kind", "ConfigMap"},

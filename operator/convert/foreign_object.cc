@@ -133,7 +133,7 @@ void ForeignObject::Finish() {
         std::find(kOfRunPolicy.begin(), kOfRunPolicy.end(), key) != kOfRunPolicy.end();
     Note(key,
          is_of_run_policy ? "not kept from here: set runPolicy." + key + " of the job"
-                          : "not kept: a TrainingJob has nothing like it");
+                          : "not kept: a TrainingJob has no such field");
   }
 }
 

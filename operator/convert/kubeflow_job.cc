@@ -20,16 +20,17 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
   Json scheduling = Json::object();
   if (const auto queue = policy.TakeText("queue"); queue.has_value() && !queue->empty()) {
     scheduling["queue"] = *queue;
-    policy.Note("queue", "kept: a TrainingQueue of this name has to exist");
+    policy.Note("queue", "kept: create a TrainingQueue of this name");
   }
   policy.CopyAs("priorityClass", "priorityClassName", &scheduling);
   policy.NoteOrigin("queue", "spec.scheduling.queue");
   policy.NoteOrigin("priorityClass", "spec.scheduling.priorityClassName");
-  policy.Drop("scheduleTimeoutSeconds",
-              "not kept: a gang that was not placed in time was tried again, and here it waits; "
-              "scheduling.timeoutSeconds fails the job then");
-  policy.Drop("minAvailable", "not kept: a gang is placed whole or not at all");
-  policy.Drop("minResources", "not kept: what the gang needs is counted from its pods");
+  policy.Drop(
+      "scheduleTimeoutSeconds",
+      "not kept: here a gang waits until it is placed; to let the job fail after a time, set "
+      "scheduling.timeoutSeconds");
+  policy.Drop("minAvailable", "not kept: Lockstep places all pods of a gang or none");
+  policy.Drop("minResources", "not kept: Lockstep adds up what the pods of the gang request");
   policy.Finish();
   if (!scheduling.empty()) {
     (*job_spec)["scheduling"] = std::move(scheduling);
@@ -52,10 +53,10 @@ std::string RoleOf(const std::string& replica_type) {
 // Source: IsRetryableExitCode of kubeflow/common, and docs/reference/exit-codes.md.
 void NoteExitCodes(const Json& role, ForeignObject* replica) {
   if (role.at("restartPolicy") == "ExitCode") {
-    replica->Note("restartPolicy",
-                  "kept, with other codes: Kubeflow tried 128 to 255 again and no code below; here "
-                  "128 and 193 to 255 fail the job too, and 70, 75, 76, 81 and 82 are tried again, "
-                  "and so is 42");
+    replica->Note(
+        "restartPolicy",
+        "kept, but other exit codes are retried: Kubeflow retried 128 to 255 only; here 128 "
+        "and 193 to 255 fail the job, and 42, 70, 75, 76, 81 and 82 are retried");
   }
 }
 
@@ -91,7 +92,7 @@ void ConvertRunPolicy(ForeignObject* spec,
   }
   if (const auto managed_by = now.TakeText("managedBy"); managed_by.has_value()) {
     if (IsTheirOwn(*managed_by)) {
-      now.Note("managedBy", "not kept: Lockstep's operator looks after the job");
+      now.Note("managedBy", "not kept: Lockstep's operator manages the job");
     } else {
       policy["managedBy"] = *managed_by;
     }
@@ -99,9 +100,9 @@ void ConvertRunPolicy(ForeignObject* spec,
   if (!policy.contains("backoffLimit") && restarts_max) {
     policy["backoffLimit"] = *restarts_max;
   } else if (!policy.contains("backoffLimit")) {
-    now.Note("backoffLimit",
-             "not there, which meant " + unsaid +
-                 ": a TrainingJob gives up after 6 incidents within a day");
+    now.Note(
+        "backoffLimit",
+        "not set, which meant " + unsaid + ": a TrainingJob fails after 6 incidents within a day");
   }
   ConvertSchedulingPolicy(now.TakeObject("schedulingPolicy"), job_spec);
   now.Finish();
@@ -123,7 +124,7 @@ std::vector<ConvertedReplica> ConvertReplicas(
   std::vector<ConvertedReplica> kept;
   ForeignObject replicas = spec->TakeObject(kind.key);
   if (!replicas) {
-    spec->Fail(kind.key, "missing, expected the job's roles");
+    spec->Fail(kind.key, "missing, expected the roles of the job");
   }
   for (const std::string& type : replicas.Rest()) {
     const std::string role = RoleOf(type);
@@ -145,11 +146,11 @@ std::vector<ConvertedReplica> ConvertReplicas(
     converted.role["template"] = converted.pod.ToTemplate();
     replica.Finish();
     if (converted.role.at("replicas") == 0) {
-      replicas.Note(type, "not kept: it has no replicas");
+      replicas.Note(type, "not kept: the role has no replicas");
       continue;
     }
     if (HasRole(role, kept)) {
-      replicas.Fail(type, "a second " + role + " found, expected one");
+      replicas.Fail(type, "a second role " + role + " found, expected one");
       continue;
     }
     NoteOriginsOfRole(kept.size(), replicas.PathOf(type), converted.pod, conversion);

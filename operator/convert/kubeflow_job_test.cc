@@ -39,7 +39,7 @@ TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
 }
 
 TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
-  const std::string note = "spec.runPolicy.cleanPodPolicy: None, their default, let workers";
+  const std::string note = "spec.runPolicy.cleanPodPolicy: with None, Kubeflow's default, workers";
   const std::string two = RoleOf("Chief") + RoleOf("Worker");
   ExpectNote(ConvertText(KubeflowJob("TFJob", two)), note);
   ExpectNote(ConvertText(KubeflowJob("TFJob", RoleOf("Worker") + RoleOf("Evaluator"))), note);
@@ -51,21 +51,22 @@ TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
   ExpectNote(ConvertText(KubeflowJob("TFJob", two, "successPolicy: AllWorkers")),
              "spec.successPolicy: kept: the job succeeds when the chief and every worker have");
   EXPECT_EQ(ErrorsOf(ConvertText(KubeflowJob("TFJob", two, "successPolicy: Foo"))),
-            "spec.successPolicy: \"Foo\" found, expected AllWorkers or nothing\n");
+            "spec.successPolicy: \"Foo\" found, expected AllWorkers or an empty value\n");
 }
 
 TEST(NoteExitCodes, CodesThatAreHandledOtherwiseAreNamed) {
   for (const char* const kind : {"TFJob", "PyTorchJob"}) {
     ExpectNote(ConvertText(KubeflowJob(kind, RoleOf("Worker", "restartPolicy: ExitCode"))),
-               "Worker.restartPolicy: kept, with other codes: Kubeflow tried 128 to 255 again");
+               "Worker.restartPolicy: kept, but other exit codes are retried: Kubeflow retried 128 "
+               "to 255");
     ExpectNoNote(ConvertText(KubeflowJob(kind, RoleOf("Worker"))), "other codes");
   }
 }
 
 TEST(ConvertTfJob, MasterIsAChiefForTfConfig) {
   ExpectNote(ConvertText(KubeflowJob("TFJob", RoleOf("Master"))),
-             "spec.tfReplicaSpecs.Master: kept as chief: TF_CONFIG calls it so");
-  ExpectNoNote(ConvertText(KubeflowJob("TFJob", RoleOf("Chief"))), "TF_CONFIG calls");
+             "spec.tfReplicaSpecs.Master: kept as chief: TF_CONFIG has chief");
+  ExpectNoNote(ConvertText(KubeflowJob("TFJob", RoleOf("Chief"))), "TF_CONFIG has");
 }
 
 TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
@@ -78,14 +79,16 @@ TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
                          "runtimeClassName: nvidia");
   };
   const std::string note =
-      "containers[0].resources: no GPU is asked for, so the pod sees none, whatever "
-      "runtimeClassName nvidia showed it";
+      "containers[0].resources: the pod requests no GPU, so it sees none, even with "
+      "runtimeClassName nvidia";
   ExpectNote(convert("python, t.py", "cpu: 1"), note);
   ExpectNoNote(convert("python, t.py", "nvidia.com/gpu: 1"), note);
   ExpectNote(convert("torchrun, --nproc-per-node=gpu, t.py", "cpu: 1"),
-             "command: \"gpu\" found where no GPU is asked for: Lockstep shows such a pod no GPU");
+             "command: \"gpu\" found, but the pod requests no GPU: Lockstep hides all GPUs from "
+             "such a pod");
   ExpectNote(convert("python, t.py", "cpu: 1"),
-             "containers[0].ports[0]: was MASTER_PORT, which is 29500 here unless env sets it");
+             "containers[0].ports[0]: was the value of MASTER_PORT; here MASTER_PORT is 29500 "
+             "unless env sets it");
 }
 
 TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
@@ -95,7 +98,7 @@ TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
   const Conversion conversion = ConvertText(queued);
   EXPECT_FALSE(conversion.job["spec"]["runPolicy"].contains("suspend"));
   ExpectNote(conversion,
-             "spec.runPolicy.suspend: not kept: Kueue removed it when it admitted the job");
+             "spec.runPolicy.suspend: not kept: Kueue removed suspend when it admitted the job");
   EXPECT_EQ(ConvertText(job).job["spec"]["runPolicy"]["suspend"], true);
 }
 
@@ -110,7 +113,8 @@ TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
   for (const char* const name : {"volcano", "kai-scheduler"}) {
     const Conversion conversion = convert(name);
     EXPECT_FALSE(has_scheduler(conversion)) << name;
-    ExpectNote(conversion, field + name + " is not kept: Lockstep itself places the gang");
+    ExpectNote(conversion,
+               field + name + "is not kept: Lockstep itself places all pods of the gang or none");
   }
   EXPECT_TRUE(has_scheduler(convert("mine")));
   ExpectNote(convert("mine"), field + "kept: mine binds each pod to the node");
@@ -130,7 +134,7 @@ TEST(ConvertPyTorchJob, ProcessesThatAreNoTextAreRefusedAndNotCalledMissing) {
   const Conversion conversion = ConvertText(
       KubeflowJob("PyTorchJob", Replica("Worker", "command: [torchrun, t.py]"), "nprocPerNode: 4"));
   EXPECT_EQ(ErrorsOf(conversion), "spec.nprocPerNode: 4 found, expected a text\n");
-  ExpectNoNote(conversion, "not there, which meant a process");
+  ExpectNoNote(conversion, "not set, which meant");
 }
 
 TEST(ConvertPyTorchJob, NoPodsAreReportedWhereTheRolesAre) {

@@ -193,10 +193,9 @@ class Names {
     const std::string host = may_be_host && !job_name_.empty() ? HostIn(text, job_name_) : "";
     if (!host.empty() && IsKept(host)) {
       conversion_->notes.push_back({path,
-                                    host + " is a host of Kubeflow's: a pod's address is HOST." +
-                                        job_name_ + " here, with hosts " + job_name_ +
-                                        "-ROLE-INDEX, and that of rank 0 is in "
-                                        "MASTER_ADDR"});
+                                    host + " is a host name of Kubeflow: here a pod's address is " +
+                                        job_name_ + "-ROLE-INDEX." + job_name_ +
+                                        ", and MASTER_ADDR has the address of rank 0"});
     }
   }
 
@@ -209,8 +208,8 @@ class Names {
         kOurLabels.begin(), kOurLabels.end(), [&](const auto& one) { return one.first == name; });
     conversion_->notes.push_back(
         {path,
-         std::string(name) + " is a label that Kubeflow gives its pods, and the job's have not" +
-             (ours == kOurLabels.end() ? "" : ": theirs is " + std::string(ours->second))});
+         std::string(name) + " is a label that Kubeflow sets on its pods, but Lockstep does not" +
+             (ours == kOurLabels.end() ? "" : ": use " + std::string(ours->second))});
   }
 
   bool IsKept(std::string_view name) const { return kept_.find(name) != std::string::npos; }

@@ -28,11 +28,10 @@ TEST(KubeflowNames, LabelsOfPodsThatVariablesReadAreSaid) {
   EXPECT_EQ(notes,
             at +
                 "[0].valueFrom.fieldRef.fieldPath: training.kubeflow.org/replica-index is a label "
-                "that Kubeflow gives its pods, and the job's have not: theirs is "
-                "lockstep.dev/index\n" +
+                "that Kubeflow sets on its pods, but Lockstep does not: use lockstep.dev/index\n" +
                 at +
                 "[1].valueFrom.fieldRef.fieldPath: training.kubeflow.org/operator-name is a label "
-                "that Kubeflow gives its pods, and the job's have not\n");
+                "that Kubeflow sets on its pods, but Lockstep does not\n");
 }
 
 TEST(KubeflowNames, LabelsThatSelectorsLookForAreSaidUnlessTheManifestGivesThem) {
@@ -46,15 +45,15 @@ TEST(KubeflowNames, LabelsThatSelectorsLookForAreSaidUnlessTheManifestGivesThem)
   EXPECT_EQ(notes("training.kubeflow.org/job-name"),
             std::string(kWorkersPod) +
                 "topologySpreadConstraints[0].labelSelector.matchLabels: "
-                "training.kubeflow.org/job-name is a label that Kubeflow gives its pods, and the "
-                "job's have not: theirs is lockstep.dev/job\n");
+                "training.kubeflow.org/job-name is a label that Kubeflow sets on its pods, but "
+                "Lockstep does not: use lockstep.dev/job\n");
   EXPECT_EQ(notes("training.kubeflow.org/mine"), "");
 }
 
 TEST(KubeflowNames, HostsThatProgramsAreToldOfAreSaid) {
   const std::string rest =
-      " is a host of Kubeflow's: a pod's address is HOST.aff here, with hosts aff-ROLE-INDEX, and "
-      "that of rank 0 is in MASTER_ADDR\n";
+      "is a host name of Kubeflow: here a pod's address is aff-ROLE-INDEX.aff, and MASTER_ADDR has "
+      "the address of rank 0\n";
   EXPECT_EQ(NotesOfJob(", command: [a, 'tcp://aff-master-0:23456'], env: [{name: P, value: "
                        "aff-worker-0.ml.svc}]"),
             std::string(kWorkersPod) + "containers[0].command[1]: aff-master-0" + rest +
@@ -93,7 +92,7 @@ spec:
     const Conversion conversion = job(selector);
     EXPECT_EQ(ErrorsOf(conversion), "") << selector;
     ExpectNote(conversion, "affinity: training.kubeflow.org/job-name is lockstep.dev/job here");
-    EXPECT_EQ(NotesOf(conversion).find("is a label that Kubeflow gives"), std::string::npos);
+    EXPECT_EQ(NotesOf(conversion).find("is a label that Kubeflow sets"), std::string::npos);
   }
 }
 

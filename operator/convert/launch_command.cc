@@ -93,8 +93,8 @@ std::string ProblemOfScript(const std::vector<std::string>& command) {
   for (const std::vector<std::string>& words : ExecutedCommands(command)) {
     if (GivesWay(LauncherCallOf(words))) {
       return words[0] +
-             " found inside the command, expected it first, with the program behind it: "
-             "its ranks would read the pod's HOROVOD_RANK as their own";
+             " found inside the command, expected it first, with the program after it: "
+             "otherwise each of its ranks would take the pod's HOROVOD_RANK for its own";
     }
   }
   return "";
@@ -133,17 +133,17 @@ bool CallsMpi(const std::vector<std::string>& program) {
 std::string ProblemOf(const std::vector<std::string>& program, const std::string& launcher) {
   for (const std::vector<std::string>& words : ExecutedCommands(program)) {
     if (const std::optional<LauncherCall> inner = LauncherCallOf(words); inner.has_value()) {
-      return std::string(inner->name) + " found behind " + launcher +
+      return std::string(inner->name) + " found after " + launcher +
              ", expected the program itself: Lockstep starts every rank";
     }
   }
   if (const std::string variable = VariableOfMpirun(JoinedWords(program)); !variable.empty()) {
-    return variable + " found, which " + launcher +
-           " alone sets, expected RANK, LOCAL_RANK, WORLD_SIZE or LOCAL_WORLD_SIZE";
+    return variable + " found, which only " + launcher +
+           " sets, expected RANK, LOCAL_RANK, WORLD_SIZE or LOCAL_WORLD_SIZE";
   }
   if (launcher == kMpirun && CallsMpi(program)) {
     return "\"" + program[0] +
-           "\" found behind mpirun, expected a Python program that uses Horovod: MPI programs "
+           "\" found after mpirun, expected a Python program that uses Horovod: MPI programs "
            "(nccl-tests, GROMACS) do not work without mpirun";
   }
   return "";
@@ -173,11 +173,11 @@ class OptionReader {
  private:
   std::string ProblemOfProgram() const {
     if (command_.program.empty()) {
-      return "no program found behind the options of " + name_;
+      return "no program found after the options of " + name_;
     }
     if (std::ranges::find(command_.program, ":") != command_.program.end()) {  // as in `a : b`
-      return "several programs found behind " + name_ +
-             ", with \":\" between them, expected one: every pod of a role runs the same";
+      return "several programs found after " + name_ +
+             ", with \":\" between them, expected one: all pods of a role run the same program";
     }
     return ProblemOf(command_.program, command_.launcher);
   }
@@ -192,7 +192,8 @@ class OptionReader {
     }
     if (found == nullptr) {
       command_.problem = "the option " + word + " of " + name_ +
-                         " is not known, so it cannot be told where the program begins; remove it";
+                         " is not known, so lockstep cannot tell where the program begins; remove "
+                         "the option";
       return;
     }
     const auto value_count = static_cast<std::size_t>(found->value_count);
@@ -204,7 +205,7 @@ class OptionReader {
       values.push_back(words_[at_++]);
     }
     if (values.size() < value_count) {
-      command_.problem = "the option " + word + " of " + name_ + " lacks its value";
+      command_.problem = "the option " + word + " of " + name_ + " has no value";
       return;
     }
     const std::string written =

@@ -54,8 +54,8 @@ TEST(ReadLaunchCommand, OtherCommandsStayAsTheyAre) {
 
 TEST(ReadLaunchCommand, LauncherInAScriptIsRefused) {
   EXPECT_EQ(ReadLaunchCommand({"sh", "-c", "cd /w && horovodrun -np 2 python t.py"}).problem,
-            "horovodrun found inside the command, expected it first, with the program behind it: "
-            "its ranks would read the pod's HOROVOD_RANK as their own");
+            "horovodrun found inside the command, expected it first, with the program after it: "
+            "otherwise each of its ranks would take the pod's HOROVOD_RANK for its own");
   EXPECT_NE(Told("env A=1 /opt/bin/mpirun python t.py").find("/opt/bin/mpirun found inside"),
             std::string::npos);
   EXPECT_EQ(Told("python mpirun.py"), "none: python mpirun.py");
@@ -81,8 +81,7 @@ TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {
 
 TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
   const std::string rest =
-      " found behind mpirun, expected a Python program that uses Horovod: MPI programs "
-      "(nccl-tests, "
+      "found after mpirun, expected a Python program that uses Horovod: MPI programs (nccl-tests, "
       "GROMACS) do not work without mpirun";
   EXPECT_EQ(Told("mpirun -np 2 /opt/all_reduce_perf -b 8"), "\"/opt/all_reduce_perf\"" + rest);
   EXPECT_EQ(Told("mpirun gmx_mpi mdrun"), "\"gmx_mpi\"" + rest);
@@ -102,8 +101,8 @@ TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
 TEST(ReadLaunchCommand, ProgramThatReadsMpirunsVariablesIsRefused) {
   EXPECT_EQ(
       ReadLaunchCommand({"mpirun", "sh", "-c", "python t.py --r $OMPI_COMM_WORLD_RANK"}).problem,
-      "OMPI_COMM_WORLD_RANK found, which mpirun alone sets, expected RANK, LOCAL_RANK, "
-      "WORLD_SIZE or LOCAL_WORLD_SIZE");
+      "OMPI_COMM_WORLD_RANK found, which only mpirun sets, expected RANK, LOCAL_RANK, WORLD_SIZE "
+      "or LOCAL_WORLD_SIZE");
 }
 
 // Each rank would start a job of its own.
@@ -115,9 +114,8 @@ TEST(ReadLaunchCommand, LauncherBehindMpirunIsRefused) {
            {{"mpirun", "bash", "-c", "accelerate launch t.py"}, "accelerate"},
            {{"mpirun", "bash", "-c", "mpirun -np 2 python t.py"}, "mpirun"},
            {{"mpirun", "horovodrun", "-np", "2", "python", "t.py"}, "horovodrun"}}) {
-    EXPECT_EQ(
-        ReadLaunchCommand(words).problem,
-        name + " found behind mpirun, expected the program itself: Lockstep starts every rank");
+    EXPECT_EQ(ReadLaunchCommand(words).problem,
+              name + "found after mpirun, expected the program itself: Lockstep starts every rank");
   }
   EXPECT_EQ(Told("mpirun -np 2 python3 t.py --launcher torchrun"),
             "mpirun count=2: python3 t.py --launcher torchrun");
@@ -135,20 +133,20 @@ TEST(ReadLaunchCommand, NumberForEachNodeIsThePods) {
 
 TEST(ReadLaunchCommand, SeveralProgramsAreRefused) {
   EXPECT_EQ(Told("mpirun -np 1 python a.py : -np 1 python b.py"),
-            "several programs found behind mpirun, with \":\" between them, expected one: every "
-            "pod of a role runs the same");
+            "several programs found after mpirun, with \":\" between them, expected one: all pods "
+            "of a role run the same program");
 }
 
 TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {
   EXPECT_EQ(Told("mpirun --bogus 3 train.py"),
-            "the option --bogus of mpirun is not known, so it cannot be told where the program "
-            "begins; remove it");
+            "the option --bogus of mpirun is not known, so lockstep cannot tell where the program "
+            "begins; remove the option");
   EXPECT_EQ(Told("mpirun --bogus=3 train.py"), "mpirun: train.py | --bogus=3");
 }
 
 TEST(ReadLaunchCommand, MissingProgramOrValueIsSaid) {
-  EXPECT_EQ(Told("mpirun -np 2"), "no program found behind the options of mpirun");
-  EXPECT_EQ(Told("mpirun -np"), "the option -np of mpirun lacks its value");
+  EXPECT_EQ(Told("mpirun -np 2"), "no program found after the options of mpirun");
+  EXPECT_EQ(Told("mpirun -np"), "the option -npof mpirun has no value");
   EXPECT_EQ(Told("mpirun -np x t.py"), "-np x of mpirun found, expected a number from 1 to 9999");
 }
 

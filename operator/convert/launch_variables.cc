@@ -83,8 +83,8 @@ class HandingOn {
     if (!unknown.empty() && !IsSamePod()) {
       Note(command_.path,
            NameList(unknown) +
-               ": not handed on, as the launcher has the value from its image or envFrom; a worker "
-               "has what its own image, env and envFrom say");
+               ": not passed on, because the launcher takes the value from its image or envFrom; a "
+               "worker uses the value of its own image, env or envFrom");
     }
   }
 
@@ -108,10 +108,12 @@ class HandingOn {
     const Json of_worker = VariablesOf(*pod_);
     for (const std::string& name : inlined.unknown) {
       const bool is_set = IndexOfVariable(name, of_worker) < of_worker.size();
-      Note(foreign,
-           "$(" + name + ")" + of_what +
-               (is_set ? " has the workers' own value: this file does not say the launcher's"
-                       : " is not set in the workers and stays as text"));
+      Note(
+          foreign,
+          "$(" + name + ")" + of_what +
+              (is_set
+                   ? " takes the workers' own value, because this file does not have the launcher's"
+                   : " is not set in the workers, so it stays as text"));
     }
     return inlined.has_changed ? std::move(inlined.text) : text;
   }
@@ -130,8 +132,8 @@ class HandingOn {
       of_worker.push_back(std::move(variable));
     } else if (of_worker[index] != variable) {
       Note(pod_->ForeignPathOf(PathOfVariable(index)),
-           "not kept: " + command_.launcher + " gave every rank its own " + name +
-               ", and so does the job");
+           "not kept: as " + command_.launcher + " did, the job gives all ranks the launcher's " +
+               name);
       of_worker[index] = std::move(variable);
     }
     pod_->container()["env"] = std::move(of_worker);
@@ -160,8 +162,8 @@ void HandOnAll(const ConvertedPod& launcher, LaunchCommand* command, Conversion*
   if (!launcher.OfContainer("envFrom").is_null()) {
     conversion->notes.push_back(
         {launcher.container_path + ".envFrom",
-         "not kept: the launcher gave every rank its variables; the workers' template has to have "
-         "that envFrom"});
+         "not kept: the launcher passed these variables to every rank; add this envFrom to the "
+         "workers' template"});
   }
 }
 

@@ -14,8 +14,8 @@ namespace {
 void NoteLauncherPod(const ConvertedPod& launcher, ForeignObject* replica, Conversion* conversion) {
   conversion->notes.push_back(
       {launcher.container_path,
-       "the launcher has no pod any more: its program runs in every worker, with the worker's "
-       "image, variables, volumes and resources"});
+       "not kept: there is no launcher pod; every worker runs the launcher's program, with the "
+       "worker's image, variables, volumes and resources"});
   const auto note_all = [&](const Json& fields,
                             const std::string& path,
                             const std::set<std::string, std::less<>>& told) {
@@ -23,8 +23,8 @@ void NoteLauncherPod(const ConvertedPod& launcher, ForeignObject* replica, Conve
       if (!value.is_null() && !told.contains(key)) {
         conversion->notes.push_back(
             {path + "." + key,
-             "not kept: the launcher has no pod any more; where the workers need it, their "
-             "template has to say it"});
+             "not kept: there is no launcher pod; if the workers need this field, set it in their "
+             "template"});
       }
     }
   };
@@ -43,7 +43,7 @@ void NoteLauncherPod(const ConvertedPod& launcher, ForeignObject* replica, Conve
             "resources",
             "workingDir"});
   if (replica->TakeCount("replicas").value_or(1) != 1) {
-    replica->Note("replicas", "not kept: the launcher has no pod any more");
+    replica->Note("replicas", "not kept: there is no launcher pod");
   }
 }
 
@@ -62,8 +62,8 @@ void NoteWorkersOwn(const ConvertedPod& pod,
   const Json& of_launcher = launcher_head.at("restartPolicy");
   if (worker->Take("restartPolicy") != nullptr && worker_head.at("restartPolicy") != of_launcher) {
     worker->Note("restartPolicy",
-                 "not kept: the program's end was the launcher's, whose restartPolicy, " +
-                     of_launcher.get<std::string>() + ", is the role's");
+                 "not kept: the role takes the launcher's restartPolicy, " +
+                     of_launcher.get<std::string>() + ", because it runs the launcher's program");
   }
 }
 
@@ -81,7 +81,7 @@ void SetWorkingDirectory(const LaunchCommand& command,
   }
   if (!of_worker.is_null() && of_worker != wanted) {
     conversion->notes.push_back({pod->container_path + ".workingDir",
-                                 "not kept: the launcher started the program elsewhere"});
+                                 "not kept: the launcher started the program in another folder"});
   }
   pod->container()["workingDir"] = wanted;
   pod->origins.push_back(
@@ -105,8 +105,8 @@ void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
   }
   command->problem =
       "\"" + command->program[0] +
-      "\" found, expected mpirun or horovodrun with the program: every rank runs what the launcher "
-      "starts, and a script does more than that; for torchrun use a PyTorchJob";
+      "\" found, expected mpirun or horovodrun with the program: every rank runs "
+      "the program of the launcher, but a script may do more; for torchrun use a PyTorchJob";
   conversion->errors.push_back(
       Error(ErrorCode::kInvalidArgument, command->problem).WithField(command->path));
 }
@@ -134,8 +134,8 @@ Json LauncherHead(const std::string& role, const Version& version, ForeignObject
   if (version.has_job && head.at("restartPolicy") == "Never") {
     head["restartPolicy"] = "OnFailure";
     launcher->Note("restartPolicy",
-                   "Never is kept as OnFailure: the launcher's Job started it again, as "
-                   "backoffLimit allowed");
+                   "Never becomes OnFailure: the launcher's Job restarted the launcher within its "
+                   "backoffLimit");
   }
   return head;
 }
@@ -197,7 +197,7 @@ Json ConvertWithWorkers(ForeignObject* spec,
     const int64_t replicas_with_it = worker.at("replicas").get<int64_t>() + 1;
     worker["replicas"] = replicas_with_it;
     spec->Note("runLauncherAsWorker",
-               "kept as one more worker, which the launcher was: the job has " +
+               "kept: one more worker takes the place of the launcher; replicas: " +
                    std::to_string(replicas_with_it));
   }
   NoteWorkersOwn(pod, launcher_head, worker, &worker_spec, conversion);
@@ -228,7 +228,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const Versio
   Json job_spec = Json::object();
   if (!launcher) {
     spec->Take("slotsPerWorker");
-    spec->Fail("mpiReplicaSpecs", "no Launcher found, expected one, which has the command");
+    spec->Fail("mpiReplicaSpecs", "no Launcher found, expected one with the command");
   } else if (!worker) {
     job_spec = ConvertLauncherAlone(spec, std::move(launcher), options, version);
   } else {
@@ -236,7 +236,7 @@ Json Convert(ForeignObject* spec, const ConversionOptions& options, const Versio
   }
   for (const char* const key :
        {"sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation", "mainContainer"}) {
-    spec->Drop(key, "not kept: nothing is started over ssh");
+    spec->Drop(key, "not kept: Lockstep does not use ssh");
   }
   job_spec["successPolicy"] = "AllWorkers";
   ConvertRunPolicy(spec, std::nullopt, &job_spec, version.restarts);

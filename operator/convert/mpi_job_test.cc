@@ -66,8 +66,8 @@ spec:
 )");
 
   const std::string gone =
-      ": not kept: the launcher has no pod any more; where the workers need it, their template has "
-      "to say it\n";
+      ": not kept: there is no launcher pod; if the workers need this field, set it in their "
+      "template\n";
   const std::string pod = std::string(kLaunchersReplica) + "template.";
   for (const char* const field : {"metadata.labels",
                                   "metadata.annotations",
@@ -76,7 +76,7 @@ spec:
                                   "spec.containers[0].lifecycle"}) {
     ExpectNote(conversion, pod + field + gone);
   }
-  ExpectNote(conversion, pod + "spec.containers[1]: not kept: there is no such pod any more\n");
+  ExpectNote(conversion, pod + "spec.containers[1]: not kept: there is no launcher pod\n");
   EXPECT_EQ(NotesOf(conversion).find("sidecar"), std::string::npos);
   for (const char* const field : {"command", "args"}) {
     ExpectNote(conversion,
@@ -85,8 +85,8 @@ spec:
   }
   ExpectNote(conversion,
              std::string(kWorkersReplica) +
-                 "restartPolicy: not kept: the program's end was the launcher's, whose "
-                 "restartPolicy, OnFailure, is the role's\n");
+                 "restartPolicy: not kept: the role takes the launcher's restartPolicy, OnFailure, "
+                 "because it runs the launcher's program\n");
   EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/app");
 }
 
@@ -96,7 +96,7 @@ TEST(ConvertMpiJob, ProgramRunsInTheWorkersOnAllSlots) {
   EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
   EXPECT_EQ(FirstContainer(conversion)["command"], Json({"python", "t.py"}));
   EXPECT_EQ(FirstContainer(conversion)["workingDir"], "/b");
-  ExpectNote(conversion, "1 rank was asked for; the job has 2, 1 in each of its pods");
+  ExpectNote(conversion, "1 rank was requested; the job has 2, 1 in each of its pods");
   ExpectNote(conversion, "MPI programs (nccl-tests, GROMACS) will not work; Horovod will");
 
   const Conversion slots = ConvertText(MpiJob("mpirun, python, t.py", "", "slotsPerWorker: 2"));
@@ -114,7 +114,7 @@ TEST(ConvertMpiJob, LauncherThatIsAWorkerIsCountedAndNoted) {
   };
   EXPECT_EQ(FirstRole(joining("true"))["replicas"], 3);
   EXPECT_EQ(NoteAt(joining("true"), "spec.runLauncherAsWorker"),
-            "kept as one more worker, which the launcher was: the job has 3");
+            "kept: one more worker takes the place of the launcher; replicas: 3");
   EXPECT_EQ(ErrorsOf(joining("'yes'")),
             "spec.runLauncherAsWorker: \"yes\" found, expected true or false\n");
 }
@@ -125,12 +125,12 @@ TEST(ConvertMpiJob, CountThatIsAVariableIsReadOrSaidToBeUnknown) {
         MpiJob("mpirun, -np, $(K), python, t.py", "env: [" + env + "]", "slotsPerWorker: 2"));
   };
   EXPECT_EQ(NotesOf(convert("{name: K, value: '4'}")).find("asked"), std::string::npos);
-  ExpectNote(convert("{name: K, value: '2'}"), "2 ranks were asked for; the job has 4, 2 in each");
+  ExpectNote(convert("{name: K, value: '2'}"), "2 ranks were requested; the job has 4, 2 in each");
   const std::string command = std::string(kLaunchersContainer) + "command: ";
   ExpectNote(convert(""),
              command +
-                 "-np $(K): how many ranks that is cannot be told from this file; the job "
-                 "has 4, 2 in each of its pods");
+                 "-np $(K): the number of ranks is not known from this file; the job has 4, 2 in "
+                 "each of its pods");
   EXPECT_EQ(ErrorsOf(convert("{name: K, value: x}")),
             command + "-np $(K) (= x) of mpirun found, expected a number from 1 to 9999\n");
 }
@@ -148,7 +148,7 @@ TEST(ConvertMpiJob, ProgramHasTheLaunchersValues) {
   EXPECT_EQ(FirstContainer(conversion)["command"],
             Json({"python", "t.py", "--lr=1 $$HOME", "$(B)", "$$(LR)"}));
   EXPECT_EQ(NoteAt(conversion, std::string(kLaunchersContainer) + "command", "$(B)"),
-            "$(B) is not set in the workers and stays as text");
+            "$(B) is not set in the workers, so it stays as text");
 }
 
 TEST(ConvertMpiJob, LauncherThatGivesRanksItsVariablesGivesThemToTheWorkers) {
@@ -158,7 +158,7 @@ TEST(ConvertMpiJob, LauncherThatGivesRanksItsVariablesGivesThemToTheWorkers) {
   for (const Conversion& gives : {ConvertText(MpiJob("horovodrun, -np, '2', python, t.py", env)),
                                   ConvertText(MpiJob(mpirun, env, "mpiImplementation: Intel"))}) {
     EXPECT_EQ(FirstEnv(gives), Json::array({Variable("A", "1")}));
-    EXPECT_NE(NoteAt(gives, field, "not kept: the launcher gave"), "");
+    EXPECT_NE(NoteAt(gives, field, "not kept: the launcher passed"), "");
   }
   const Conversion open_mpi = ConvertText(MpiJob(mpirun, env));
   EXPECT_EQ(FirstEnv(open_mpi), Json::array());
@@ -175,9 +175,9 @@ TEST(ConvertMpiJob, VariablesHandedOnGoToTheWorkers) {
   EXPECT_EQ(env[0], Variable("TWO", "2"));
   EXPECT_EQ(env[1]["valueFrom"]["secretKeyRef"]["key"], "k");
   const std::string command = std::string(kLaunchersContainer) + "command";
-  EXPECT_EQ(NoteAt(conversion, command, "not handed on"),
-            "PATH, LD_LIBRARY_PATH: not handed on, as the launcher has the value from its image or "
-            "envFrom; a worker has what its own image, env and envFrom say");
+  EXPECT_EQ(NoteAt(conversion, command, "not passed on"),
+            "PATH, LD_LIBRARY_PATH: not passed on, because the launcher takes the value from its "
+            "image or envFrom; a worker uses the value of its own image, env or envFrom");
   EXPECT_EQ(NoteAt(conversion, command, "RANK"), "RANK is not kept: Lockstep sets it itself");
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[1].valueFrom"),
             std::string(kLaunchersContainer) + "env[2].valueFrom");
@@ -192,7 +192,7 @@ TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
   EXPECT_EQ(FirstEnv(conversion), Json::array({Variable("FOO", "bar"), Variable("SAME", "1")}));
   const std::string worker = std::string(kWorkersReplica) + "template.spec.containers[0].env";
   EXPECT_EQ(NoteAt(conversion, worker + "[1]"),
-            "not kept: mpirun gave every rank its own FOO, and so does the job");
+            "not kept: as mpirun did, the job gives all ranks the launcher's FOO");
   EXPECT_EQ(NoteAt(conversion, worker + "[2]"), "");
 }
 
@@ -220,7 +220,7 @@ TEST(ConvertMpiJob, ReferencesToWhatNoFileSaysStayAndAreNoted) {
             Json::array({Variable("URL", "u:$(TOKEN)@l"),
                          Variable("EARLY", "$(LATE)"),
                          Variable("OUT", "$(TOKEN)/out")}));
-  const std::string rest = " is not set in the workers and stays as text";
+  const std::string rest = " is not set in the workers, so it stays as text";
   EXPECT_EQ(NoteAt(conversion, std::string(kLaunchersContainer) + "env[3]"),
             "$(TOKEN) in the value of URL" + rest);
   EXPECT_EQ(NoteAt(conversion, std::string(kLaunchersContainer) + "env[0]"),
@@ -264,7 +264,7 @@ TEST(ConvertMpiJob, LauncherWithoutWorkersIsTheJob) {
 
 TEST(ConvertMpiJob, WorkersWithoutLauncherAreRefused) {
   EXPECT_EQ(ErrorsOf(ConvertText(KubeflowJob("MPIJob", Replica("Worker", "")))),
-            "spec.mpiReplicaSpecs: no Launcher found, expected one, which has the command\n");
+            "spec.mpiReplicaSpecs: no Launcher found, expected one with the command\n");
 }
 
 // Its other steps would run on every rank, and what it starts is not in the file.
@@ -274,11 +274,11 @@ TEST(ConvertMpiJob, LauncherThatIsNeitherMpirunNorHorovodrunIsRefused) {
            {"/opt/run.sh", "/opt/run.sh"},
            {"python, t.py", "python"},
            {"deepspeed, --hostfile, /etc/mpi/hostfile, t.py", "deepspeed"}}) {
-    EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command))),
-              std::string(kLaunchersContainer) + "command: \"" + first +
-                  "\" found, expected mpirun or horovodrun with the program: every rank runs what "
-                  "the launcher starts, and a script does more than that; for torchrun use a "
-                  "PyTorchJob\n");
+    EXPECT_EQ(
+        ErrorsOf(ConvertText(MpiJob(command))),
+        std::string(kLaunchersContainer) + "command: \"" + first +
+            "\" found, expected mpirun or horovodrun with the program: every rank runs the program "
+            "of the launcher, but a script may do more; for torchrun use a PyTorchJob\n");
   }
 }
 
@@ -300,12 +300,12 @@ TEST(ConvertMpiJob, RestartsOfTheLauncherAreThoseOfItsVersion) {
     const Conversion conversion = convert(version, "");
     EXPECT_EQ(FirstRole(conversion)["restartPolicy"], policy) << version;
     EXPECT_EQ(NoteAt(conversion, "spec.runPolicy.backoffLimit"),
-              "not there, which meant " + restarts +
-                  ": a TrainingJob gives up after 6 incidents within a day");
+              "not set, which meant  " + restarts +
+                  ": a TrainingJob fails after 6 incidents within a day");
     const Conversion never = convert(version, "restartPolicy: Never");
     EXPECT_EQ(FirstRole(never)["restartPolicy"], policy) << version;
     const bool is_told =
-        NoteAt(never, std::string(kLaunchersReplica) + "restartPolicy", "Never is kept as") != "";
+        NoteAt(never, std::string(kLaunchersReplica) + "restartPolicy", "Never becomes") != "";
     EXPECT_EQ(is_told, policy == "OnFailure");
   }
 }
@@ -326,12 +326,12 @@ TEST(ConvertPyTorchJob, MpirunMakesAHorovodJobOfAsManyRanks) {
   EXPECT_EQ(FirstRole(several)["processes"], 8);
   ExpectNote(several,
              "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command: 8 ranks were "
-             "asked for; the job has 16, 8 in each of its pods: set the role's processes for "
-             "another number\n");
+             "requested; the job has 16, 8 in each of its pods; to change that, set the role's "
+             "processes\n");
   EXPECT_EQ(FirstRole(convert("mpirun, -np, '8', -npernode, '4', python, t.py"))["processes"], 4);
   ExpectNote(convert("mpirun, python, t.py"),
-             "mpirun that is told no number starts as many ranks as the pod has cores; the job has "
-             "2, 1 in each of its pods");
+             "without a number, mpirun starts one rank for each core of the pod; the job has 2, 1 "
+             "in each of its pods");
 }
 
 TEST(ConvertTfJob, HorovodHasNoParameterServers) {
@@ -339,10 +339,9 @@ TEST(ConvertTfJob, HorovodHasNoParameterServers) {
   const Conversion conversion = ConvertText(KubeflowJob("TFJob", worker));
   EXPECT_EQ(conversion.job["spec"]["strategy"], "Horovod");
   EXPECT_EQ(FirstRole(conversion)["processes"], 4);
-  EXPECT_EQ(
-      ErrorsOf(ConvertText(KubeflowJob("TFJob", worker + Replica("PS", "command: [a]")))),
-      "spec.tfReplicaSpecs.PS: found beside mpirun or horovodrun, expected none: Horovod has no "
-      "such role\n");
+  EXPECT_EQ(ErrorsOf(ConvertText(KubeflowJob("TFJob", worker + Replica("PS", "command: [a]")))),
+            "spec.tfReplicaSpecs.PS: cannot be used with mpirun or horovodrun: Horovod has no "
+            "parameter servers\n");
 }
 
 }  // namespace

@@ -31,17 +31,17 @@ void NoteMpiLaunch(const ConvertedReplica& replica,
   }
   const std::string job_has = "the job has " + std::to_string(ranks) + ", " +
                               DumpJson(replica.role.at("processes")) +
-                              " in each of its pods: set the role's processes for another number";
+                              " in each of its pods; to change that, set the role's processes";
   for (const std::string& option : command.unknown_counts) {
-    note(option + ": how many ranks that is cannot be told from this file; " + job_has);
+    note(option + ": the number of ranks is not known from this file; " + job_has);
   }
   if (const int64_t count = command.process_count.value_or(ranks); count != ranks) {
-    note(Plural(count, "rank") + (count == 1 ? " was" : " were") + " asked for; " + job_has);
+    note(Plural(count, "rank") + (count == 1 ? " was" : " were") + " requested; " + job_has);
   }
   const bool is_unsaid = !command.process_count.has_value() && command.unknown_counts.empty() &&
                          !command.processes_per_pod.has_value();
   if (!has_slots && is_unsaid) {
-    note(command.launcher + " that is told no number starts as many ranks as the pod has cores; " +
+    note("without a number, " + command.launcher + " starts one rank for each core of the pod; " +
          job_has);
   }
 }

@@ -76,9 +76,9 @@ void QuoteFractions(Json* holder) {
 // The operator's own fields of a pod, and what to say of them.
 void DropOwnedFields(ForeignObject* spec) {
   constexpr std::array<std::pair<const char*, const char*>, 4> kOwned = {{
-      {"restartPolicy", "not kept: the role's restartPolicy says it"},
-      {"hostname", "not kept: pods find each other by the names that the operator gives them"},
-      {"subdomain", "not kept: pods find each other by the names that the operator gives them"},
+      {"restartPolicy", "not kept: the role has its own restartPolicy"},
+      {"hostname", "not kept: the operator gives the pods names, by which they find each other"},
+      {"subdomain", "not kept: the operator gives the pods names, by which they find each other"},
       {"nodeName", "not kept: the operator places the whole gang; use nodeSelector"},
   }};
   for (const auto& [key, text] : kOwned) {
@@ -106,9 +106,10 @@ void AddSidecars(const Json& containers,
     pod->spec["initContainers"].push_back(std::move(sidecar));
     Note(
         At(path, i),
-        "kept as a sidecar (initContainers with restartPolicy: Always): it starts before the "
-        "trainer, is started again where it ends, with success too, and is ended with it; one that "
-        "has an end belongs into initContainers, without restartPolicy",
+        "kept as a sidecar (initContainers with restartPolicy: Always): this container starts "
+        "before the trainer, is restarted whenever it ends, even with success, and is stopped with "
+        "the trainer; move a container that is meant to end to initContainers, without "
+        "restartPolicy",
         conversion);
   }
 }
@@ -119,7 +120,7 @@ void NoteOthersGone(std::size_t count,
                     Conversion* conversion) {
   for (std::size_t i = 0; i < count; ++i) {
     if (i != main) {
-      Note(At(path, i), "not kept: there is no such pod any more", conversion);
+      Note(At(path, i), "not kept: there is no launcher pod", conversion);
     }
   }
 }
@@ -136,9 +137,10 @@ std::size_t MainIndex(const Json& containers, const std::vector<std::string>& na
 
 void NoteLauncher(const LaunchCommand& command, Conversion* conversion) {
   std::string text =
-      command.launcher + " is left out: Lockstep starts every rank itself, and tells it who it is";
+      command.launcher + " is left out: Lockstep starts every rank and tells the rank its number";
   for (const std::string& option : command.dropped) {
-    text += (&option == &command.dropped.front() ? "; so are its options " : ", ") + option;
+    text +=
+        (&option == &command.dropped.front() ? "; its options are left out too: " : ", ") + option;
   }
   Note(command.path, std::move(text), conversion);
 }
@@ -282,7 +284,7 @@ ConvertedPod ConvertPod(ForeignObject* replica,
       !std::all_of(containers->begin(), containers->end(), [](const Json& container) {
         return container.is_object();
       })) {
-    Fail(path, "expected a list of containers with the one that trains", conversion);
+    Fail(path, "expected a list of containers that has the training container", conversion);
   } else {
     const std::size_t main = MainIndex(*containers, names);
     pod.container_path = At(path, main);
@@ -311,9 +313,8 @@ void NoteHiddenGpus(const ConvertedPod& pod, Conversion* conversion) {
   if (runtime.is_string() && runtime.get<std::string>().find("nvidia") != std::string::npos &&
       pod.devices().empty() && pod.claims().empty()) {
     Note(pod.container_path + ".resources",
-         "no GPU is asked for, so the pod sees none, whatever runtimeClassName " +
-             runtime.get<std::string>() +
-             " showed it: Lockstep sets NVIDIA_VISIBLE_DEVICES=none there. Ask for " +
+         "the pod requests no GPU, so it sees none, even with runtimeClassName " +
+             runtime.get<std::string>() + ": Lockstep sets NVIDIA_VISIBLE_DEVICES=none. Request " +
              std::string(kGpuResource) + " in limits",
          conversion);
   }
@@ -332,8 +333,8 @@ void SettleScheduler(ConvertedPod* pod, Conversion* conversion) {
   Note(pod->ForeignPathOf("template.spec.schedulerName"),
        is_of_gangs
            ? name.get<std::string>() +
-                 " is not kept: Lockstep itself places the gang, whole or not at all; for a share "
-                 "of the cluster set scheduling.queue"
+                 " is not kept: Lockstep itself places all pods of the gang or none; to share the "
+                 "cluster, set scheduling.queue"
            : "kept: " + name.get<std::string>() +
                  " binds each pod to the node that Lockstep has chosen",
        conversion);
@@ -367,7 +368,7 @@ std::vector<std::string> ReadCommand(ConvertedPod* pod,
   const std::string& path = pod->container_path;
   if (!HasImage(*pod)) {
     if (options.image.empty()) {
-      Fail(path + ".image", "missing, expected an image; say it with --image", conversion);
+      Fail(path + ".image", "missing, expected an image; set it with --image", conversion);
     }
     container["image"] = options.image;
   } else if (!container["image"].is_string()) {
@@ -380,10 +381,11 @@ std::vector<std::string> ReadCommand(ConvertedPod* pod,
     words = options.command;
   }
   if (words.empty() && conversion->errors.size() == errors_before) {
-    Fail(path + ".command",
-         "missing, expected the program to run: what the image starts by itself is not known here; "
-         "say it with --command",
-         conversion);
+    Fail(
+        path + ".command",
+        "missing, expected the program to run: lockstep does not know the image's own command; set "
+        "it with --command",
+        conversion);
   }
   words.insert(words.end(), args.begin(), args.end());
   return words;

@@ -14,12 +14,13 @@ std::string ConvertElasticPolicy(ForeignObject policy) {
     per_pod = std::to_string(*count);
   }
   for (const char* const key : {"minReplicas", "maxReplicas"}) {
-    policy.Drop(key, "not kept: the gang keeps its size until somebody scales the job");
+    policy.Drop(key, "not kept: the size of the gang changes only when somebody scales the job");
   }
-  policy.Drop("metrics", "not kept: a HorizontalPodAutoscaler may set the scale of the job");
+  policy.Drop("metrics", "not kept: use a HorizontalPodAutoscaler to scale the job");
   for (const char* const key :
        {"rdzvBackend", "rdzvPort", "rdzvHost", "rdzvId", "rdzvConf", "standalone"}) {
-    policy.Drop(key, "not kept: torchrun finds the job's pods by PET_MASTER_ADDR and its like");
+    policy.Drop(key,
+                "not kept: torchrun finds the job's pods by PET_MASTER_ADDR and similar variables");
   }
   policy.Finish();
   return per_pod;
@@ -43,8 +44,8 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   if (restarts_max) {
     const bool is_kept = from_elastic.at("runPolicy").at("backoffLimit") == *restarts_max;
     elastic.Note("maxRestarts",
-                 is_kept ? "kept as runPolicy.backoffLimit, which counts within a day"
-                         : "not kept: runPolicy.backoffLimit says it");
+                 is_kept ? "kept as runPolicy.backoffLimit, which counts incidents within a day"
+                         : "not kept: runPolicy.backoffLimit is used instead");
   }
   const std::string of_elastic = ConvertElasticPolicy(std::move(elastic));
   if (!is_said && !of_elastic.empty()) {
@@ -53,11 +54,11 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
   std::vector<ConvertedReplica> replicas = ConvertReplicas(
       {.key = "pytorchReplicaSpecs",
        .roles = "chief worker",
-       .unknown = "no role of a PyTorchJob, expected Master or Worker",
+       .unknown = "not a role of a PyTorchJob, expected Master or Worker",
        .restart_policy = "OnFailure",
        .container = "pytorch",
        .port = "pytorchjob-port",
-       .port_note = "was MASTER_PORT, which is 29500 here unless env sets it"},
+       .port_note = "was the value of MASTER_PORT; here MASTER_PORT is 29500 unless env sets it"},
       options,
       [&](ConvertedReplica* replica) { SetTorchProcesses(per_pod, replica, spec->conversion()); },
       spec);

@@ -44,8 +44,8 @@ void DropFrom(Json* object,
     const bool is_of_sshd = IsOfSshd(check, container);
     conversion->notes.push_back(
         {path + "." + key,
-         is_of_sshd ? "not kept: it is of sshd, which runs in no pod of the job"
-                    : "kept: it was made for a pod that ran sshd, and which runs the program now"});
+         is_of_sshd ? "not kept: it checks or controls sshd, which no pod of the job runs"
+                    : "kept, but check it: the pod ran sshd before, and runs the program now"});
     if (is_of_sshd) {
       object->erase(key);
     }

@@ -30,9 +30,9 @@ TEST(DropChecksOfSshd, ProbesAndHooksOfSshdGoWithIt) {
     const Conversion conversion = WithWorker(
         dot == std::string::npos ? field + ": " + check : key + ": {postStart: " + check + "}");
     EXPECT_FALSE(FirstContainer(conversion).contains(key)) << check;
-    ExpectNote(
-        conversion,
-        kWorkersContainer + field + ": not kept: it is of sshd, which runs in no pod of the job\n");
+    ExpectNote(conversion,
+               kWorkersContainer + field +
+                   ": not kept: it checks or controls sshd, which no pod of the job runs\n");
   }
 }
 
@@ -44,7 +44,7 @@ TEST(DropChecksOfSshd, OthersAreKeptAndToldOf) {
   for (const char* const field : {"livenessProbe", "lifecycle.preStop"}) {
     ExpectNote(conversion,
                std::string(kWorkersContainer) + field +
-                   ": kept: it was made for a pod that ran sshd, and which runs the program now\n");
+                   ": kept, but check it: the pod ran sshd before, and runs the program now\n");
   }
 }
 

@@ -15,11 +15,12 @@ void NoteOthersThatRanOn(const std::vector<ConvertedReplica>& replicas,
                           (HasRole("chief", replicas) && HasRole("worker", replicas) &&
                            !job_spec.contains("successPolicy"));
   if (has_others && job_spec.at("runPolicy").at("cleanPodPolicy") == "None") {
-    spec->Note("runPolicy.cleanPodPolicy",
-               "None, their default, let workers and evaluators work on after the job's success: "
-               "here workers have 5 s to end by themselves, then they are ended, and evaluators at "
-               "once; None keeps the pods and their logs. For workers that must end by themselves "
-               "set successPolicy to AllWorkers");
+    spec->Note(
+        "runPolicy.cleanPodPolicy",
+        "with None, Kubeflow's default, workers and evaluators continued after the job's "
+        "success. Here workers are stopped 5 s after it and evaluators at once; None keeps the "
+        "pods and their logs. To let workers end by themselves, set successPolicy to "
+        "AllWorkers");
   }
 }
 
@@ -30,15 +31,14 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   std::vector<ConvertedReplica> replicas = ConvertReplicas(
       {.key = "tfReplicaSpecs",
        .roles = "chief worker ps evaluator",
-       .unknown = "no role of a TFJob, expected Chief, Master, Worker, PS or Evaluator",
+       .unknown = "not a role of a TFJob, expected Chief, Master, Worker, PS or Evaluator",
        .restart_policy = "Never",
        .container = "tensorflow",
        .port = "tfjob-port",
        .our_port = 2222,
-       .port_note = "TF_CONFIG names port 2222, whatever is written here; the server has to listen "
-                    "there",
-       .master_note = "kept as chief: TF_CONFIG calls it so, in the cluster and as the task's "
-                      "type; a program that asks for master finds none"},
+       .port_note = "not used: TF_CONFIG always has port 2222; the server must listen on that port",
+       .master_note = "kept as chief: TF_CONFIG has chief, in the cluster and as the task's type; "
+                      "a program that looks for master finds no such task"},
       options,
       [&](ConvertedReplica* replica) { KeepTorchrunAlone(replica, spec->conversion()); },
       spec);
@@ -46,7 +46,7 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
   const bool has_ps = HasRole("ps", replicas);
   if (is_of_mpi && has_ps) {
     spec->Fail("tfReplicaSpecs.PS",
-               "found beside mpirun or horovodrun, expected none: Horovod has no such role");
+               "cannot be used with mpirun or horovodrun: Horovod has no parameter servers");
   }
   job_spec["strategy"] = has_ps ? "ParameterServer" : is_of_mpi ? "Horovod" : "MultiWorkerMirrored";
   const std::string success = spec->TakeText("successPolicy").value_or("");
@@ -57,10 +57,11 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
                  "kept: the job succeeds when the chief and every worker have succeeded");
     }
   } else if (!success.empty()) {
-    spec->Fail("successPolicy", DescribeJson(success) + " found, expected AllWorkers or nothing");
+    spec->Fail("successPolicy",
+               DescribeJson(success) + " found, expected AllWorkers or an empty value");
   }
   spec->Drop("enableDynamicWorker",
-             "not kept: TF_CONFIG names the whole cluster; the gang keeps its size");
+             "not kept: TF_CONFIG lists the whole cluster, so the number of workers is fixed");
   job_spec["roles"] = RolesOf(replicas);
   ConvertRunPolicy(spec, std::nullopt, &job_spec);
   NoteOthersThatRanOn(replicas, job_spec, spec);

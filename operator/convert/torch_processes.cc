@@ -53,8 +53,9 @@ void RefuseReferences(const std::string& text,
     if (name.starts_with("PET_") && IndexOfVariable(name, variables) == variables.size()) {
       AddError(&conversion->errors,
                field,
-               "$(" + name + ") found, expected no such reference: the runtime sets " + name +
-                   " for the process, where torchrun reads it and a shell finds $" + name);
+               "$(" + name + ") found, expected no such reference: Kubernetes does not know " +
+                   name + ", because the runtime sets it later, for the process; in a shell use $" +
+                   name);
     }
   }
 }
@@ -87,8 +88,8 @@ void NoteHiddenFromTorchrun(const std::string& field,
   if (pod.devices().empty() && pod.claims().empty()) {
     conversion->notes.push_back(
         {field,
-         "\"gpu\" found where no GPU is asked for: Lockstep shows such a pod no GPU "
-         "(NVIDIA_VISIBLE_DEVICES=none); ask for them in resources.limits"});
+         "\"gpu\" found, but the pod requests no GPU: Lockstep hides all GPUs from such a pod "
+         "(NVIDIA_VISIBLE_DEVICES=none); request GPUs in resources.limits"});
   }
 }
 
@@ -126,8 +127,8 @@ void SetStartedProcesses(const TorchProgram& program,
     replica->role["launcher"] = "Torchrun";
     conversion->notes.push_back(
         {command.path,
-         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, which "
-         "Kubeflow's operator did not set so"});
+         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, which have "
+         "values here that Kubeflow's operator did not set"});
   }
   if (text == "gpu") {
     NoteHiddenFromTorchrun(field, *pod, conversion);
@@ -145,14 +146,15 @@ void SetStartedProcesses(const TorchProgram& program,
   if (program.has_composer && counts_ranks && !in_command.empty() && told > 0) {
     AddError(&conversion->errors,
              command.path,
-             "composer with " + text + " processes found, expected one, or one for each of the " +
-                 std::to_string(gpus) + " GPUs: it goes by WORLD_SIZE, which counts these");
+             "composer with " + text +
+                 " processes found, expected one process, or one for each of " +
+                 std::to_string(gpus) + " GPUs: composer uses WORLD_SIZE, which counts these");
   }
   SetOneProcess(replica);
   if (in_command.empty() && text != "1") {  // which the runtime says itself
     Say(per_pod,
         std::string("kept as ") + kCountVariable +
-            ": the job and WORLD_SIZE count each pod as one rank",
+            "; the job and WORLD_SIZE count each pod as one rank",
         conversion);
     Json variables = VariablesOf(*pod);
     variables.push_back({{"name", kCountVariable}, {"value", text}});
@@ -160,7 +162,7 @@ void SetStartedProcesses(const TorchProgram& program,
   } else if (program.hands_on_rank && per_pod.is_in_world_size &&
              ProcessCountOf(per_pod.text) > 1) {
     Say(per_pod,
-        "WORLD_SIZE counts each pod as one rank here, and not as " + per_pod.text,
+        "here WORLD_SIZE counts each pod as one rank, not as " + per_pod.text + " ranks",
         conversion);
   }
 }
@@ -198,7 +200,7 @@ void SetTorchProcesses(const TorchCount& per_pod,
     return;
   }
   DropVariables(IsOfOperator,
-                " is not kept: Kubeflow's operator overwrote it, and here the runtime sets it",
+                " is not kept: Kubeflow's operator overwrote it, and Lockstep's runtime sets it",
                 pod,
                 conversion);
   RefuseReferences(*replica, conversion);
@@ -229,8 +231,8 @@ void KeepTorchrunAlone(ConvertedReplica* replica, Conversion* conversion) {
     replica->role["launcher"] = "Lockstep";
     conversion->notes.push_back(
         {replica->command.path,
-         "torchrun trains in each pod alone, as under Kubeflow's operator; remove the role's "
-         "launcher: Lockstep to train together"});
+         "torchrun trains in each pod separately, as under Kubeflow's operator; to train together, "
+         "remove \"launcher: Lockstep\" from the role"});
   }
 }
 

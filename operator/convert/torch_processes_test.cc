@@ -100,7 +100,7 @@ TEST(ConvertPyTorchJob, CommandThatHandsOnRankKeepsWhatItCounts) {
   // There, WORLD_SIZE was the pods' number times nprocPerNode.
   ExpectNote(
       ConvertWorkers("sh, -c, 'torchrun --nproc_per_node=8 t.py --world $WORLD_SIZE'", {8, "8"}),
-      "spec.nprocPerNode: WORLD_SIZE counts each pod as one rank here, and not as 8\n");
+      "spec.nprocPerNode: here WORLD_SIZE counts each pod as one rank, not as 8 ranks\n");
 }
 
 TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {
@@ -131,7 +131,7 @@ TEST(ConvertPyTorchJob, ComposerIsToldOfItsRanks) {
   EXPECT_EQ(ProcessesOf(ConvertWorkers("composer, -n, '4', t.py", {0})), 4);
   EXPECT_NE(
       ErrorsOf(ConvertWorkers("composer, -n, '4', t.py", {8}))
-          .find("composer with 4 processes found, expected one, or one for each of the 8 GPUs"),
+          .find("composer with 4 processes found, expected one process, or one for each of 8 GPUs"),
       std::string::npos);
 }
 
@@ -181,8 +181,8 @@ TEST(ConvertPyTorchJob, CountThatTorchrunRefusesIsRefused) {
 // Kubernetes replaces $(NAME) by what the pod has, and the runtime sets PET_* later.
 TEST(ConvertPyTorchJob, ReferencesToTheOperatorsVariablesAreRefused) {
   const std::string rest =
-      " found, expected no such reference: the runtime sets PET_NODE_RANK for the process, where "
-      "torchrun reads it and a shell finds $PET_NODE_RANK\n";
+      " found, expected no such reference: Kubernetes does not know PET_NODE_RANK, because the "
+      "runtime sets it later, for the process; in a shell use $PET_NODE_RANK\n";
   EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, --node-rank, $(PET_NODE_RANK), t.py")),
             std::string(kCommand) + ": $(PET_NODE_RANK)" + rest);
   EXPECT_EQ(ErrorsOf(ConvertWorkers("python, t.py", {0, "", "{name: A, value: $(PET_NODE_RANK)}"})),
@@ -198,7 +198,7 @@ TEST(ConvertPyTorchJob, VariablesThatTheOperatorGaveTorchrunWin) {
   EXPECT_EQ(FirstEnv(conversion), Json::array({{{"name", "PET_RDZV_ID"}, {"value", "a"}}}));
   EXPECT_EQ(NotesOf(conversion),
             std::string(kContainer) +
-                "env[0]: PET_NNODES is not kept: Kubeflow's operator overwrote it, and here the "
+                "env[0]: PET_NNODES is not kept: Kubeflow's operator overwrote it, and Lockstep's "
                 "runtime sets it\n");
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.containers[0].env[0].value"),
             std::string(kContainer) + "env[1].value");
@@ -210,8 +210,8 @@ TEST(ConvertTfJob, TorchrunStaysInItsPodAsThere) {
   EXPECT_EQ(ProcessesOf(conversion), 1);
   EXPECT_EQ(NotesOf(conversion),
             "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command: torchrun trains in "
-            "each pod alone, as under Kubeflow's operator; remove the role's launcher: Lockstep to "
-            "train together\n");
+            "each pod separately, as under Kubeflow's operator; to train together, remove "
+            "\"launcher: Lockstep\" from the role\n");
 }
 
 TEST(ReadTorchProgram, WhatIsNoPlainPythonMayStartTorchrun) {

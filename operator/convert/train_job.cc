@@ -16,9 +16,9 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kTrainerJob = "node";  // the replicated job of a runtime that trains
-constexpr const char* kNotInTheJob = "not kept: it is not said of node, the pods that train";
+constexpr const char* kNotInTheJob = "not kept: it is not for node, the pods that train";
 
-constexpr const char* kOfOthers = "not kept: of the runtime's containers only node is patched";
+constexpr const char* kOfOthers = "not kept: only the container node of the runtime can be patched";
 
 void ApplyContainerPatches(const char* key, ForeignObject* spec, ConvertedPod* pod) {
   for (ForeignObject& container : spec->TakeObjects(key)) {
@@ -43,7 +43,7 @@ void ApplyPodPatch(ForeignObject patch, ConvertedPod* pod) {
   ForeignObject metadata = patch.TakeObject("metadata");
   for (const std::string& key : metadata.Rest()) {
     if (key != "labels" && key != "annotations") {
-      metadata.Drop(key, "not kept: a TrainingJob has nothing like it");
+      metadata.Drop(key, "not kept: a TrainingJob has no such field");
     }
   }
   ApplyPatch(&metadata, "template.metadata", &pod->metadata, pod);
@@ -84,7 +84,7 @@ void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
   patch.Take("time");
   ForeignObject runtime = patch.TakeObject("trainingRuntimeSpec");
   ForeignObject job_set = runtime.TakeObject("template");
-  job_set.Drop("metadata", "not kept: there is no JobSet; what is said of the pods is");
+  job_set.Drop("metadata", "not kept: there is no JobSet; only fields of the pods are kept");
   ForeignObject spec = job_set.TakeObject("spec");
   for (ForeignObject& job : spec.TakeObjects("replicatedJobs")) {
     if (job.TakeText("name").value_or("") != kTrainerJob) {
@@ -92,7 +92,7 @@ void ApplyRuntimePatch(ForeignObject patch, ConvertedPod* pod) {
       continue;
     }
     ForeignObject batch_job = job.TakeObject("template");
-    batch_job.Drop("metadata", "not kept: the pods have no Job around them");
+    batch_job.Drop("metadata", "not kept: the pods do not belong to a Job of batch/v1");
     ForeignObject batch_spec = batch_job.TakeObject("spec");
     ApplyPodPatch(batch_spec.TakeObject("template"), pod);
     batch_spec.Finish();
@@ -136,10 +136,10 @@ void RefuseOtherLaunchers(const TrainRuntime& runtime,
   }
   if (runtime.kind == "flux") {
     spec->Fail("runtimeRef.name",
-               "a runtime of Flux found, which starts the ranks, expected torch's");
+               "a Flux runtime found, expected a torch runtime: Flux starts the ranks itself");
   } else if (runtime.kind == "mpi" && !command.is_of_mpi()) {
     spec->Fail("runtimeRef.name",
-               "a runtime of MPI found, expected trainer.command to begin with mpirun");
+               "an MPI runtime found, expected trainer.command to begin with mpirun");
   }
 }
 
@@ -168,8 +168,8 @@ std::string PerPodUnsaid(const ConvertedPod& pod, bool has_runtime, ForeignObjec
   if (cores == 0 && !has_runtime) {
     trainer->Note(
         "numProcPerNode",
-        "not there, which meant a process for each GPU or core that the runtime asks for: "
-        "a TrainingJob has one; set the role's processes for more");
+        "not set, which meant one process for each GPU or core that the runtime requests: a "
+        "TrainingJob starts one process; for more, set the role's processes");
   }
   return std::to_string(std::max<int64_t>(cores, 1));
 }
@@ -202,7 +202,8 @@ void SetTrainerProcesses(const TrainRuntime& runtime,
     conversion->notes.push_back(
         {field,
          "not kept: \"" + per_pod +
-             "\" found, expected a number of slots; set the role's processes for more than one"});
+             "\" found, expected a number of slots; for more than one process, set the role's "
+             "processes"});
   }
   SetMpiProcesses(&slots, replica, conversion);
   NoteMpiLaunches({replica, 1}, true, conversion);
@@ -233,7 +234,7 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   replica.role["template"] = replica.pod.ToTemplate();
   trainer.Finish();
   spec->Drop("initializer",
-             "not kept: nothing fetches the data set or the model first; use an init container");
+             "not kept: Lockstep does not fetch the data set or the model; use an init container");
   Json run_policy = Json::object();
   for (const char* const key : {"suspend", "activeDeadlineSeconds", "managedBy"}) {
     spec->NoteOrigin(key, std::string("spec.runPolicy.") + key);
@@ -242,13 +243,13 @@ Json ConvertTrainJob(ForeignObject* spec, const ConversionOptions& options) {
   spec->Copy("activeDeadlineSeconds", &run_policy);
   if (const auto managed_by = spec->TakeText("managedBy"); managed_by.has_value()) {
     if (*managed_by == "trainer.kubeflow.org/trainjob-controller") {
-      spec->Note("managedBy", "not kept: Lockstep's operator looks after the job");
+      spec->Note("managedBy", "not kept: Lockstep's operator manages the job");
     } else {
       run_policy["managedBy"] = *managed_by;
     }
   }
   for (const char* const key : {"labels", "annotations"}) {
-    spec->Drop(key, "not kept: pods take the labels of their template");
+    spec->Drop(key, "not kept: pods take labels and annotations from their template");
   }
   return Json{{"strategy", replica.command.is_of_mpi() ? "Horovod" : "MultiWorkerMirrored"},
               {"successPolicy", "AllWorkers"},

@@ -48,14 +48,14 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
             Json::array({{{"name", "A"}, {"value", "1"}}, {{"name", "B"}, {"value", "2"}}}));
   const std::string notes = NotesOf(conversion);
   const std::string of_runtime =
-      ".name: not kept: of the runtime's containers only node is patched\n";
+      ".name: not kept: only the container node of the runtime can be patched\n";
   for (const std::string& note :
        {"spec.podTemplateOverrides[0].spec.containers[1]" + of_runtime,
         "spec.podTemplateOverrides[0].spec.initContainers[0]" + of_runtime,
-        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: it is not said of node")}) {
+        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: it is not for node")}) {
     EXPECT_NE(notes.find(note), std::string::npos) << notes;
   }
-  EXPECT_EQ(notes.find("nothing like it"), std::string::npos) << notes;
+  EXPECT_EQ(notes.find("no such field"), std::string::npos) << notes;
   EXPECT_EQ(notes.find("is a label"), std::string::npos) << notes;
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.tolerations[0].key"),
             "spec.podTemplateOverrides[0].spec.tolerations[0].key");
@@ -81,8 +81,8 @@ TEST(ConvertTrainJob, ProcessesThatNobodySaysAreTheDevicesOrCoresAskedFor) {
   const Conversion other = convert("resourcesPerNode: {limits: {cpu: 4, amd.com/gpu: 2}}");
   EXPECT_EQ(FirstEnv(other).back(), Json({{"name", "PET_NPROC_PER_NODE"}, {"value", "auto"}}));
   EXPECT_NE(NotesOf(convert("args: [x]"))
-                .find("spec.trainer.numProcPerNode: not there, which meant a process for each GPU "
-                      "or core that the runtime asks for: a TrainingJob has one"),
+                .find("spec.trainer.numProcPerNode: not set, which meant one process for each GPU "
+                      "or core that the runtime requests: a TrainingJob starts one process"),
             std::string::npos);
 }
 

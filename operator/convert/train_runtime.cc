@@ -47,7 +47,7 @@ void ReadPolicy(ForeignObject policy, TrainRuntime* runtime) {
       runtime->per_pod_field = one.PathOf("numProcPerNode");
     }
     for (const char* const key : {"mpiImplementation", "sshAuthMountPath", "runLauncherAsNode"}) {
-      one.Drop(key, "not kept: nothing is started over ssh");
+      one.Drop(key, "not kept: Lockstep does not use ssh");
     }
     one.Finish();
   }
@@ -56,12 +56,12 @@ void ReadPolicy(ForeignObject policy, TrainRuntime* runtime) {
 
 // The pods of the replicated job `node`.
 void ReadTrainingPod(ForeignObject job_set, TrainRuntime* runtime) {
-  job_set.Drop("metadata", "not kept: there is no JobSet");
+  job_set.Drop("metadata", "not kept: Lockstep creates no JobSet");
   ForeignObject spec = job_set.TakeObject("spec");
   for (ForeignObject& job : spec.TakeObjects("replicatedJobs")) {
     const std::string name = job.TakeText("name").value_or("");
     if (name != "node") {
-      job.Note("name", "not kept: " + name + " is not node, the pods that train");
+      job.Note("name", "not kept: only the pods of node train, not those of " + name);
       continue;
     }
     ForeignObject batch_job = job.TakeObject("template");
@@ -95,9 +95,9 @@ TrainRuntime ReadTrainRuntime(ForeignObject ref, const ConversionOptions& option
   } else {
     runtime.kind = KindByName(name);
     ref.Note("name",
-             "what the runtime" + (name.empty() ? "" : " " + name) +
-                 " adds to the pods (image, volumes, init steps) is not in this file and not in "
-                 "the job");
+             "the runtime" + (name.empty() ? "" : " " + name) +
+                 " is not in this file, so the job lacks what it adds to the pods (image, volumes, "
+                 "init steps)");
   }
   return runtime;
 }

@@ -64,7 +64,7 @@ TEST(ConvertTrainJob, RuntimeOfTheSameFileIsPartOfTheJob) {
   EXPECT_EQ(notes.find("not in this file"), std::string::npos) << notes;
   ExpectNote(conversion,
              "ClusterTrainingRuntime mine: spec.template.spec.replicatedJobs[0].name: not kept: "
-             "model-initializer is not node, the pods that train\n");
+             "only the pods of node train, not those of model-initializer\n");
   ExpectNote(conversion, "containers[0].command: not kept: spec.trainer.command takes its place\n");
 }
 
@@ -84,16 +84,16 @@ TEST(ConvertTrainJob, JobWinsOverItsRuntime) {
 TEST(ConvertTrainJob, RuntimeOfAnotherNameOrKindIsNotTheJobs) {
   for (const char* const ref : {"other", "mine, kind: TrainingRuntime"}) {
     ExpectNote(ConvertText(JobOfRuntime(ref, "image: i, command: [a]") + RuntimeOf("numNodes: 3")),
-               "adds to the pods (image, volumes, init steps) is not in this file");
+               "is not in this file, so the job lacks what it adds to the pods");
   }
 }
 
 TEST(ConvertTrainJob, RuntimeThatStartsTheRanksItselfIsRefused) {
   const std::string flux =
-      "spec.runtimeRef.name: a runtime of Flux found, which starts the ranks, expected torch's\n";
+      "spec.runtimeRef.name: a Flux runtime found, expected a torch runtime: Flux starts the ranks "
+      "itself\n";
   const std::string mpi =
-      "spec.runtimeRef.name: a runtime of MPI found, expected trainer.command to begin with "
-      "mpirun\n";
+      "spec.runtimeRef.name: an MPI runtime found, expected trainer.command to begin with mpirun\n";
   const std::string plain = "image: i, command: [python, t.py]";
   EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("flux-runtime", plain))), flux);
   EXPECT_EQ(ErrorsOf(ConvertText(JobOfRuntime("deepspeed-distributed", plain))), mpi);

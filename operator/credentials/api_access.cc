@@ -63,7 +63,7 @@ Result<ApiEndpoint> ParseApiUrl(std::string_view url) {
   }
   if (authority.find('@') != std::string_view::npos ||
       rest.find_first_of("?# \t\r\n") != std::string_view::npos) {
-    return BadUrl("the server's URL", "holds more than a host, a port and a path");
+    return BadUrl("the server's URL", "may have only a host, a port and a path");
   }
   endpoint.base_path = rest;
   std::string_view port;
@@ -93,7 +93,7 @@ Result<ApiAccess> InClusterAccess(const ApiAccessOptions& options) {
   const std::string port = options.environment("KUBERNETES_SERVICE_PORT");
   if (host.empty() || port.empty()) {
     return Error(ErrorCode::kNotFound,
-                 "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
+                 "not in a pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
   }
   ApiAccess access;
   access.source = "in-cluster";
@@ -111,7 +111,8 @@ Result<ApiAccess> InClusterAccess(const ApiAccessOptions& options) {
 }
 
 Result<ApiAccess> FindApiAccess(const ApiAccessOptions& options) {
-  LOCKSTEP_CHECK(options.environment != nullptr, "no environment");
+  LOCKSTEP_CHECK(options.environment != nullptr,
+                 "a function that reads the environment is missing");
   if (!options.kubeconfig.empty()) {
     return ReadKubeconfig({options.kubeconfig}, options.context);
   }
@@ -125,10 +126,11 @@ Result<ApiAccess> FindApiAccess(const ApiAccessOptions& options) {
   if (::access(file.c_str(), R_OK) == 0) {
     return ReadKubeconfig({file}, options.context);
   }
-  return Error(
-      ErrorCode::kNotFound,
-      "no cluster found: no --kubeconfig, KUBECONFIG is not set, this is no pod, and there is no " +
-          file);
+  return Error(ErrorCode::kNotFound,
+               "no cluster found: --kubeconfig and KUBECONFIG are not set, this process is not in "
+               "a pod, and "
+               "there is no " +
+                   file);
 }
 
 }  // namespace lockstep::control

@@ -146,7 +146,7 @@ class SpawnSettings {
 Result<Child> Spawn(const ExecPlugin& plugin) {
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return SystemError(errno, "a pipe for the credential plug-in");
+    return SystemError(errno, "creating a pipe for the credential plug-in");
   }
   UniqueFd output(ends[0]);
   const UniqueFd input(ends[1]);
@@ -230,7 +230,7 @@ Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, Deadline deadline
     }
     const bool has_ended = waits[1].revents != 0;
     if (!Drain(child.output_fd(), &answer)) {
-      return Error(ErrorCode::kCorrupt, name + "does not stop talking");
+      return Error(ErrorCode::kCorrupt, name + "printed more than an answer may have");
     }
     if (has_ended) {
       break;
@@ -261,7 +261,7 @@ Result<ExecCredential> ParseExecCredential(const std::string& answer,
   credential.certificate_pem = TextAt(document, {"status", "clientCertificateData"});
   credential.key_pem = TextAt(document, {"status", "clientKeyData"});
   if (credential.certificate_pem.empty() != credential.key_pem.empty()) {
-    return Corrupt("has a certificate without a key, or the other way round");
+    return Corrupt("has a certificate without a key, or a key without a certificate");
   }
   if (credential.token.empty() && credential.certificate_pem.empty()) {
     return Corrupt("has neither a token nor a certificate");

@@ -44,7 +44,7 @@ Result<std::string> Text(const Entry& entry, const std::string& key) {
     return std::string();
   }
   if (!value->is_string()) {
-    return entry.Invalid("." + key, "must be text; put it in quotes");
+    return entry.Invalid("." + key, "must be a string; put the value in quotes");
   }
   return value->get<std::string>();
 }
@@ -67,7 +67,7 @@ Result<std::vector<std::string>> Texts(const Entry& entry, const Json* list, std
   }
   for (const Json& element : *list) {
     if (!list->is_array() || !element.is_string()) {
-      return entry.Invalid("." + key, "must be a list of texts");
+      return entry.Invalid("." + key, "must be a list of strings");
     }
     texts.push_back(element.get<std::string>());
   }
@@ -157,7 +157,7 @@ Result<std::string> CurrentContext(const std::vector<File>& files) {
       return current->get<std::string>();
     }
   }
-  return Error(ErrorCode::kNotFound, "the kubeconfig has no current-context; name one");
+  return Error(ErrorCode::kNotFound, "the kubeconfig has no current-context; set --context");
 }
 
 Status ReadCluster(const Entry& cluster, ApiAccess* access) {
@@ -178,7 +178,7 @@ Status ReadCluster(const Entry& cluster, ApiAccess* access) {
   LOCKSTEP_ASSIGN_OR_RETURN(const bool is_insecure, Flag(cluster, "insecure-skip-tls-verify"));
   if (is_insecure && !(plan.ca_pem.empty() && plan.ca_file.empty())) {
     return cluster.Invalid(".insecure-skip-tls-verify",
-                           "cannot be true where a certificate authority is given");
+                           "cannot be true if a certificate authority is set");
   }
   plan.verifies_server = !is_insecure;
   return OkStatus();
@@ -227,7 +227,8 @@ Result<ExecPlugin> ReadExec(const Entry& exec, const Entry& cluster, const ApiAc
   LOCKSTEP_ASSIGN_OR_RETURN(plugin.install_hint, Text(exec, "installHint"));
   LOCKSTEP_ASSIGN_OR_RETURN(const std::string mode, Text(exec, "interactiveMode"));
   if (mode == "Always") {
-    return exec.Invalid(".interactiveMode", "the plug-in needs a terminal, and there is none");
+    return exec.Invalid(".interactiveMode",
+                        "the plug-in needs a terminal, but the operator has none");
   }
   if (const Json* const variables = Find(*exec.value, "env"); variables != nullptr) {
     for (const Json& variable : *variables) {

@@ -167,7 +167,9 @@ class RotatingCredentials::Core {
         material.headers.end(), plan_.impersonation.begin(), plan_.impersonation.end());
     for (const auto& [name, value] : material.headers) {
       if (!CanBeHeader(name, value)) {
-        return Error(ErrorCode::kInvalidArgument, "the value for " + name + " cannot be a header");
+        return Error(
+            ErrorCode::kInvalidArgument,
+            "the value of the header " + name + " has characters that a header may not have");
       }
     }
     return material;
@@ -184,8 +186,9 @@ class RotatingCredentials::Core {
     } else if (last->empty()) {
       return std::move(content).error();
     } else {
-      options_.logger->Warn("a credential file could not be read; its former content is used",
-                            {{"error", content.error().ToString()}});
+      options_.logger->Warn(
+          "a credential file could not be read; the operator uses its previous content",
+          {{"error", content.error().ToString()}});
     }
     return *last;
   }
@@ -222,7 +225,7 @@ class RotatingCredentials::Core {
     if (!exec_) {
       return std::move(credential).error();
     }
-    options_.logger->Warn("the former answer of the credential plug-in is used",
+    options_.logger->Warn("the credential plug-in failed; the operator uses its previous answer",
                           {{"error", credential.error().ToString()}});
     return OkStatus();
   }

@@ -38,26 +38,27 @@ Status AwaitStop(pid_t pid) {
     }
     ::poll(nullptr, 0, 1);
   }
-  return Error(ErrorCode::kTimeout, "the process does not stop");
+  return Error(ErrorCode::kTimeout, "the process did not stop in time");
 }
 
 // The stopped process continues with `syscall` as its next instruction and exit_group's arguments
 // in its registers. orig_rax = -1: a system call that was interrupted is not started again.
 Status RedirectToExit(pid_t pid, int exit_code) {
   user_regs_struct registers{};
-  LOCKSTEP_RETURN_IF_ERROR(
-      Trace(::ptrace(PTRACE_GETREGS, pid, nullptr, &registers) == 0, "reading registers"));
+  LOCKSTEP_RETURN_IF_ERROR(Trace(::ptrace(PTRACE_GETREGS, pid, nullptr, &registers) == 0,
+                                 "reading the registers of the process"));
   void* const next = reinterpret_cast<void*>(registers.rip);
   errno = 0;
   const long word = ::ptrace(PTRACE_PEEKTEXT, pid, next, nullptr);
-  LOCKSTEP_RETURN_IF_ERROR(Trace(errno == 0, "reading code"));
+  LOCKSTEP_RETURN_IF_ERROR(Trace(errno == 0, "reading the machine code of the process"));
   const long patched = (word & ~0xffffL) | kSyscallInstruction;
-  LOCKSTEP_RETURN_IF_ERROR(
-      Trace(::ptrace(PTRACE_POKETEXT, pid, next, patched) == 0, "writing code"));
+  LOCKSTEP_RETURN_IF_ERROR(Trace(::ptrace(PTRACE_POKETEXT, pid, next, patched) == 0,
+                                 "writing the machine code of the process"));
   registers.orig_rax = ~0ULL;
   registers.rax = SYS_exit_group;
   registers.rdi = static_cast<unsigned long long>(exit_code);
-  return Trace(::ptrace(PTRACE_SETREGS, pid, nullptr, &registers) == 0, "writing registers");
+  return Trace(::ptrace(PTRACE_SETREGS, pid, nullptr, &registers) == 0,
+               "writing the registers of the process");
 }
 
 }  // namespace
@@ -65,7 +66,8 @@ Status RedirectToExit(pid_t pid, int exit_code) {
 Status InjectExit(pid_t pid, int exit_code) {
   LOCKSTEP_RETURN_IF_ERROR(
       Trace(::ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) == 0, "tracing the process"));
-  Status done = Trace(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr) == 0, "stopping it");
+  Status done =
+      Trace(::ptrace(PTRACE_INTERRUPT, pid, nullptr, nullptr) == 0, "stopping the process");
   if (done.ok()) {
     done = AwaitStop(pid);
   }
@@ -80,7 +82,8 @@ Status InjectExit(pid_t pid, int exit_code) {
 #else
 
 Status InjectExit(pid_t, int) {
-  return Error(ErrorCode::kInvalidArgument, "exit codes can only be forced on x86-64 processors");
+  return Error(ErrorCode::kInvalidArgument,
+               "an exit code can be injected only on x86-64 processors");
 }
 
 #endif

@@ -50,13 +50,13 @@ Status LocalPod::StartProgram() {
   request.argv = container.command;
   request.argv.insert(request.argv.end(), container.args.begin(), container.args.end());
   if (request.argv.empty()) {
-    return Error(ErrorCode::kInvalidArgument, "the pod's container names no command");
+    return Error(ErrorCode::kInvalidArgument, "the pod's container has no command");
   }
   request.env = options_.environment;
   request.working_dir = options_.working_dir.empty() ? options_.directory : options_.working_dir;
   int fds[2] = {-1, -1};
   if (::pipe2(fds, O_CLOEXEC) != 0) {
-    return SystemError(errno, "pipe for the pod's output");
+    return SystemError(errno, "creating a pipe for the pod's output");
   }
   output_ = UniqueFd(fds[0]);
   const UniqueFd write_end(fds[1]);

@@ -46,7 +46,7 @@ Status CheckFreeEverywhere(int port) {
 }
 
 Result<std::pair<std::string, UniqueFd>> ReservePrefix(Prng* prng) {
-  Error last(ErrorCode::kResourceExhausted, "none was tried");
+  Error last(ErrorCode::kResourceExhausted, "no attempt was made");
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
     // 127.0.*.* is where other programs of the machine listen.
     std::string prefix =
@@ -58,8 +58,8 @@ Result<std::pair<std::string, UniqueFd>> ReservePrefix(Prng* prng) {
     last = std::move(reservation).error();
   }
   return Error(ErrorCode::kResourceExhausted,
-               "no free block of loopback addresses in " + std::to_string(kTriesMax) +
-                   " tries, the last: " + last.ToString());
+               "no free block of loopback addresses found in " + std::to_string(kTriesMax) +
+                   " tries; last error: " + last.ToString());
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ Result<LoopbackBlock::Ports> LoopbackBlock::ReservePorts(int count, Prng* prng) 
                  "a local run has at most " + std::to_string(kSlotCount * kSlotSize) +
                      " ports, this job needs " + std::to_string(count));
   }
-  std::string last = "none was tried";
+  std::string last = "no attempt was made";
   for (int attempt = 0; attempt < kTriesMax; ++attempt) {
     const int first = static_cast<int>(prng->Below(static_cast<uint64_t>(kSlotCount - slots + 1)));
     Ports ports;
@@ -94,9 +94,9 @@ Result<LoopbackBlock::Ports> LoopbackBlock::ReservePorts(int count, Prng* prng) 
     last = trouble.error().ToString();
   }
   return Error(ErrorCode::kResourceExhausted,
-               "no row of " + std::to_string(count) + " free ports from " +
+               "no " + std::to_string(count) + " consecutive free ports found from " +
                    std::to_string(kFirstPort) + " to " + std::to_string(kLastPort) + " in " +
-                   std::to_string(kTriesMax) + " tries, the last: " + last);
+                   std::to_string(kTriesMax) + " tries; last error: " + last);
 }
 
 Result<LoopbackBlock> LoopbackBlock::Reserve(const LoopbackNeeds& needs, Prng* prng) {
@@ -109,8 +109,8 @@ Result<LoopbackBlock> LoopbackBlock::Reserve(const LoopbackNeeds& needs, Prng* p
     if (const Status free = CheckFreeEverywhere(*needs.fixed_port); !free.ok()) {
       return Error(ErrorCode::kAlreadyExists,
                    "port " + std::to_string(*needs.fixed_port) +
-                       ", which the manifest asks for: " + free.error().message() +
-                       "; expected a free one, or none: a run chooses its own");
+                       ", set by the manifest: " + free.error().message() +
+                       "; set a free port, or remove the setting: a run chooses its own ports");
     }
   }
   LOCKSTEP_ASSIGN_OR_RETURN(auto block, ReservePrefix(prng));

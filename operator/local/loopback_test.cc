@@ -88,9 +88,11 @@ TEST(LoopbackBlock, FixedPortThatIsTakenIsNamed) {
   const std::string& message = block.error().message();
   const std::string number = std::to_string(port);
   EXPECT_THAT(message,
-              testing::StartsWith("port " + number + ", which the manifest asks for: 127.0.0.1:" +
-                                  number + " is in use by process " + std::to_string(::getpid())));
-  EXPECT_THAT(message, testing::EndsWith("; expected a free one, or none: a run chooses its own"));
+              testing::StartsWith("port " + number + ", set by the manifest: 127.0.0.1:" + number +
+                                  " is in use by process " + std::to_string(::getpid())));
+  EXPECT_THAT(
+      message,
+      testing::EndsWith("; set a free port, or remove the setting: a run chooses its own ports"));
 }
 
 TEST(LoopbackBlock, MovesToOtherPortsAndKeepsTheAddressesAndThePortsOfBefore) {

@@ -101,13 +101,13 @@ void KillAndReap(pid_t pid) {
 Result<PodGuard> PodGuard::Start(ProcessSelector marked, const std::string& secret_file) {
   int fds[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
-    return SystemError(errno, "channel of the pod guard");
+    return SystemError(errno, "creating the channel to the pod guard");
   }
   UniqueFd read_end(fds[0]);
   UniqueFd write_end(fds[1]);
   const pid_t pid = ::fork();
   if (pid < 0) {
-    return SystemError(errno, "fork of the pod guard");
+    return SystemError(errno, "forking the pod guard");
   }
   if (pid == 0) {
     RunGuard(read_end.get(), std::move(marked), secret_file);

@@ -55,7 +55,7 @@ bool IsPlainName(const std::string& name) {
 Result<std::unique_ptr<PodRunner>> PodRunner::Start(PodRunnerOptions options, Logger* logger) {
   // Children of a pod whose parent died come to us, so that none can hide.
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
-    return SystemError(errno, "becoming the reaper of orphans");
+    return SystemError(errno, "becoming the parent of orphaned processes");
   }
   const std::string token = RandomHex(kTokenBytes);
   Marks marks{std::string(kMarkerVariable) + token + ".", LineageOf(token)};
@@ -104,8 +104,9 @@ PodRunner::~PodRunner() {
   }
   ReapOrphans();
   if (guard_ && !guard_->End(options_.guard_patience)) {
-    logger_->Warn("the pods' guard did not end, as a stopped process does not, and was killed",
-                  {{"waited_seconds", ToSeconds(options_.guard_patience)}});
+    logger_->Warn(
+        "the pods' guard did not end and was killed; it may have been stopped by a signal",
+        {{"waited_seconds", ToSeconds(options_.guard_patience)}});
   }
 }
 
@@ -139,7 +140,7 @@ LocalPodOptions PodRunner::PodOptions(const kube::Pod& pod, int64_t serial) cons
 
 Status PodRunner::CreatePod(kube::Pod pod, TimePoint now) {
   if (!IsPlainName(pod.name)) {
-    return Error(ErrorCode::kInvalidArgument, "\"" + pod.name + "\" cannot be a pod's name");
+    return Error(ErrorCode::kInvalidArgument, "\"" + pod.name + "\" is not a valid name of a pod");
   }
   if (Find(pod.name) != nullptr) {
     return Error(ErrorCode::kAlreadyExists, "pod " + pod.name + " exists");
@@ -185,7 +186,8 @@ void PodRunner::WatchGuard() {
   event.data.u64 = TagOf(kGuardSerial, Source::kExit);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guard_->pidfd(), &event) != 0) {
     const Error error = SystemError(errno, "watching the pods' guard");
-    logger_->Warn("an end of the pods' guard will not be noticed", {{"error", error.ToString()}});
+    logger_->Warn("lockstep will not notice if the pods' guard ends",
+                  {{"error", error.ToString()}});
   }
 }
 
@@ -195,16 +197,16 @@ void PodRunner::RestartGuard() {
   ++guards_ended_;
   if (guards_ended_ == kGuardsMax) {
     logger_->Warn(
-        "the pods' guard was killed again, and no other is started: if this process is killed now, "
-        "its pods stay behind",
+        "the pods' guard was killed again and is not restarted: if this process is killed now, its "
+        "pods keep running",
         {{"times", guards_ended_}});
     return;
   }
   auto guard = PodGuard::Start(AllMarked(marks_), options_.secret_file);
   if (!guard.ok()) {
     logger_->Warn(
-        "the pods' guard was killed, and no other can be started: if this process is killed now, "
-        "its pods stay behind",
+        "the pods' guard was killed and cannot be restarted: if this process is killed now, its "
+        "pods keep running",
         {{"error", guard.error().ToString()}});
     return;
   }
@@ -215,7 +217,7 @@ void PodRunner::RestartGuard() {
     }
   }
   WatchGuard();
-  logger_->Warn("the pods' guard was killed; another is started", {{"pid", guard_->pid()}});
+  logger_->Warn("the pods' guard was killed and was restarted", {{"pid", guard_->pid()}});
 }
 
 // What is registered of a pod that is given up leaves the set with its descriptors.
@@ -224,11 +226,11 @@ Status PodRunner::Register(int64_t serial, const Slot& slot) {
   event.events = EPOLLIN;
   event.data.u64 = TagOf(serial, Source::kOutput);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.output_fd(), &event) != 0) {
-    return SystemError(errno, "watching its output");
+    return SystemError(errno, "watching the pod's output");
   }
   event.data.u64 = TagOf(serial, Source::kExit);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, slot.local.pidfd(), &event) != 0) {
-    return SystemError(errno, "watching its process");
+    return SystemError(errno, "watching the pod's process");
   }
   return OkStatus();
 }

@@ -79,7 +79,8 @@ TEST_F(PodRunnerTest, PodThatCannotBeWatchedIsRefusedAndNothingOfItRuns) {
     const Status created = cluster_->CreatePod(ShellPod("pod", "sleep 1000"), SteadyNow());
     const bool is_gone = ::waitpid(-1, nullptr, WNOHANG) == -1;
     ::_exit(!created.ok() && created.error().code() == ErrorCode::kResourceExhausted &&
-                    created.error().message() == "watching its output: Cannot allocate memory" &&
+                    created.error().message() ==
+                        "watching the pod's output: Cannot allocate memory" &&
                     cluster_->pods().empty() && cluster_->TakeEvents().empty() && is_gone
                 ? 0
                 : 1);
@@ -145,7 +146,7 @@ TEST_F(PodRunnerTest, KilledGuardHasASuccessorThatKnowsThePodsAndTheSecret) {
     ::pause();
     ::_exit(created.ok() && ready.ok() ? 0 : 1);
   }
-  EXPECT_EQ(AwaitFile(folder + "/ready"), "the pods' guard was killed; another is started");
+  EXPECT_EQ(AwaitFile(folder + "/ready"), "the pods' guard was killed and was restarted");
   std::vector<pid_t> pids;
   for (const std::string name : {"child", "leader"}) {
     pids.push_back(ParsePid(AwaitFile(folder + "/pods/pod/" + name)));
@@ -176,7 +177,7 @@ TEST_F(PodRunnerTest, GuardThatIsKilledAgainAndAgainIsGivenUpWithAWord) {
       return logger.warnings().size() == kill;
     })) << kill;
   }
-  EXPECT_THAT(logger.warnings().back(), HasSubstr("no other is started"));
+  EXPECT_THAT(logger.warnings().back(), HasSubstr("is not restarted"));
 }
 
 // A run that has taken the folder over since has a secret of its own there. Where numbers of files

@@ -163,7 +163,8 @@ std::string NameHolder(const ListenPlace& place) {
 Status CheckFree(const ListenPlace& place) {
   in_addr address{};
   if (::inet_pton(AF_INET, place.address.c_str(), &address) != 1) {
-    return Error(ErrorCode::kInvalidArgument, "\"" + place.address + "\" is no numeric address");
+    return Error(ErrorCode::kInvalidArgument,
+                 "\"" + place.address + "\" is not a numeric IPv4 address");
   }
   Status listened =
       place.is_everywhere ? ListenEverywhere(place.port) : ListenAt(address, place.port);
@@ -173,7 +174,7 @@ Status CheckFree(const ListenPlace& place) {
   const std::string holder = NameHolder(place);
   return Error(ErrorCode::kAlreadyExists,
                place.address + ":" + std::to_string(place.port) + " is in use" +
-                   (holder.empty() ? ", by a process that cannot be seen" : " by " + holder));
+                   (holder.empty() ? " by a process that lockstep may not see" : " by " + holder));
 }
 
 }  // namespace lockstep::control

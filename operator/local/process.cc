@@ -28,7 +28,7 @@ void Abandon(pid_t pid) {
 }  // namespace
 
 Result<SpawnedProcess> SpawnProcess(const SpawnRequest& request) {
-  LOCKSTEP_CHECK(!request.argv.empty(), "a program without a name");
+  LOCKSTEP_CHECK(!request.argv.empty(), "the program to start has no name");
   const auto path = request.env.find("PATH");
   const std::string search_path(path == request.env.end() ? kSearchPathDefault : path->second);
   SpawnOptions options;

@@ -62,7 +62,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     error_code error;
     const auto address = asio::ip::make_address(request_.address, error);
     if (error) {
-      Finish(Error(ErrorCode::kInvalidArgument, "no address: \"" + request_.address + "\""));
+      Finish(Error(ErrorCode::kInvalidArgument, "not an IP address: \"" + request_.address + "\""));
       return;
     }
     const std::size_t asked = request_.answer_bytes_max;

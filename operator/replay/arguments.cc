@@ -68,20 +68,23 @@ CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
   command
       ->add_option("--pods",
                    openb->pods_file,
-                   "CSV: cpu_milli,memory_mib,num_gpu,gpu_milli and, if any, gpu_spec")
+                   "CSV: cpu_milli,memory_mib,num_gpu,gpu_milli and optionally gpu_spec")
       ->type_name("FILE")
       ->required();
-  command->add_option("--seeds", openb->seed_count, "number of orders of the pods")
+  command
+      ->add_option("--seeds", openb->seed_count, "number of random orders in which the pods arrive")
       ->check(CLI::Range(1, 10'000))
       ->capture_default_str();
   command
-      ->add_option(
-          "--first-seed", openb->first_seed, "seed of the first order; the others follow it")
+      ->add_option("--first-seed",
+                   openb->first_seed,
+                   "seed of the first order; each further order uses the next seed")
       ->check(kWholeNumber)
       ->capture_default_str();
   command
-      ->add_option(
-          "--tune", openb->tune, "all pods ask for this many times the GPUs of the cluster")
+      ->add_option("--tune",
+                   openb->tune,
+                   "all pods together request this many times the GPUs of the cluster")
       ->check(CLI::Range(0.01, 100.0))
       ->check(kFinite)
       ->capture_default_str();
@@ -96,7 +99,7 @@ CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
 
 CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) {
   CLI::App* command =
-      app->add_subcommand("philly", "Run a trace of jobs, with reservation and backfill");
+      app->add_subcommand("philly", "Run a trace of jobs with reservations and backfill");
   command->add_option("--trace", philly->trace_file, "CSV: timestamp,duration,num_gpus")
       ->type_name("FILE")
       ->required();
@@ -107,12 +110,14 @@ CLI::App* AddPhilly(CLI::App* app, PhillyArguments* philly, ReplayTexts* texts) 
       ->check(CLI::Range(1, 1'024))
       ->capture_default_str();
   command
-      ->add_option("--estimates",
-                   texts->estimates,
-                   "time limits of jobs: their run time, that times a factor such as U1-5, or none")
+      ->add_option(
+          "--estimates",
+          texts->estimates,
+          "how time limits of jobs are set: exact is the run time, U1-5 is the run time times a "
+          "random factor from 1 to 5, none is no limit")
       ->type_name("exact|ULOW-HIGH|none")
       ->capture_default_str();
-  command->add_option("--seed", philly->options.seed, "seed of these factors")
+  command->add_option("--seed", philly->options.seed, "seed of the random factors")
       ->check(kWholeNumber)
       ->capture_default_str();
   return command;
@@ -140,28 +145,38 @@ CLI::App* AddShape(CLI::App* app, ShapeArguments* shape) {
 
 CLI::App* AddLog(CLI::App* app, LogArguments* log, ReplayTexts* texts) {
   CLI::App* command = app->add_subcommand(
-      "log", "Decide all rounds again that an operator recorded with --round-log");
-  command->add_option("FILE", log->file, "the record")->type_name("FILE")->required();
+      "log", "Repeat all scheduling rounds that an operator recorded with --round-log");
+  command->add_option("FILE", log->file, "file with the recorded rounds")
+      ->type_name("FILE")
+      ->required();
   CLI::Option* const gang =
       command
           ->add_option("--what-if", log->gang, "print where and when this waiting job would start")
           ->type_name("NAMESPACE/JOB");
-  command->add_option("--at-round", log->at_round, "ask after this round [the last]")
+  command
+      ->add_option(
+          "--at-round", log->at_round, "answer --what-if for the state after this round [the last]")
       ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()))
-      ->needs(gang);
-  command->add_option("--replicas", texts->replicas, "if this role had this many pods")
-      ->type_name("ROLE=COUNT")
-      ->needs(gang);
-  command->add_option("--queue", log->queue, "if it were in this queue")->needs(gang);
-  command->add_option("--priority", log->priority, "if it had this priority")
-      ->check(CLI::Range(kPriorityMin, kPriorityMax))
-      ->needs(gang);
-  command->add_option("--drain", log->drained, "if this node were drained")
-      ->type_name("NODE")
       ->needs(gang);
   command
       ->add_option(
-          "--nodes-like", texts->nodes_like, "if there were this many more nodes like this one")
+          "--replicas", texts->replicas, "for --what-if: assume that this role has this many pods")
+      ->type_name("ROLE=COUNT")
+      ->needs(gang);
+  command->add_option("--queue", log->queue, "for --what-if: assume that the job is in this queue")
+      ->needs(gang);
+  command
+      ->add_option(
+          "--priority", log->priority, "for --what-if: assume that the job has this priority")
+      ->check(CLI::Range(kPriorityMin, kPriorityMax))
+      ->needs(gang);
+  command->add_option("--drain", log->drained, "for --what-if: assume that this node is drained")
+      ->type_name("NODE")
+      ->needs(gang);
+  command
+      ->add_option("--nodes-like",
+                   texts->nodes_like,
+                   "for --what-if: assume this many more nodes like this node")
       ->type_name("NODE=COUNT")
       ->needs(gang);
   return command;
@@ -210,7 +225,7 @@ std::string Finish(const ReplayTexts& texts, PhillyArguments* philly) {
   }
   if (philly->gpu_count % philly->options.gpus_per_node != 0) {
     return "--gpus: " + std::to_string(philly->gpu_count) + " found, expected a multiple of " +
-           std::to_string(philly->options.gpus_per_node) + ", the GPUs of a node";
+           std::to_string(philly->options.gpus_per_node) + ", which is --gpus-per-node";
   }
   philly->options.estimates = *estimates;
   philly->options.node_count = philly->gpu_count / philly->options.gpus_per_node;
@@ -226,9 +241,9 @@ ReplayArguments ParseReplayArguments(int argc, const char* const* argv) {
   LogArguments log;
   ReplayTexts texts;
   CLI::App app(
-      "Runs public traces, clusters of others' benchmarks and what an operator has kept of its "
-      "rounds "
-      "through the scheduler's own code.",
+      "Runs the scheduler's own code on public traces, on benchmark clusters of other schedulers "
+      "and "
+      "on rounds that an operator recorded.",
       "lockstep-replay");
   app.footer(kFooter);
   app.set_version_flag("--version", "lockstep-replay " LOCKSTEP_VERSION);

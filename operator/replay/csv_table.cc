@@ -67,7 +67,8 @@ Result<CsvTable> CsvTable::Parse(std::string name,
       line.remove_suffix(1);
     }
     if (line.find('"') != std::string_view::npos) {
-      return At(table.name_, line_number, "quotes found, expected plain values between commas");
+      return At(
+          table.name_, line_number, "quotes found, expected values without quotes between commas");
     }
     std::vector<std::string> values = Split(line);
     if (table.columns_.empty()) {
@@ -81,7 +82,8 @@ Result<CsvTable> CsvTable::Parse(std::string name,
       return At(table.name_,
                 line_number,
                 std::to_string(values.size()) + " values found, expected " +
-                    std::to_string(table.columns_.size()) + " as in the first line");
+                    std::to_string(table.columns_.size()) +
+                    ", the number of columns in the first line");
     }
     table.rows_.push_back(std::move(values));
     table.lines_.push_back(line_number);
@@ -92,7 +94,7 @@ Result<CsvTable> CsvTable::Parse(std::string name,
     }
   }
   if (table.rows_.empty()) {
-    return At(table.name_, 1, "no line found after the first");
+    return At(table.name_, 1, "no data found after the first line");
   }
   return table;
 }

@@ -25,11 +25,11 @@ TEST(CsvTable, ReadsValuesByColumn) {
 TEST(CsvTable, WrongShapeNamesFileAndLine) {
   EXPECT_EQ(TableProblemOf("a,c\n1,2\n"), "t.csv:1: no column \"b\" in the first line");
   EXPECT_EQ(TableProblemOf(""), "t.csv:1: no column \"a\" in the first line");
-  EXPECT_EQ(TableProblemOf("a,b\n"), "t.csv:1: no line found after the first");
+  EXPECT_EQ(TableProblemOf("a,b\n"), "t.csv:1: no data found after the first line");
   EXPECT_EQ(TableProblemOf("a,b\n1,2\n1\n"),
-            "t.csv:3: 1 values found, expected 2 as in the first line");
+            "t.csv:3: 1 values found, expected 2, the number of columns in the first line");
   EXPECT_EQ(TableProblemOf("a,b\n1,\"2\"\n"),
-            "t.csv:2: quotes found, expected plain values between commas");
+            "t.csv:2: quotes found, expected values without quotes between commas");
 }
 
 TEST(CsvTable, WrongValueNamesColumnAndExpectation) {

@@ -151,7 +151,7 @@ class PhillyReplay {
         Start(index_by_name_.at(grant.gang), grant.pods, now);
       }
     }
-    LOCKSTEP_CHECK(state_.gangs().empty(), "jobs wait although nothing runs");
+    LOCKSTEP_CHECK(state_.gangs().empty(), "jobs wait although no job runs");
     Account(&run);
     return run;
   }
@@ -185,11 +185,11 @@ class PhillyReplay {
           pod.starts_with("whole") ? gpus_per_node : jobs_[index].gpu_count % gpus_per_node;
       int64_t& used = used_by_node_[node];
       used += gpus;
-      LOCKSTEP_CHECK(used <= gpus_per_node, node + " is given away twice");
+      LOCKSTEP_CHECK(used <= gpus_per_node, node + ": more GPUs are assigned than the node has");
       missing -= gpus;
       held_[index].emplace_back(node, gpus);
     }
-    LOCKSTEP_CHECK(missing == 0, "a job starts in part");
+    LOCKSTEP_CHECK(missing == 0, "a job starts with fewer GPUs than it needs");
     started_[index] = now;
     ends_.emplace(now + jobs_[index].duration, index);
   }
@@ -263,7 +263,7 @@ Result<EstimateErrors> EstimateErrors::Parse(std::string_view text) {
   const Error wrong(
       ErrorCode::kInvalidArgument,
       "\"" + std::string(text) +
-          "\" found, expected exact, none, or U and two numbers of at least 1 such as U1-5");
+          "\" found, expected exact, none, or U with two numbers of at least 1, such as U1-5");
   const std::size_t dash = text.find('-');
   if (text.empty() || text.front() != 'U' || dash == std::string_view::npos) {
     return wrong;

@@ -368,7 +368,7 @@ void BeastTransport::RefreshTls() {
   auto made = TlsContext::Make(credentials->tls);
   if (!made.ok()) {
     tls_problem_ = made.error().ToString();
-    options_.logger->Error("cannot use the certificates", {{"error", tls_problem_}});
+    options_.logger->Error("cannot use new certificates", {{"error", tls_problem_}});
     return;
   }
   tls_ = std::move(made).value();

@@ -310,7 +310,7 @@ void Core::WithAddress(const std::shared_ptr<CpprestExchange>& exchange,
                             }
                             if (error || found.empty()) {
                               exchange->Close(FaultKind::kDns,
-                                              self->options_.endpoint.host + ": not found");
+                                              self->options_.endpoint.host + ": address not found");
                             } else {
                               self->address_ = found.begin()->endpoint().address().to_string();
                               next();
@@ -375,7 +375,7 @@ void Core::RefreshTls() {
   tls_version_ = credentials->tls_version;
   if (const auto made = TlsContext::Make(credentials->tls); !made.ok()) {
     tls_problem_ = made.error().ToString();
-    options_.logger->Error("cannot use the certificates", {{"error", tls_problem_}});
+    options_.logger->Error("cannot use new certificates", {{"error", tls_problem_}});
     return;
   }
   tls_ = credentials->tls;

@@ -174,7 +174,8 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void Begin(HttpExchange exchange) {
-    LOCKSTEP_CHECK(phase_ == Phase::kNew || phase_ == Phase::kIdle, "a connection that is in use");
+    LOCKSTEP_CHECK(phase_ == Phase::kNew || phase_ == Phase::kIdle,
+                   "the connection is already in use");
     exchange_ = std::move(exchange);
     is_request_sent_ = false;
     if (phase_ == Phase::kIdle) {

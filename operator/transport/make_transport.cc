@@ -38,7 +38,7 @@ Result<std::unique_ptr<Transport>> LoadCpprest(TransportOptions options) {
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     const char* const reason = ::dlerror();
-    return Error(ErrorCode::kNotFound, reason != nullptr ? reason : path + " does not load");
+    return Error(ErrorCode::kNotFound, reason != nullptr ? reason : path + " cannot be loaded");
   }
   const auto stamp =
       reinterpret_cast<decltype(&LockstepTransportStamp)>(::dlsym(library, kTransportStampEntry));
@@ -60,8 +60,8 @@ Status CheckTransportStamp(const std::string& path, const std::string& stamp) {
     return OkStatus();
   }
   return Error(ErrorCode::kMismatch,
-               path + " is of another build: " + stamp + " found, expected " + TransportStamp() +
-                   ": install both from one release");
+               path + " belongs to a different build: " + stamp + " found, expected " +
+                   TransportStamp() + "; install the operator and this library from one release");
 }
 
 Result<std::unique_ptr<Transport>> MakeTransport(TransportKind kind, TransportOptions options) {

@@ -18,7 +18,7 @@ bool HoldsControlCharacter(std::string_view text) {
 
 void AddHeader(std::string_view name, std::string_view value, std::string* text) {
   LOCKSTEP_CHECK(!HoldsControlCharacter(name) && !HoldsControlCharacter(value),
-                 "a header with a line end");
+                 "a header must not have a line end");
   text->append(name).append(": ").append(value).append("\r\n");
 }
 
@@ -41,7 +41,7 @@ std::string RequestText(const ApiEndpoint& endpoint,
   const bool is_one_line = request.target.find(' ') == std::string::npos &&
                            !HoldsControlCharacter(request.target) &&
                            !HoldsControlCharacter(request.method);
-  LOCKSTEP_CHECK(is_one_line, "a target that is not escaped");
+  LOCKSTEP_CHECK(is_one_line, "the target of the request is not escaped");
   std::string text = request.method + " " + endpoint.base_path + request.target + " HTTP/1.1\r\n";
   AddHeader("Host", Authority(endpoint), &text);
   AddHeader("User-Agent", user_agent, &text);

@@ -100,12 +100,12 @@ Status ExpectPeer(X509_VERIFY_PARAM_st* verification, const std::string& name) {
       IsNumericAddress(name)
           ? X509_VERIFY_PARAM_set1_ip_asc(verification, name.c_str()) == 1
           : X509_VERIFY_PARAM_set1_host(verification, name.c_str(), name.size()) == 1;
-  return is_set ? OkStatus() : Status(Invalid("\"" + name + "\" cannot be a server's name"));
+  return is_set ? OkStatus() : Status(Invalid("\"" + name + "\" is not a valid name of a server"));
 }
 
 Result<std::shared_ptr<const TlsContext>> TlsContext::Make(const TlsMaterial& material) {
   SSL_CTX* const context = SSL_CTX_new(TLS_client_method());
-  LOCKSTEP_CHECK(context != nullptr, "no memory for a TLS context");
+  LOCKSTEP_CHECK(context != nullptr, "not enough memory for a TLS context");
   std::shared_ptr<const TlsContext> made(new TlsContext(context, material.server_name));
   LOCKSTEP_RETURN_IF_ERROR(ConfigureTls(context, material));
   return made;
@@ -125,7 +125,7 @@ Status TlsContext::Expect(ssl_st* connection, const std::string& host) const {
   LOCKSTEP_RETURN_IF_ERROR(ExpectPeer(SSL_get0_param(connection), name));
   // An address is never sent as a server name (RFC 6066).
   if (!IsNumericAddress(name) && SSL_set_tlsext_host_name(connection, name.c_str()) != 1) {
-    return Invalid("\"" + name + "\" cannot be a server's name");
+    return Invalid("\"" + name + "\" is not a valid name of a server");
   }
   return OkStatus();
 }

@@ -152,8 +152,8 @@ class InstallTest(KubernetesCase):
                    "--namespace", self.namespace)
         code, _, errors = helm(self.home, *install, kubeconfig=self.plane.kubeconfig())
         self.assertNotEqual(code, 0)
-        self.assertIn("watchNamespaces: namespace later does not exist, so nothing was made; "
-                      "kubectl create namespace later makes it", errors)
+        self.assertIn("watchNamespaces: namespace later does not exist, so nothing was "
+                      "installed; create it first: kubectl create namespace later", errors)
         self.assertEqual(self.helm("list", "--all", "--short"), "")
         self.admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}})
         self.helm(*install[:-2])

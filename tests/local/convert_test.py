@@ -110,7 +110,7 @@ class Convert(LocalTest):
         self.assertIn("replicas: 2", job)
         self.assertRegex(told,
                          r"standard input:6: spec\.tfReplicaSpecs\.Chief\.replicas: 2 found, .*"
-                         r" \(spec\.roles\[0\]\.replicas of the TrainingJob made of it\)")
+                         r" \(spec\.roles\[0\]\.replicas of the converted TrainingJob\)")
 
     def test_second_job_of_a_name_is_told_of(self):
         again = {"apiVersion": "v1", "kind": "List", "items": [tf_job("a"), tf_job("a")]}
@@ -141,8 +141,8 @@ class Convert(LocalTest):
             template = TF_WITHOUT_COMMAND.replace("image: i", f"image: {image}")
             exit_code, job, told = convert(template, "--command", "x")
             self.assertEqual((exit_code, job), (2, ""))
-            self.assertEqual(told, "standard input:6: a template found ({{ ... }}), expected "
-                                   "the rendered file: run helm template\n")
+            self.assertEqual(told, "standard input:6: found a template with {{ ... }}, expected a "
+                                   "rendered file: run helm template first\n")
 
     def test_runtime_of_the_same_file_is_part_of_the_train_job(self):
         pod = {"containers": [{"name": "node", "image": "base", "command": ["x"]}]}
@@ -156,7 +156,7 @@ class Convert(LocalTest):
         exit_code, made, told = convert(f"{json.dumps(runtime)}\n---\n{json.dumps(job)}\n")
         self.assertEqual(exit_code, 0, told)
         self.assertIn("image: base", made)
-        self.assertIn("a TrainingRuntime is read for the TrainJobs that name it", told)
+        self.assertIn("a TrainingRuntime is used only for the TrainJobs that name it", told)
 
     def test_empty_item_is_called_empty(self):
         items = {"apiVersion": "v1", "kind": "List", "items": [None, tf_job("a")]}
@@ -168,8 +168,8 @@ class Convert(LocalTest):
         queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
         exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
-        self.assertIn("a document of kind Queue stays as it is, \"q\"; jobs here wait in a "
-                      "TrainingQueue, which has to be written\n", told)
+        self.assertIn("a document of kind Queue is left as it is, \"q\"; jobs wait in a "
+                      "TrainingQueue here: write one\n", told)
 
 
 class PublishedManifests(unittest.TestCase):

@@ -129,7 +129,7 @@ class Independent(LocalTest):
         self.assertEqual((run.summary["steps"], run.summary["stepsTotal"]), (8, 8))
         self.assertEqual([(model["steps"], model["stepsTotal"]) for model in run.summary["models"]],
                          [(8, 8), (6, 6), (6, 6)])
-        self.assertIn("8 of 8, of the model that is furthest", run.output)
+        self.assertIn("8 of 8, for the model with the most steps", run.output)
         self.assertIn("  model 2       6 of 6 steps; ", run.output)
 
     def test_failed_job_tells_of_each_model_what_is_known_of_it(self):
@@ -219,7 +219,8 @@ class Resumed(LocalTest):
         shutil.rmtree(directory / "checkpoints" / "rank-2")
         run = self.finish(self.start_resumed(directory, "--set", "training.steps=40"))
         self.assert_trained(run)
-        self.assertIn("warning: model 2 starts at step 0: it has no checkpoint", run.output)
+        self.assertIn("warning: model 2 starts at step 0, because it has no checkpoint",
+                      run.output)
         self.assertEqual([model["firstStep"] for model in run.summary["models"]], [20, 20, 0])
         self.assertIsNone(run.summary["restoredStep"])
 
@@ -231,11 +232,11 @@ class Resumed(LocalTest):
     def test_one_model_is_not_gone_on_with_by_several_nor_several_by_one(self):
         several = self.resume(self.trained(training_manifest()), "strategy=Independent",
                               exit_code=2)
-        self.assertIn("spec.strategy: Independent found, expected another: the state is of one "
-                      "model for all ranks", several)
+        self.assertIn("spec.strategy: Independent found, expected a different strategy: the "
+                      "checkpoint holds one model for all ranks", several)
         one = self.resume(self.trained(manifest()), "strategy=MultiWorkerMirrored", exit_code=2)
-        self.assertIn("spec.strategy: MultiWorkerMirrored found, expected Independent: the state "
-                      "is of one rank's model", one)
+        self.assertIn("spec.strategy: MultiWorkerMirrored found, expected Independent: the "
+                      "checkpoint holds the model of one rank", one)
 
     def test_other_number_of_ranks_is_refused_with_both(self):
         output = self.resume(self.trained(manifest()), "roles[0].replicas=2", exit_code=2)

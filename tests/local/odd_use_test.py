@@ -111,16 +111,16 @@ class OddUse(LocalTest):
         (self.scratch / "gone").write_text("command-worker-1")
         exit_code, output = self.end_of(run)
         self.assertEqual(exit_code, 1, output)
-        self.assertRegex(output, "command-worker-1 had ended before with exit code 0\n"
+        self.assertRegex(output, "command-worker-1 had ended earlier with exit code 0\n"
                                  ".* command-worker-0 ended: exit code 3")
         self.assertRegex(output, r"  worker-1      exit code 0, .* s before the first failure")
 
     def test_what_can_never_be_due_or_found_is_refused_with_the_programs_name(self):
         for words, said in (
                 (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"],
-                 "whether a command reports steps"),
+                 "a command may not report steps"),
                 (["run", "job.yaml", "--summary", "-"], "/dev/stdout"),
-                (["run", "--resume", "nosuch"], "nor is one in runs/nosuch")):
+                (["run", "--resume", "nosuch"], "there is no run in runs/nosuch either")):
             exit_code, output = self.end_of(self.lockstep(*words))
             self.assertEqual(exit_code, 2, output)
             self.assertIn(said, output)
@@ -142,13 +142,14 @@ class OddUse(LocalTest):
             self.lockstep("run", "many.yaml", "--dir", "run",
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limit)))
         self.assertEqual(exit_code, 0, output)
-        self.assertIn("Too many open files; it is tried again", output)
+        self.assertIn("Too many open files; lockstep tries again", output)
 
     def test_summary_that_cannot_be_written_is_refused_at_once(self):
         os.link(self.manifest, self.scratch / "same.yaml")
         for file, problem in (("no/such.json", "its folder: No such file or directory"),
-                              ("same.yaml", "that is the manifest of the job, which would be lost"),
-                              (".", "that is a folder, expected a file")):
+                              ("same.yaml", "the manifest of the job found, which would be "
+                                            "overwritten"),
+                              (".", "a folder found, expected a file")):
             exit_code, output = self.end_of(
                 self.lockstep("run", "job.yaml", "--summary", file))
             self.assertEqual(exit_code, 2, output)
@@ -270,7 +271,7 @@ class OddUse(LocalTest):
             exit_code, output = self.end_of(run)
         self.assertEqual(exit_code, 0, output)
         self.assertEqual(output.count("cannot be created"), 1, output)
-        self.assertIn("No space left on device; it is tried again for 30 s", output)
+        self.assertIn("No space left on device; lockstep tries again for 30 s", output)
 
     def test_bytes_that_are_no_text_are_refused_with_the_line(self):
         self.manifest.write_bytes(self.manifest.read_bytes().replace(b"command}", b"caf\xe9}"))

@@ -61,10 +61,10 @@ class Ports(LocalTest):
         with holder:
             run = self.finish(started)
         self.assert_trained(run)
-        self.assertRegex(run.output, rf"of quick-worker-1-r1 {re.escape(place)} is in use by "
+        self.assertRegex(run.output, rf"port of quick-worker-1-r1: {re.escape(place)} is in use by "
                                      rf"process {os.getpid()} \(python3[^)]*\); lockstep waits "
-                                     "for it")
-        self.assertRegex(run.output, r"the gang gets ports \d+ to \d+, cause port_taken; does "
+                                     "for the port")
+        self.assertRegex(run.output, r"the gang now uses ports \d+ to \d+, cause port_taken; does "
                                      r"not count against runPolicy.backoffLimit")
         self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1},
                                                    {"cause": "port_taken", "count": 1}])
@@ -73,7 +73,7 @@ class Ports(LocalTest):
         started = self.started()
         holder, _ = self.lose_port_of_worker_1(started)
         with holder:
-            before = self.read_until(started[0], "lockstep waits for it")
+            before = self.read_until(started[0], "lockstep waits for the port")
         run = self.finish(started)
         run.output = before + run.output
         self.assert_trained(run, recoveries=1)

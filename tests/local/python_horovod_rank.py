@@ -88,7 +88,7 @@ class Rank(unittest.TestCase):
     def leaves(self):
         """Rank 0 shuts down while the others work."""
         if hvd.rank() == 0:
-            with self.assertRaisesRegex(lockstep.Mismatch, "rank 0 has shut down, where rank 1"):
+            with self.assertRaisesRegex(lockstep.Mismatch, "rank 0 has shut down while rank 1"):
                 hvd.shutdown()
             return
         with self.assertRaises(SystemExit) as end:

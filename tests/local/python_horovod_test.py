@@ -84,7 +84,7 @@ class Calls(LocalTest):
 
     def test_a_rank_that_shuts_down_early_is_named(self):
         logs = self.run_parts("leaves")
-        self.assertIn("rank 0 is lost: shut down, where rank 1 calls allreduce", logs[1])
+        self.assertIn("rank 0 is lost: shut down while rank 1 calls allreduce", logs[1])
 
     def test_a_rank_that_ends_early_fails_the_job_and_no_other_try_is_made(self):
         run = self.run_job(command_manifest(
@@ -92,7 +92,7 @@ class Calls(LocalTest):
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
         self.assertRegex(
             run.output, r"command failed after .*: pod command-worker-0 \(rank 0\) exit code 1: "
-            '.*rank 0 has shut down, where rank 1 calls allreduce "gradient"')
+            '.*rank 0 has shut down while rank 1 calls allreduce "gradient"')
         self.assertIn("rank 0 is lost: shut down", run.pod_log("command-worker-1"))
 
     def test_a_rank_that_crashes_in_its_teardown_has_succeeded(self):

@@ -84,8 +84,8 @@ class Rank(unittest.TestCase):
         reduce = session.all_reduce
         self.fails(wrong, "list found, expected an ndarray", reduce, [1.0])
         self.fails(wrong, "dtype <U1 found", reduce, np.array(["a"]))
-        self.fails(wrong, "order of bytes", reduce, np.zeros(3, ">f4"))
-        self.fails(wrong, "side by side", reduce, np.zeros((4, 4))[:, 1:3])
+        self.fails(wrong, "byte order", reduce, np.zeros(3, ">f4"))
+        self.fails(wrong, "not contiguous", reduce, np.zeros((4, 4))[:, 1:3])
         frozen = np.zeros(3)
         frozen.flags.writeable = False
         self.fails(wrong, "read-only", reduce, frozen)

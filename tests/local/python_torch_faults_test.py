@@ -54,8 +54,9 @@ class Faults(LocalTest):
         main = "try: train()\n    except Exception: sys.exit(0)"
         run = self.run_job(self.manifest(after=DAMAGE, main=main))
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("lockstep: the program caught Mismatch and ended as if all were well, so "
-                      "this process ends with 1: model/0.weight differs between rank 0 and rank 1",
+        self.assertIn("lockstep: the program caught Mismatch and ended with exit code 0, so this "
+                      "process ends with 1 instead: model/0.weight differs between rank 0 "
+                      "and rank 1",
                       run.pod_log("own-worker-1"))
 
     def test_weights_that_differ_reach_neither_a_successor_nor_a_checkpoint(self):

@@ -118,8 +118,8 @@ class Torch(TorchCase):
         (directory / "checkpoints").rename(directory / "removed")
         run = self.stop(started)
         self.assertEqual(run.exit_code, 1, run.output)
-        problem = (f"No such file or directory: {directory}/checkpoints; put back what was removed "
-                   "or unmounted there; the folder is the job's while it runs")
+        problem = (f"No such file or directory: {directory}/checkpoints; restore what was removed "
+                   "or unmounted there; the job needs the folder while it runs")
         self.assertEqual(run.summary["reason"], "stopped by SIGINT, and the checkpoint could not "
                          f"be written by own-worker-0: {problem}")
         self.assertRegex(run.output, rf"own-worker-0.*{problem}")

@@ -117,7 +117,7 @@ class LowPrecision(LocalTest):
         whole = self.train(*fields)
         skipped = whole.summary["stepsSkipped"]
         self.assertGreater(skipped, 0, whole.output)
-        self.assertIn(f", {skipped} skipped (too large for Float16)", whole.output)
+        self.assertIn(f", {skipped} skipped (gradients too large for Float16)", whole.output)
         self.assertIn("step skipped, as its gradients are not finite in Float16",
                       whole.pod_log("quick-worker-1"))
         for victims in ("worker-1", "worker-0+worker-1"):

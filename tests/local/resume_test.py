@@ -54,10 +54,10 @@ class Refused(Resumed):
                          r"no checkpoint in .*/checkpoints can be used; move that folder away "
                          r"to begin at step 0: .*step-00000040")
         self.assertIn("move that folder away to begin at step 0", run.summary["reason"])
-        self.assertIn("correct what the reason says, then lockstep run --resume", run.output)
+        self.assertIn("fix the cause above, then lockstep run --resume", run.output)
         self.assertNotIn("lost", run.output)
         self.assertIn("newest of step 40", run.output)
-        self.assertIn("this try changed nothing in that run", run.output)
+        self.assertIn("this attempt did not change the earlier run", run.output)
 
 
 class SharedCheckpoints(Resumed):
@@ -68,8 +68,8 @@ class SharedCheckpoints(Resumed):
         second = self.run_job(training_manifest(workers=1), *here)
         elsewhere = self.run_job(training_manifest(workers=1))
         self.assertEqual(second.exit_code, 1, second.output)
-        self.assertIn(f"written into {shared}; two runs must not share one: it is in use by "
-                      f"process {first[0].pid}\n", second.output)
+        self.assertIn(f"{shared} belongs to another run, and two runs must not share a folder: it "
+                      f"is in use by process {first[0].pid}\n", second.output)
         self.assertIsNone(second.summary)
         self.assert_trained(elsewhere)
         self.assertEqual(self.stop(first).exit_code, 130)
@@ -108,15 +108,15 @@ class Warned(Resumed):
         run = self.run_job(command_manifest(["true"], workers=1), "--quiet", name="first")
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertTrue(self.checkpoints(directory))
-        self.assertNotIn("there is no checkpoint", run.output)
+        self.assertNotIn("no checkpoint there", run.output)
 
     def test_an_older_checkpoint_in_the_place_of_a_damaged_one_is_a_warning(self):
         directory = self.trained()
         self.damage(self.checkpoints(directory)[-1])
         run = self.resume(directory, "--quiet", "--set", "training.steps=60")
         self.assert_trained(run)
-        self.assertIn("warning: training resumed from the checkpoint of step 20: that of step 40 "
-                      "cannot be used", run.output)
+        self.assertIn("warning: training resumed from the checkpoint of step 20: the checkpoint of "
+                      "step 40 cannot be used", run.output)
 
     def test_checkpoints_that_are_gone_are_a_warning(self):
         directory = self.trained()

@@ -162,7 +162,7 @@ class Stopping(LocalTest):
         process.send_signal(signal.SIGTERM)
         run = self.finish(started)
         self.assertEqual(run.exit_code, 130, run.output)
-        self.assertRegex(run.output, "no checkpoint.* begins at step 0")
+        self.assertRegex(run.output, "no checkpoint.* starts at step 0")
 
     def test_stop_after_a_checkpoint_tells_how_to_go_on(self):
         started = self.start(training_manifest(steps=100000))

@@ -189,7 +189,7 @@ class Rank(unittest.TestCase):
             ("Sum of string", lambda: hvd.grouped_allreduce([tensor], op=hvd.Sum)),
             ("Sum of string", lambda: hvd.reducescatter(tensor, op=hvd.Sum)),
         ):
-            words += " found, expected numbers( or bool)?: broadcast_object and allgather_object"
+            words += " found, expected numbers( or bool)?: for other objects use broadcast_object"
             for run in (call, tf.function(call, autograph=False)):
                 with self.subTest(words), self.assertRaisesRegex(lockstep.InvalidArgument, words):
                     run()
@@ -219,7 +219,7 @@ class Rank(unittest.TestCase):
         ):
             with self.subTest(words), self.assertRaisesRegex(lockstep.InvalidArgument, words):
                 call()
-        with self.assertRaisesRegex(AttributeError, "SyncBatchNormalization is Horovod's"):
+        with self.assertRaisesRegex(AttributeError, "SyncBatchNormalization of Horovod"):
             hvd.SyncBatchNormalization  # noqa: B018
         self.assertFalse(hvd.nccl_built())
         for name in hvd.__all__:

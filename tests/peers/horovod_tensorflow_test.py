@@ -147,7 +147,7 @@ class Calls(LocalTest):
 
     def test_a_rank_that_shuts_down_while_others_are_in_a_function_fails_the_job(self):
         logs, output = self.run_part("leaves", succeeds=False)
-        call = 'shut down, where rank 1 calls allreduce "loss"'
+        call = 'shut down while rank 1 calls allreduce "loss"'
         self.assertIn(f"rank 0 is lost: {call}", logs[1])
         self.assertRegex(output, r"\b75\b")
         self.assertRegex(output, f"command failed after .*rank 0 has {call}")

@@ -35,7 +35,7 @@ class KerasReport(LocalTest):
         self.assertEqual(run.summary["steps"], STEPS)
         self.assertAlmostEqual(run.summary["loss"], last, places=5)
         self.assertLessEqual(run.summary.get("accuracy", 0), 1)
-        self.assertNotIn("reports nothing", run.pod_log("keras-worker-0"))
+        self.assertNotIn("Report is off", run.pod_log("keras-worker-0"))
 
     def test_multi_worker_mirrored_beside_its_own_server(self):
         self.check(workers=2, keras=1)
@@ -76,7 +76,7 @@ class KerasReport(LocalTest):
         ran = subprocess.run(COMMAND, capture_output=True, text=True, check=False,
                              timeout=RUN_TIMEOUT_SECONDS)
         self.assertEqual(ran.returncode, 0, ran.stderr)
-        self.assertEqual(ran.stderr.count("lockstep.keras.Report reports nothing"), 1, ran.stderr)
+        self.assertEqual(ran.stderr.count("lockstep.keras.Report is off"), 1, ran.stderr)
 
 
 if __name__ == "__main__":

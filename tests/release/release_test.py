@@ -54,7 +54,7 @@ class Refusals(Case):
         subprocess.run(["bash", "-c", "git config user.name t && git config user.email t@localhost "
                         f"&& {line}"], cwd=self.sources.folder, check=True, capture_output=True)
         self.assertEqual((self.sources.folder / "LICENSE").read_bytes(), LICENCE.read_bytes())
-        self.assert_refused(self.sources, [VERSION], "nothing to sign with")
+        self.assert_refused(self.sources, [VERSION], "no key to sign with")
 
     def test_files_that_are_not_committed_are_named(self):
         self.sources.add_licence()
@@ -64,7 +64,7 @@ class Refusals(Case):
     def test_a_key_that_is_missing_or_none(self):
         self.sources.add_licence()
         self.assert_refused(self.sources, [VERSION], "--key FILE", "--unsigned", "genpkey")
-        self.assert_refused(self.sources, [VERSION, "--key", "LICENSE"], "no private key")
+        self.assert_refused(self.sources, [VERSION, "--key", "LICENSE"], "not a private key")
 
     def test_a_word_that_is_unknown(self):
         self.assert_refused(self.sources, [VERSION, "--fast"], "unknown option --fast")

@@ -50,14 +50,14 @@ def seconds(name: str, value: Any) -> float:
     """A time limit. Errors: InvalidArgument, which calls it `name`."""
     number = real_number(name, value)
     if not 0 < number < math.inf:
-        raise InvalidArgument(f"{name}: {value!r} found, expected seconds above 0")
+        raise InvalidArgument(f"{name}: {value!r} found, expected a number of seconds above 0")
     return number
 
 
 def text(name: str, value: Any) -> str:
     """`value` where it is words. Errors: InvalidArgument, which calls it `name`."""
     if not isinstance(value, str):
-        raise InvalidArgument(f"{name}: {value!r} found, expected words (str)")
+        raise InvalidArgument(f"{name}: {value!r} found, expected a string (str)")
     return value
 
 
@@ -71,8 +71,8 @@ def folder(name: str, value: Any) -> str:
         raise InvalidArgument(f"{name}: {value!r} found, expected the path of a folder")
     if _URL.match(path):
         raise InvalidArgument(
-            f"{name}: {value!r} found, expected the path of a folder, which a URL is not: mount "
-            "the storage into the pods")
+            f"{name}: {value!r} found, expected the path of a folder, not a URL: mount the storage "
+            "into the pods")
     return path
 
 

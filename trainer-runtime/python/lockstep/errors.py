@@ -187,5 +187,5 @@ def _at_exit() -> None:
 def _caught(end: Tuple[int, str, str]) -> Tuple[int, str]:
     """The exit code, and what is said of it."""
     code, name, words = end
-    return code, (f"the program caught {name} and ended as if all were well, so this process ends "
-                  f"with {code}: {words}")
+    return code, (f"the program caught {name} and ended with exit code 0, so this process ends "
+                  f"with {code} instead: {words}")

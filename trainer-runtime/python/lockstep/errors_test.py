@@ -31,8 +31,8 @@ class Run(unittest.TestCase):
                 errors._end = None
                 note_end(error)
                 self.assertEqual(self.end(leave), (
-                    code, f"lockstep: the program caught {type(error).__name__} and ended as if "
-                    f"all were well, so this process ends with {code}: {error}\n"))
+                    code, f"lockstep: the program caught {type(error).__name__} and ended with "
+                    f"exit code 0, so this process ends with {code} instead: {error}\n"))
 
     def test_the_first_error_counts(self):
         note_end(Mismatch("first"))

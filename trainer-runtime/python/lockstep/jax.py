@@ -54,7 +54,8 @@ class Collectives:
         own = _checked(array)
         chosen = op_of(op)
         if chosen is Op.MEAN and not jnp.issubdtype(own.data.dtype, jnp.floating):
-            raise InvalidArgument(f"op: {own.data.dtype.name} has no mean: sum, and divide")
+            raise InvalidArgument(f"op: {own.data.dtype.name} has no mean: use sum and divide the "
+                                  "result")
         return self._call(
             lambda copy: self._session.all_reduce(copy, chosen, self._timeout), own,
             own.data.shape, turned=chosen in (Op.MIN, Op.MAX))

@@ -186,7 +186,7 @@ def _open() -> Optional[Reporter]:
     try:
         return Reporter()
     except NoJob as reason:
-        logging.getLogger("lockstep").warning("lockstep.keras.Report reports nothing: %s", reason)
+        logging.getLogger("lockstep").warning("lockstep.keras.Report is off: %s", reason)
         return None
 
 

@@ -161,8 +161,8 @@ def load() -> ctypes.CDLL:
         try:
             entry = getattr(library, function)
         except AttributeError:
-            raise OSError(f"Lockstep's library: {name} has no {function}: it is of another release "
-                          "than this package") from None
+            raise OSError(f"Lockstep's library: {name} has no {function}: the library and this "
+                          "package are of different releases") from None
         entry.argtypes = arguments
         entry.restype = _OTHER_RESULTS.get(function, c_int)
     return library

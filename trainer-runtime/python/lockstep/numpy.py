@@ -33,7 +33,7 @@ def data_type_of(dtype: np.dtype[Any], name: str) -> DataType:
     if data_type is None:
         raise InvalidArgument(
             f"{name}: dtype {dtype.str} found, expected one of {', '.join(_TYPES)}, in the "
-            "machine's order of bytes")
+            "machine's byte order")
     return data_type
 
 
@@ -51,10 +51,10 @@ class Session(_Session[AnyArray]):
         data_type = data_type_of(array.dtype, name)
         if not array.flags.c_contiguous:
             raise InvalidArgument(
-                f"{name}: its elements do not lie side by side in C order; pass a copy "
+                f"{name}: the array is not contiguous in C order; pass a copy "
                 "(numpy.ascontiguousarray)")
         if is_written and not array.flags.writeable:
-            raise InvalidArgument(f"{name}: is read-only")
+            raise InvalidArgument(f"{name}: the array is read-only")
         return Memory(array.ctypes.data, array.size, data_type)
 
     def _shape(self, array: AnyArray) -> tuple[int, ...]:

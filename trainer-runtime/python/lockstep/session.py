@@ -92,7 +92,7 @@ def figures_of(progress: Progress) -> library.ProgressIn:
 
     if not isinstance(progress, Progress):
         raise InvalidArgument(f"progress: {progress!r} found, expected a lockstep.Progress")
-    unknown = ", or None where it is not known"
+    unknown = ", or None if the value is not known"
 
     def count(name: str) -> int:
         value = getattr(progress, name)
@@ -187,7 +187,8 @@ class Session(abc.ABC, Generic[Array]):
     def meeting(self) -> Meeting:
         """The newest. Errors: LockstepError (NOT_MET)."""
         if self._meeting is None:
-            raise LockstepError("no meeting is joined: call meet first", Status.NOT_MET)
+            raise LockstepError(
+                "this process has joined no rendezvous: call meet first", Status.NOT_MET)
         return self._meeting
 
     @property
@@ -248,7 +249,7 @@ class Session(abc.ABC, Generic[Array]):
         shape = self._shape(array)
         if not shape or shape[0] != self.size:
             raise InvalidArgument(
-                f"array: shape {list(shape)} found, expected a first length of {self.size}, "
+                f"array: shape {list(shape)} found, expected a first dimension of {self.size}, "
                 "a block for each rank")
         output = self._empty(array, shape[1:])
         address, count, _ = self._memory(output, "output", is_written=True)

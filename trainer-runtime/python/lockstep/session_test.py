@@ -29,7 +29,7 @@ class Figures(unittest.TestCase):
                                                        "sample_count")),
                             ("0 or more", ("accuracy", "samples_per_second"))):
             for name in names:
-                words = f"^{name}: -2 found, expected {kind}, or None where it is not known$"
+                words = f"^{name}: -2 found, expected {kind}, or None if the value is not known$"
                 with self.assertRaisesRegex(InvalidArgument, words):
                     figures_of(Progress(step=1, **{name: -2}))
 
@@ -89,7 +89,7 @@ class Arguments(unittest.TestCase):
                 ("step: 'x' found", lambda: one.meet(True, "x")),
                 ("timeout: 'x' found, expected a number$", lambda: one.barrier("x")),
                 ("timeout: None found", lambda: one.all_reduce(0, timeout=None)),
-                ("timeout: 0 found, expected seconds above 0$", lambda: one.finish(0)),
+                ("timeout: 0 found, expected a number of seconds above 0$", lambda: one.finish(0)),
                 ("timeout: nan found", lambda: one.should_stop(float("nan"))),
                 ("timeout: -1 found", lambda: one.all_gather(0, timeout=-1))):
             with self.assertRaisesRegex(InvalidArgument, "^" + words):

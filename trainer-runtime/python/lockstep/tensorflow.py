@@ -60,11 +60,11 @@ def tf_config(timeout: float = 5.0) -> TfConfig:
     INTERNAL: it answers something else). Thread: any.
     """
     if not timeout > 0:
-        raise InvalidArgument(f"timeout: {timeout!r} found, expected seconds above 0")
+        raise InvalidArgument(f"timeout: {timeout!r} found, expected a number of seconds above 0")
     url = os.environ.get(_VARIABLE, "")
     if not url:
-        raise NoJob(f"{_VARIABLE} is not set: lockstep-runtime has not started this process, or "
-                    "could not serve TF_CONFIG and says why in the pod's log", Status.NO_JOB)
+        raise NoJob(f"{_VARIABLE} is not set: lockstep-runtime did not start this process, or "
+                    "could not serve TF_CONFIG; the pod's log says why", Status.NO_JOB)
     return _parse(url, _get(url, timeout))
 
 
@@ -78,8 +78,8 @@ def _get(url: str, timeout: float) -> bytes:
         body = response.read(_BYTES_MAX + 1)
     except (OSError, http.client.HTTPException) as error:
         raise LockstepError(
-            f"{url} does not answer: {str(error) or type(error).__name__}; the runtime of this pod "
-            "serves it for as long as it runs", Status.SYSTEM) from error
+            f"{url} does not answer: {str(error) or type(error).__name__}; the pod's runtime "
+            "serves this address as long as it runs", Status.SYSTEM) from error
     finally:
         connection.close()
     if response.status != 200:
@@ -87,7 +87,7 @@ def _get(url: str, timeout: float) -> bytes:
             f"{url} answers {response.status} {response.reason}, expected 200", Status.INTERNAL)
     if len(body) > _BYTES_MAX:
         raise LockstepError(
-            f"{url} answers more than {_BYTES_MAX} bytes, expected TF_CONFIG", Status.INTERNAL)
+            f"{url} answers with more than {_BYTES_MAX} bytes, expected TF_CONFIG", Status.INTERNAL)
     return body
 
 

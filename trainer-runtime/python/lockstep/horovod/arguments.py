@@ -46,7 +46,8 @@ class Reduction(NamedTuple):
             raise InvalidArgument(
                 f"{name}: Average of {word} found, expected Sum for whole numbers")
         if self.is_scaled and not is_float:
-            raise InvalidArgument(f"{name}: scaled {word} found, expected floating-point")
+            raise InvalidArgument(
+                f"{name}: {word} with a scale factor found, expected floating-point numbers")
 
     def __str__(self) -> str:
         scales = f" scaled by {self.prescale} and {self.postscale}"
@@ -77,7 +78,7 @@ global_process_set = ProcessSet()
 def op_of(op: Optional[ReduceOp], average: Optional[bool] = None) -> ReduceOp:
     """The operation that is asked for; Average by default. Errors: InvalidArgument."""
     if op is not None and average is not None:
-        raise InvalidArgument("op and average: both found, expected op only")
+        raise InvalidArgument("op and average: cannot be used together; set only op")
     if average is not None:
         return Average if average else Sum
     if op is None:
@@ -96,8 +97,8 @@ def check_elements(
     if not lies_flat:
         call = f"{name}: {what}" if name else what
         raise InvalidArgument(
-            f"{call} of {word} found, expected {expected}: broadcast_object and allgather_object "
-            "carry all else")
+            f"{call} of {word} found, expected {expected}: for other objects use broadcast_object "
+            "or allgather_object")
 
 
 def check_gradients(
@@ -112,15 +113,15 @@ def check_gradients(
     to float16. Errors: InvalidArgument."""
     if num_groups != 0 or groups is not None:
         raise InvalidArgument(
-            f"num_groups, groups: {num_groups}, {groups!r} found, expected none: gradients travel "
-            "together as it is")
+            f"num_groups, groups: {num_groups}, {groups!r} found, expected neither: gradients are "
+            "always reduced together")
     if op_of(op) not in (Average, Sum):
         raise InvalidArgument(f"op: {op!r} found, expected Average or Sum")
     if compression not in offered:
         raise InvalidArgument(
             f"compression: {compression!r} found, expected Compression.none or Compression.fp16")
     if predivide_factor != 1.0 and op is not Average:
-        raise InvalidArgument(f"gradient_predivide_factor: {op!r} found, expected Average with it")
+        raise InvalidArgument(f"gradient_predivide_factor: op {op!r} found, expected op Average")
     if predivide_factor <= 0:
         raise InvalidArgument(
             f"gradient_predivide_factor: {predivide_factor} found, expected above 0")
@@ -138,7 +139,7 @@ def rows_text(word: str, shape: Sequence[int], name: str) -> str:
     Errors: InvalidArgument (there are no rows, or nothing is in them)."""
     if len(shape) == 0 or 0 in shape[1:]:
         raise InvalidArgument(
-            f"{name}: shape {list(shape)} found, expected rows of one element or more")
+            f"{name}: shape {list(shape)} found, expected rows with at least one element")
     return f"{word} [{', '.join(['any', *(str(length) for length in shape[1:])])}]"
 
 
@@ -164,7 +165,7 @@ def splits_of(given: Any, rows: int, name: str) -> list[int]:
     if not is_list or len(given) != size or sum(given) != rows or min(given) < 0:
         raise InvalidArgument(
             f"{name}: splits {given} found, expected {size} numbers from 0 whose sum is {rows}, "
-            "the rows")
+            "the number of rows")
     return list(given)
 
 
@@ -172,8 +173,8 @@ def check_process_set(process_set: Optional[ProcessSet]) -> None:
     """Errors: InvalidArgument (not that of all ranks)."""
     if process_set is not None and process_set is not global_process_set:
         raise InvalidArgument(
-            f"process_set: {process_set!r} found, expected global_process_set: there is one, of "
-            "all ranks")
+            f"process_set: {process_set!r} found, expected global_process_set: it is the only set, "
+            "of all ranks")
 
 
 def check_root(root_rank: int, name: str) -> None:

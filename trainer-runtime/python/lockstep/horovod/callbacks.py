@@ -93,7 +93,8 @@ class LearningRateSchedule(_Callback):
             raise InvalidArgument("initial_lr: None found, expected a number")
         if steps_per_epoch is not None and steps_per_epoch < 0:
             raise InvalidArgument(
-                f"steps_per_epoch: {steps_per_epoch} found, expected 1 or more, or 0 for Keras's")
+                f"steps_per_epoch: {steps_per_epoch} found, expected 1 or more, or 0 for Keras's "
+                "value")
         self.initial_lr = initial_lr
         self.multiplier = multiplier
         self.start_epoch = start_epoch
@@ -109,7 +110,8 @@ class LearningRateSchedule(_Callback):
             self.steps_per_epoch = self.params.get("steps")
             if not self.steps_per_epoch:
                 raise InvalidArgument(
-                    "steps_per_epoch: None found, expected a number: Keras does not know it here")
+                    "steps_per_epoch: None found, expected a number: Keras does not know the "
+                    "number of steps of this data")
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.current_epoch = epoch
@@ -252,8 +254,7 @@ def check_device(name: str, device: str) -> None:
     Errors: InvalidArgument (one that is not the host)."""
     if device and "cpu" not in device.lower():
         raise InvalidArgument(
-            f"{name}: {device!r} found, expected '': what travels, travels through the host's "
-            "memory")
+            f"{name}: {device!r} found, expected '': all data is sent through the host's memory")
 
 
 def _number(variable: Any) -> float:

@@ -244,7 +244,7 @@ class States(unittest.TestCase):
     def test_what_has_no_variables_yet_is_refused(self):
         model = Model()
         model.built = False
-        with self.assertRaisesRegex(InvalidArgument, "model: one that has not been built"):
+        with self.assertRaisesRegex(InvalidArgument, "model: a model that has not been built"):
             variables.TensorFlowKerasState(model)
         model.built, model.optimizer = True, None
         with self.assertRaisesRegex(InvalidArgument, "optimizer: None found"):

@@ -132,9 +132,10 @@ def _run(here: World[Any], state: State, work: Callable[[], Any]) -> Any:
         fruitless = 0 if state._commits > commits else fruitless + 1
         commits = state._commits
         if fruitless > _FRUITLESS_MAX:
-            print(f"lockstep: {fruitless} losses without a commit: {lost}", file=sys.stderr)
+            print(f"lockstep: {fruitless} losses of ranks without a commit between them: {lost}",
+                  file=sys.stderr)
             sys.exit(lost.exit_code)
-        print(f"lockstep: meeting again after step {state._steps}: {lost}", flush=True)
+        print(f"lockstep: joining a new rendezvous after step {state._steps}: {lost}", flush=True)
         state.restore()
         here.steps = state._steps
         here.meet(state._is_whole)

@@ -101,7 +101,7 @@ class ShutDown(MeetAgain):
     def __init__(self, gone: Sequence[int], call: str) -> None:
         # In the words that the operator knows: the end of whoever is left is no fault of its own.
         lost = ", ".join(f"rank {rank} is lost" for rank in gone)
-        super().__init__(f"{lost}: shut down, where {call}", Status.LOST_PEER)
+        super().__init__(f"{lost}: shut down while {call}", Status.LOST_PEER)
         self.call = call
 
 
@@ -133,9 +133,9 @@ def agree(headers: Sequence[Header]) -> Agreement:
         if headers[rank].terms != call.terms:
             raise Mismatch(
                 f"rank {first} calls {call.text}, rank {rank} calls {headers[rank].text}: all "
-                "ranks make the same calls in the same order", Status.MISMATCH)
+                "ranks must make the same calls in the same order", Status.MISMATCH)
     if joined and (call.kind != Kind.ALLREDUCE or call.op not in _SUMS):
         raise Mismatch(
-            f"rank {first} calls {call.text}, where rank {min(joined)} has joined: those that have "
-            "not may call allreduce, by Average or Sum", Status.MISMATCH)
+            f"rank {first} calls {call.text} after rank {min(joined)} has called join: then other "
+            "ranks may only call allreduce with Average or Sum", Status.MISMATCH)
     return Agreement(tuple(headers), joined, call)

@@ -53,7 +53,7 @@ class Headers(unittest.TestCase):
             self.assertEqual(
                 str(raised.exception),
                 f'rank 0 calls allreduce "loss" of float32 [10], Average, rank 2 calls {other}: '
-                "all ranks make the same calls in the same order")
+                "all ranks must make the same calls in the same order")
 
     def test_those_that_have_joined_take_part_in_sums_and_means_only(self):
         found = agree(headers(JOIN, reduction(), JOIN))
@@ -61,13 +61,13 @@ class Headers(unittest.TestCase):
         self.assertIsNone(agree(headers(JOIN, JOIN)).call)
         for other in (reduction(op=Op.MIN), Call(Kind.BARRIER), Call(Kind.ALLGATHER, "x")):
             with self.assertRaisesRegex(
-                    Mismatch, f"rank 1 calls {re.escape(str(other))}.*rank 0 has joined"):
+                    Mismatch, f"rank 1 calls {re.escape(str(other))}.*rank 0 has called join"):
                 agree(headers(JOIN, other))
 
     def test_whoever_has_shut_down_is_lost_to_the_others(self):
         for other in (reduction(), JOIN):
             called = re.escape(f"rank 0 calls {other}")
-            with self.assertRaisesRegex(MeetAgain, f"rank 1 is lost: shut down, where {called}"):
+            with self.assertRaisesRegex(MeetAgain, f"rank 1 is lost: shut down while {called}"):
                 agree(headers(other, SHUTDOWN))
         self.assertEqual(agree(headers(SHUTDOWN, SHUTDOWN)).call.kind, Kind.SHUTDOWN)
 

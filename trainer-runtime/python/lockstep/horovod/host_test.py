@@ -89,7 +89,8 @@ class Reductions(unittest.TestCase):
 
     def test_whole_numbers_have_no_average_and_no_scales(self):
         for reduction in (Reduction(), Reduction(arguments.Sum, 0.5)):
-            with self.assertRaisesRegex(InvalidArgument, "x: (Average of|scaled) int64 found"):
+            with self.assertRaisesRegex(
+                    InvalidArgument, "x: (Average of int64|int64 with a scale factor) found"):
                 reduction.check("int64", False, "x")
         Reduction(arguments.Sum).check("int64", False, "x")
 
@@ -157,7 +158,7 @@ class Exchanges(unittest.TestCase):
                 self.assertIsInstance(found, InvalidArgument)
                 self.assertEqual(
                     str(found), f"x: {kind} of {word} found, expected numbers or bool: "
-                    "broadcast_object and allgather_object carry all else")
+                    "for other objects use broadcast_object or allgather_object")
 
     def test_broadcast_of_other_variables_is_told(self):
         for error in in_ranks(2, lambda rank: host.broadcast([own(0)] * (1 + rank), 0, "x")):

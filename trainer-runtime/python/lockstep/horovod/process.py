@@ -34,7 +34,8 @@ def current_with(arrays: type[Any]) -> World[Any]:
     here = current()
     if not isinstance(here.arrays, arrays):
         raise InvalidArgument(
-            "initialized by another module of lockstep.horovod: a process calls by one of them")
+            "initialized by a different module of lockstep.horovod: a process can use only one of "
+            "these modules")
     return here
 
 
@@ -49,12 +50,12 @@ def init(open_world: Callable[[float], World[Any]], comm: Any, process_sets: Any
     for name, value in (("comm", comm), ("process_sets", process_sets)):
         if value is not None:
             raise InvalidArgument(
-                f"{name}: {value!r} found, expected None: there is one set, of all ranks")
+                f"{name}: {value!r} found, expected None: the only set is that of all ranks")
     if _world is not None:
         return
     if _has_finished:
-        raise InvalidArgument("init: called after shutdown, expected once: with that all ranks "
-                              "have said that all work is done")
+        raise InvalidArgument("init: called after shutdown, expected one call of init for each "
+                              "process: shutdown ends the work of all ranks")
     made = open_world(_call_seconds())
     try:
         made.meet(has_state=False)

@@ -23,7 +23,7 @@ def missing(module: str, name: str, refused: tuple[str, ...]) -> Any:
         return lambda *_: False
     if name in _REFUSED or name in refused:
         raise AttributeError(
-            f"{name} is Horovod's, and not offered by {module}: see docs/reference/horovod.md")
+            f"{name} of Horovod is not available in {module}: see docs/reference/horovod.md")
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 

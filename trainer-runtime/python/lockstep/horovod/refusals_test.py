@@ -9,9 +9,9 @@ from lockstep.horovod import arguments, refusals
 class Refusals(unittest.TestCase):
     def test_names_of_horovods_are_told_from_others(self):
         self.assertFalse(refusals.missing("m", "nccl_built", ())())
-        with self.assertRaisesRegex(AttributeError, "start_timeline is Horovod's, and not"):
+        with self.assertRaisesRegex(AttributeError, "start_timeline of Horovod is not"):
             refusals.missing("m", "start_timeline", ())
-        with self.assertRaisesRegex(AttributeError, "own is Horovod's, and not offered by m"):
+        with self.assertRaisesRegex(AttributeError, "own of Horovod is not available in m"):
             refusals.missing("m", "own", ("own",))
         with self.assertRaisesRegex(AttributeError, "module 'm' has no attribute 'other'"):
             refusals.missing("m", "other", ("own",))
@@ -25,7 +25,7 @@ class Refusals(unittest.TestCase):
 
     def test_elements_outside_of_their_array_are_refused_by_call_and_type(self):
         arguments.check_elements("Sum", "float32", True, "x")
-        for name, words in (("x", "x: Sum of string found, expected numbers: broadcast_object and"),
+        for name, words in (("x", "x: Sum of string found, expected numbers: for other objects"),
                             (None, "^Sum of string found, expected numbers: ")):
             with self.assertRaisesRegex(InvalidArgument, words):
                 arguments.check_elements("Sum", "string", False, name, "numbers")

@@ -33,7 +33,7 @@ def of_model(model: Any) -> list[Any]:
     metrics, which it makes in its first batch. Errors: InvalidArgument (it has not been built)."""
     if not getattr(model, "built", True):
         raise InvalidArgument(
-            "model: one that has not been built found, expected its variables to be there: call "
+            "model: a model that has not been built found, expected one with variables: call "
             "model.build(input_shape) first")
     weights = list(model.weights)
     have = {id(one) for one in weights}
@@ -80,9 +80,10 @@ class TensorFlowState(VariablesState):
     def __init__(self, variables: Any = None, session: Any = None, **objects: Any) -> None:
         """Errors: InvalidArgument (none, or a session of TensorFlow 1)."""
         if session is not None:
-            raise InvalidArgument(f"session: {session!r} found, expected None: no TensorFlow 1")
+            raise InvalidArgument(f"session: {session!r} found, expected None: TensorFlow 1 is not "
+                                  "supported")
         if not variables:
-            raise InvalidArgument("variables: none found, expected a list of them")
+            raise InvalidArgument("variables: none found, expected a list of variables")
         self.variables = list(variables)
         super().__init__(**objects)
 
@@ -102,7 +103,8 @@ class TensorFlowKerasState(VariablesState):
         self.optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         if self.optimizer is None:
             raise InvalidArgument(
-                "optimizer: None found, expected one, or a model that was compiled with one")
+                "optimizer: None found, expected an optimizer, or a model that was compiled with "
+                "one")
         super().__init__(**objects)
 
     def _variables(self) -> list[Any]:

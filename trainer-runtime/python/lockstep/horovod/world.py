@@ -221,8 +221,8 @@ class World(Generic[Array]):
                 self._session.finish(CALL_SECONDS)
         except ShutDown as alone:
             raise Mismatch(
-                f"rank {self.rank} has shut down, where {alone.call}: all ranks shut down after "
-                "the same call", Status.MISMATCH) from None
+                f"rank {self.rank} has shut down while {alone.call}: all ranks must shut down "
+                "after the same call", Status.MISMATCH) from None
         except (MeetAgain, Mismatch) as lost:
             print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
         finally:
@@ -234,7 +234,7 @@ class World(Generic[Array]):
             self._has_warned = True
             if self.rank == 0:  # all have the same
                 print(f"lockstep: {begun.call}: the result is not finite, after step {self.steps}; "
-                      "training goes on with it, unless the program skips such a step, as loss "
+                      "training continues with it unless the program skips such steps, as loss "
                       "scaling does", file=sys.stderr, flush=True)
 
     def _begin_header(self, call: Call) -> Pending[Array]:
@@ -253,7 +253,7 @@ class World(Generic[Array]):
     def _try(self, call: Call, work: Callable[[], Result]) -> Result:
         if self._broken is not None:
             kind, status = type(self._broken), self._broken.status
-            raise kind(f"{call}: after an earlier error: {self._broken}", status)
+            raise kind(f"{call}: not possible after an earlier error: {self._broken}", status)
         try:
             return work()
         except Mismatch as error:

@@ -316,12 +316,12 @@ class Store(unittest.TestCase):
     def test_who_cannot_write_says_where_and_what_to_do_about_it(self):
         store = self.store()
         for number, cause, remedy in (
-                (errno.ENOSPC, "No space left on device", "make room there, or keep fewer"),
-                (errno.EDQUOT, "Disk quota exceeded", "make room there, or keep fewer"),
-                (errno.EACCES, "Permission denied", f"let user {os.geteuid()}, as whom"),
-                (errno.EROFS, "Read-only file system", "mount it for writing"),
-                (errno.EIO, "Input/output error", "see to the disk"),
-                (errno.ESTALE, "Stale file handle", "see to the disk, or to the server")):
+                (errno.ENOSPC, "No space left on device", "free space there, or keep fewer"),
+                (errno.EDQUOT, "Disk quota exceeded", "free space there, or keep fewer"),
+                (errno.EACCES, "Permission denied", f"give user {os.geteuid()}, who runs"),
+                (errno.EROFS, "Read-only file system", "mount the file system"),
+                (errno.EIO, "Input/output error", "check the disk"),
+                (errno.ESTALE, "Stale file handle", "check the disk, or the server")):
             with failing_writes(number), contextlib.redirect_stderr(io.StringIO()) as told:
                 problem = str(self.save(store, 1))
             self.assertTrue(problem.startswith(f"{cause}: {self.directory}; {remedy}"), problem)
@@ -334,7 +334,7 @@ class Store(unittest.TestCase):
         store = self.store()
         shutil.rmtree(self.directory)
         self.assertTrue(str(self.save(store, 1)).startswith(
-            f"No such file or directory: {self.directory}; put back what was removed"))
+            f"No such file or directory: {self.directory}; restore what was removed"))
 
     def test_a_damaged_fence_is_no_other_job_and_the_next_claim_replaces_it(self):
         for damage in ("{", "[]"):

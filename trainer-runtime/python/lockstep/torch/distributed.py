@@ -72,7 +72,7 @@ class ProcessGroup(dist.ProcessGroup):
             if (meeting.rank, meeting.size) != (rank, size):
                 raise InvalidArgument(
                     f"group: rank {rank} of {size} found, expected {meeting.rank} of "
-                    f"{meeting.size}; the first group of the backend lockstep is of all ranks")
+                    f"{meeting.size}; the first group of the backend lockstep must have all ranks")
             self._gloo = _gloo_group(store, rank, size, timeout)
             if self._is_whole:  # what torch calls by a group's name or device, as DTensor does
                 kind = dist.ProcessGroup.BackendType.CUSTOM
@@ -97,7 +97,7 @@ class ProcessGroup(dist.ProcessGroup):
                 self._session.finish(self._timeout)
         except MeetAgain as lost:
             # This rank's own work is done, whatever the others come to.
-            print(f"lockstep: the group is destroyed on this rank alone: {lost}", file=sys.stderr,
+            print(f"lockstep: the group is destroyed on this rank only: {lost}", file=sys.stderr,
                   flush=True)
         finally:
             self._session.close()
@@ -111,9 +111,9 @@ class ProcessGroup(dist.ProcessGroup):
         """Of torch. Errors: InvalidArgument (this release gives none)."""
         if not self._is_whole:
             raise InvalidArgument(
-                f"group_name: torch {torch.__version__} found, expected 2.15 or newer for what "
-                "finds groups by their names (DTensor, FSDP2, torch.compile); a group of "
-                "new_group(list(range(get_world_size()))) has one")
+                f"group_name: torch {torch.__version__} found, expected 2.15 or newer, because "
+                "DTensor, FSDP2 and torch.compile find groups by their names; with older releases "
+                "use new_group(list(range(get_world_size()))), which has a name")
         return super().group_name
 
     def allreduce(  # type: ignore[override]
@@ -328,8 +328,8 @@ def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
         return _gloo_group(store, rank, size, timeout)
     if _has_finished:
         raise InvalidArgument(
-            "init_process_group: called after destroy_process_group, expected once: with that all "
-            "ranks have said that all work is done")
+            "init_process_group: called after destroy_process_group, expected one call for each "
+            "process: destroy_process_group ends the work of all ranks")
     _open_group = ProcessGroup(store, rank, size, timeout)
     return _open_group
 

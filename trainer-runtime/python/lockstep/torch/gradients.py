@@ -92,9 +92,9 @@ class LeftLoop(Exception):
         """Equal on all ranks."""
         return Mismatch(
             f"{ranks_text(self.leaving)} left the loop after step {progress.step} of "
-            f"{progress.steps_total}, and {ranks_text(self.staying)} went on: all ranks have to "
-            "leave it after the same step; decide by a value that is equal on all of them, as "
-            "job.session.all_reduce gives one", Status.MISMATCH)
+            f"{progress.steps_total}, but {ranks_text(self.staying)} continued: all ranks must "
+            "leave the loop after the same step; decide by a value that is equal on all ranks, "
+            "for example from job.session.all_reduce", Status.MISMATCH)
 
 
 # What a rank that leaves says in place of its number of samples.
@@ -198,8 +198,9 @@ class StepReducer:
         if not bool((each[:, 2] == 0).all()):
             hashes = self._holdings.parameter_hashes()
             check_equal(
-                session, hashes, timeout, "a parameter that was added or replaced has to begin "
-                "with the same values on all ranks: make it before the Job, or seed torch alike")
+                session, hashes, timeout, "a parameter that was added or replaced must start with "
+                "the same values on all ranks: make it before the Job, or use the same seed of "
+                "torch on all ranks")
             self._known = {id(one): one for one in self._all.values()}
             self.note_weights()
 
@@ -243,7 +244,7 @@ class StepReducer:
         if lacking > 0 and self._parameters:
             raise InvalidArgument(
                 f"step: no parameter has a gradient on {int(lacking)} of {session.size} ranks, "
-                "expected one on each: call loss.backward() before it")
+                "expected gradients on each rank: call loss.backward() before step")
         are_finite = all(map(is_finite, self._gradient_flats))
         self._store(tail, counts)
         return StepSum(loss / loss_weight if loss_weight > 0 else None, ids, int(changed),
@@ -265,7 +266,7 @@ class StepReducer:
         if gradient is None:
             view.zero_()
         elif gradient.layout != torch.strided:
-            raise InvalidArgument(f"gradient: {gradient.layout} found, expected a dense one")
+            raise InvalidArgument(f"gradient: {gradient.layout} found, expected a dense gradient")
         else:
             view.copy_(gradient)
 

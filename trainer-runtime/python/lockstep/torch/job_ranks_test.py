@@ -375,7 +375,7 @@ class Ranks(unittest.TestCase):
                 if job.rank == 0 and job.step_count == 3:
                     raise SystemExit(0)
 
-        words = "^rank 0 left the loop after step 3 of 6, and rank 1 went on: all ranks have to"
+        words = "^rank 0 left the loop after step 3 of 6, but rank 1 continued: all ranks must"
         self.assert_refused(Leaves, words)
         self.assert_refused(Exits, words)
 

@@ -226,7 +226,7 @@ class Loop(unittest.TestCase):
             ended = json.loads(file.read_text())
         self.assertEqual(
             (stopped["outcome"], stopped["lastStep"], stopped["stepsTotal"]), ("preempted", 1, 2))
-        problem = f"No space left on device: {self.directory}; make room there, or keep fewer " \
+        problem = f"No space left on device: {self.directory}; free space there, or keep fewer " \
             "checkpoints (checkpoint_keep)"
         self.assertEqual(
             stopped["reason"], f"asked to stop after 1 steps, which are not saved: {problem}")
@@ -350,7 +350,7 @@ class Loop(unittest.TestCase):
 
     def test_meetings_that_lead_to_no_step_have_an_end(self):
         lost = MeetAgain("rank 1 is lost", Status.LOST_PEER)
-        words = "^20 meetings in a row led to no step: rank 1 is lost$"
+        words = "^no step was completed after 20 rendezvous in a row: rank 1 is lost$"
         session = FakeSession()
         with unittest.mock.patch.object(session, "broadcast", side_effect=lost), \
                 self.assertRaisesRegex(MeetAgain, words):
@@ -393,7 +393,7 @@ class Loop(unittest.TestCase):
                     with contextlib.suppress(*[MeetAgain] * catches):
                         lose() if made.step_count == 1 else None
             self.assertEqual((made.step_count, session.epoch), (2, 2) if catches else (1, 1))
-            self.assertEqual("Catch lockstep.MeetAgain" in said.getvalue(), not catches)
+            self.assertEqual("catch lockstep.MeetAgain" in said.getvalue(), not catches)
 
     def test_a_batch_without_step_says_how_to_accumulate(self):
         made = self.job(FakeSession())
@@ -418,7 +418,7 @@ class Loop(unittest.TestCase):
         for bad, words in ((math.nan, "the loss of step 2 is NaN"), (-math.inf, "step 2 is inf")):
             made = self.job(FakeSession(), epochs=3)
             with self.assertRaisesRegex(Diverged, f"{words}: the model has diverged; .*smaller"
-                                        r".*JobOptions\(terminate_on_nan=False\) trains on") as end:
+                                        r".*set JobOptions\(terminate_on_nan=False\)") as end:
                 self.train(made, loss_of_step_2)
             self.assertEqual((made.step_count, end.exception.exit_code, self.saved()), (1, 79, []))
 

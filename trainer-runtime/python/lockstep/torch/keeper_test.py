@@ -161,7 +161,7 @@ class Stops(unittest.TestCase):
         keeper = self.keeper(FakeSession(0))
         with self.full_disk():
             keeper.claim()
-            self.assertRegex(str(keeper.save()), "No space left.*; make room there")
+            self.assertRegex(str(keeper.save()), "No space left.*; free space there")
         self.assertEqual(keeper.store.counts, (0, 1))
         self.assertIs(type(self.stop(keeper)), Stopped)
         self.assertEqual(self.saved(), ["step-00000007"])
@@ -172,7 +172,7 @@ class Stops(unittest.TestCase):
             keeper = self.keeper(FakeSession(rank))
             keeper.claim()
             end = self.stop_without(keeper)
-            self.assertRegex(str(end), "which are not saved: No such file.*; put back what was")
+            self.assertRegex(str(end), "which are not saved: No such file.*; restore what was")
         self.assertFalse(self.directory.exists())
 
     def test_an_end_that_the_chief_cannot_save_is_one_for_all(self):
@@ -183,7 +183,7 @@ class Stops(unittest.TestCase):
     def test_a_first_chief_without_room_does_not_train(self):
         session = FakeSession(0)
         session.meeting = session.meeting._replace(state_source=None)
-        with self.full_disk(), self.assertRaisesRegex(OSError, "No space left.*; make room there"):
+        with self.full_disk(), self.assertRaisesRegex(OSError, "No space left.*; free space there"):
             self.keeper(session).claim()
 
     def test_a_later_chief_is_not_disturbed(self):

@@ -7,16 +7,16 @@ import os
 import pathlib
 
 # What its user can do about a checkpoint that cannot be written.
-_GONE = "put back what was removed or unmounted there; the folder is the job's while it runs"
-_SHUT = f"let user {os.geteuid()}, as whom this process runs, write there"
-_SICK = "see to the disk, or to the server that it is on"
-_ROOM = "make room there, or keep fewer checkpoints (checkpoint_keep)"
+_GONE = "restore what was removed or unmounted there; the job needs the folder while it runs"
+_SHUT = f"give user {os.geteuid()}, who runs this process, the right to write there"
+_SICK = "check the disk, or the server of that file system"
+_ROOM = "free space there, or keep fewer checkpoints (checkpoint_keep)"
 _REMEDIES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EACCES: _SHUT,
     errno.EPERM: _SHUT,
-    errno.EROFS: "mount it for writing",
+    errno.EROFS: "mount the file system for writing",
     errno.ENOENT: _GONE,
     errno.ENOTDIR: _GONE,
     errno.EIO: _SICK,

@@ -56,8 +56,8 @@ def kept_settings(saved: Sequence[Mapping[str, Any]], own: Sequence[Mapping[str,
     None: nothing. What a scheduler has changed as it went is no difference."""
     found = []
     for index, (kept, asked) in enumerate(zip(saved, own)):
-        words = [f"{name} {_plain(kept[name])} of the checkpoint is kept, the program says "
-                 f"{_plain(one)}" for name, one in asked.items()
+        words = [f"{name} {_plain(kept[name])} of the checkpoint is kept, although the program "
+                 f"sets {_plain(one)}" for name, one in asked.items()
                  if name != "params" and name in kept and not _is_scheduled(name, kept, asked)
                  and _plain(kept[name]) != _plain(one)]
         if words:

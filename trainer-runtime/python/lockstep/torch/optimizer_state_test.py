@@ -75,9 +75,9 @@ class OptimizerState(unittest.TestCase):
     def test_settings_that_the_checkpoint_overrules_are_said_in_one_line(self):
         target = holdings(lr=0.5, weight_decay=0.1)
         self.assertEqual(self.load(target, saved(holdings())), (
-            "lockstep: optimizer group 0: lr 0.01 of the checkpoint is kept, the program says 0.5, "
-            "weight_decay 0 of the checkpoint is kept, the program says 0.1; to train on with "
-            "other values, set them on all ranks after the Job is made\n"))
+            "lockstep: optimizer group 0: lr 0.01 of the checkpoint is kept, although the program "
+            "sets 0.5, weight_decay 0 of the checkpoint is kept, although the program sets 0.1; to "
+            "train on with other values, set them on all ranks after the Job is made\n"))
         self.assertEqual(target.optimizer.param_groups[0]["lr"], 0.01)
 
     def test_what_a_scheduler_has_changed_is_no_difference(self):
@@ -89,7 +89,7 @@ class OptimizerState(unittest.TestCase):
         self.assertEqual(self.load(target, state), "")
         self.assertRegex(
             self.load(other, state),
-            "group 0: initial_lr 0.01 of the checkpoint is kept, the program says 0.5;")
+            "group 0: initial_lr 0.01 of the checkpoint is kept, although the program sets 0.5;")
 
 
 if __name__ == "__main__":

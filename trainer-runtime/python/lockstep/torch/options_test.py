@@ -20,12 +20,13 @@ class Refusals(unittest.TestCase):
                 ({"checkpoint_directory": 5}, "checkpoint_directory: 5 found, expected the path"),
                 ({"checkpoint_directory": "s3://bucket/x"},
                  "checkpoint_directory: 's3://bucket/x' found, expected the path of a folder, "
-                 "which a URL is not: mount the storage"),
+                 "not a URL: mount the storage"),
                 ({"checkpoint_directory": pathlib.Path("gs://bucket/x")},
                  "checkpoint_directory: PosixPath"),
-                ({"plan": None}, "plan: None found, expected words"),
+                ({"plan": None}, "plan: None found, expected a string"),
                 ({"checkpoint_every": "10"}, "checkpoint_every: '10' found"),
-                ({"call_seconds": 0}, "call_seconds: 0 found, expected seconds above 0")):
+                ({"call_seconds": 0},
+                 "call_seconds: 0 found, expected a number of seconds above 0")):
             with self.assertRaisesRegex(InvalidArgument, "^" + words):
                 JobOptions(**options)
 

@@ -45,12 +45,12 @@ class Session(_Session[torch.Tensor]):
             raise InvalidArgument(f"{name}: {type(array).__name__} found, expected a tensor")
         if array.device.type != "cpu" or array.layout != torch.strided:
             raise InvalidArgument(
-                f"{name}: a tensor on {array.device}, {array.layout} found, expected a dense one "
-                "on cpu")
+                f"{name}: a tensor on {array.device}, {array.layout} found, expected a dense "
+                "tensor on cpu")
         data_type = data_type_of(array.dtype, name)
         if not array.is_contiguous():
             raise InvalidArgument(
-                f"{name}: its elements do not lie side by side; pass a copy (Tensor.contiguous)")
+                f"{name}: the tensor is not contiguous; pass a copy (Tensor.contiguous)")
         return Memory(array.data_ptr(), array.numel(), data_type)
 
     def _shape(self, array: torch.Tensor) -> tuple[int, ...]:

@@ -43,7 +43,7 @@ def _newest(directory: Union[str, os.PathLike[str]]) -> Optional[Checkpoint]:
     for folder, manifest, raw in CheckpointStore(directory, keep=1).whole():
         try:
             if "lockstep.torch" not in manifest["fingerprint"]:
-                raise ValueError("it is not of a lockstep.torch.Job")
+                raise ValueError("it was not written by lockstep.torch.Job")
             state = unflatten(decode(raw))
             return Checkpoint(manifest["step"], state["model"], state["extra"])
         except (ValueError, KeyError, TypeError) as problem:

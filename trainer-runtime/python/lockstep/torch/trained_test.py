@@ -109,7 +109,7 @@ class Newest(unittest.TestCase):
         with unittest.mock.patch.object(
                 CheckpointStore, "read", return_value=({"fingerprint": {"model": []}}, b"")):
             with contextlib.redirect_stderr(io.StringIO()):
-                with self.assertRaisesRegex(LockstepError, "not of a lockstep.torch.Job"):
+                with self.assertRaisesRegex(LockstepError, "not written by lockstep.torch.Job"):
                     newest_checkpoint(self.directory)
 
 

@@ -22,12 +22,12 @@ _COMPARED_EVERY = 50
 _FRUITLESS_MEETINGS_MAX = 20
 
 _MEET_AGAIN_HINT = (
-    "lockstep: a call of job.session has lost a rank, and the loop was left: the gang starts anew "
-    "from the newest checkpoint, which checkpoint_every makes. Catch lockstep.MeetAgain around the "
-    "call and take the next batch, and all others keep their steps")
+    "lockstep: a call of job.session lost a rank, and the program left the loop: the gang "
+    "restarts from the newest checkpoint (JobOptions.checkpoint_every). To keep the steps of the "
+    "other ranks, catch lockstep.MeetAgain around the call and take the next batch")
 
-_DIVERGED = (": the model has diverged; a smaller learning rate may help "
-             "(JobOptions(terminate_on_nan=False) trains on)")
+_DIVERGED = (": the model has diverged; a smaller learning rate may help; to continue training "
+             "anyway, set JobOptions(terminate_on_nan=False)")
 
 
 class Watch:
@@ -53,7 +53,8 @@ class Watch:
         self._fruitless_meetings += 1
         if self._fruitless_meetings >= _FRUITLESS_MEETINGS_MAX:
             raise MeetAgain(
-                f"{self._fruitless_meetings} meetings in a row led to no step: {lost}",
+                f"no step was completed after {self._fruitless_meetings} rendezvous in a row: "
+                f"{lost}",
                 lost.status) from lost
 
     def note_loss(self, step: int, loss: Optional[float]) -> None:
@@ -62,7 +63,7 @@ class Watch:
         is_finite = loss is None or math.isfinite(loss)
         if self._is_finite and not is_finite and self._session.rank == 0:
             print(f"lockstep: the loss of step {step} is {loss}: the weights may be lost; "
-                  "the newest checkpoint of finite ones is kept", file=sys.stderr, flush=True)
+                  "the newest checkpoint with finite weights is kept", file=sys.stderr, flush=True)
         self._is_finite = is_finite
 
     def tell_of_loss_in_program(self) -> None:
@@ -77,8 +78,8 @@ class Watch:
         self._has_looked_for_scalers = True
         if self._holdings.has_unknown_scaler():
             raise InvalidArgument(
-                "step: a GradScaler has scaled the loss, and the job was made without it, so the "
-                "update would use scaled gradients: pass it as Job(scaler=...)")
+                "step: a GradScaler has scaled the loss, but Job does not know it, so the update "
+                "would use scaled gradients: pass the scaler as Job(scaler=...)")
 
     def check_sums(self, step: int, total: StepSum) -> None:
         """Of `step`, which is not applied yet. Errors: Diverged."""
@@ -145,5 +146,5 @@ class Watch:
 
 
 def _rule(step: int, who: str) -> str:
-    return (f"after step {step} {who} to hold the same to the bit; only job.step may change it, or "
-            "the program alike on all ranks: was optimizer.step called as well?")
+    return (f"after step {step} {who} to hold the same values to the bit; only job.step may change "
+            "them, or the program in the same way on all ranks: was optimizer.step called as well?")

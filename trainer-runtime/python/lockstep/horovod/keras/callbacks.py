@@ -18,7 +18,7 @@ __all__ = [
 keras: Any = importlib.import_module("keras")
 if keras.backend.backend() != "tensorflow":
     raise InvalidArgument(
-        f"keras: its backend is {keras.backend.backend()}, expected tensorflow (KERAS_BACKEND)")
+        f"keras: backend {keras.backend.backend()} found, expected tensorflow (KERAS_BACKEND)")
 
 BroadcastGlobalVariablesCallback = own.of_keras(own.BroadcastGlobalVariables, keras)
 MetricAverageCallback = own.of_keras(own.MetricAverage, keras)

@@ -40,4 +40,5 @@ def broadcast_variables(
 def broadcast_global_variables(root_rank: int) -> None:
     """As Horovod has it in TensorFlow 2: refused. Errors: InvalidArgument."""
     no_global_variables(
-        "call broadcast_variables(model.variables, root_rank) and of the optimizer's")
+        "call broadcast_variables(model.variables, root_rank), and the same for the variables of "
+        "the optimizer")

@@ -74,8 +74,8 @@ def reducer_of(
                     gradient_predivide_factor, num_groups, groups)
     if scale_local_gradients is not True:
         raise InvalidArgument(
-            f"scale_local_gradients: {scale_local_gradients!r} found, expected True: no variables "
-            "are of one rank alone")
+            f"scale_local_gradients: {scale_local_gradients!r} found, expected True: variables of "
+            "only one rank are not supported")
     reduction = Reduction(op_of(op), 1 / gradient_predivide_factor, gradient_predivide_factor)
     return GradientReducer(name, reduction, compression, sparse_as_dense)
 

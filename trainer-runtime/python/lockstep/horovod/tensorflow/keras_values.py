@@ -102,8 +102,8 @@ def reducescatter(value: Any, name: Optional[str] = None, op: ReduceOp = Average
 def broadcast_global_variables(root_rank: int) -> None:
     """As Horovod has it in TensorFlow 2: refused. Errors: InvalidArgument."""
     no_global_variables(
-        "give fit the callback callbacks.BroadcastGlobalVariablesCallback(root_rank), or call "
-        "broadcast_variables of lockstep.horovod.tensorflow")
+        "pass callbacks.BroadcastGlobalVariablesCallback(root_rank) to fit, or call "
+        "lockstep.horovod.tensorflow.broadcast_variables")
 
 
 def load_model_by(keras: Any) -> Callable[..., Any]:

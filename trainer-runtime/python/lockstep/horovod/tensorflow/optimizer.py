@@ -39,7 +39,7 @@ class _Passes:
         if any(isinstance(one, tf.IndexedSlices) for one in given):
             raise InvalidArgument(
                 "backward_passes_per_step: a gradient of tf.IndexedSlices found, expected dense "
-                "ones; sparse_as_dense=True makes it one")
+                "gradients; sparse_as_dense=True makes sparse gradients dense")
         present = [one for one in given if one is not None]
         self._make(present)
         for total, one in zip(self._sums, present):
@@ -167,9 +167,10 @@ def DistributedOptimizer(
     if not is_keras_3 and not (
             hasattr(optimizer, "apply_gradients") and hasattr(optimizer, "iterations")):
         raise InvalidArgument(
-            f"optimizer: {type(optimizer).__name__} found, expected one of Keras's")
+            f"optimizer: {type(optimizer).__name__} found, expected an optimizer of Keras")
     if isinstance(optimizer, _Distributed):
-        raise InvalidArgument("optimizer: a DistributedOptimizer found, expected one that is none")
+        raise InvalidArgument(
+            "optimizer: a DistributedOptimizer found, expected the optimizer that it wraps")
     check_passes(backward_passes_per_step)
     reducer = reducer_of(
         name or "gradients", device_dense, device_sparse, compression, sparse_as_dense, op,

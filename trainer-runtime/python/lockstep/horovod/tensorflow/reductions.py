@@ -156,8 +156,7 @@ def reduce_all(
         def back(*gradients: Any) -> list[Any]:
             if reduction.op not in (Average, Sum):
                 raise InvalidArgument(
-                    f"{name or kind}: gradients asked for through {reduction.op}, expected Average "
-                    "or Sum")
+                    f"{name or kind}: {reduction.op} has no gradients, expected Average or Sum")
             return reduce_all(gradients, reduction, name and name + ".gradient", kind)
 
         return [with_shape(one, like.shape) for one, like in zip(made, given)], back
@@ -173,7 +172,7 @@ def reduce_slices(slices: Any, reduction: Reduction, name: Optional[str]) -> Any
             f"op: {reduction.op!r} of tf.IndexedSlices found, expected Average or Sum")
     if reduction.is_scaled:
         raise InvalidArgument(
-            "prescale_factor, postscale_factor: found with tf.IndexedSlices, expected 1; "
+            "prescale_factor, postscale_factor: cannot be used with tf.IndexedSlices; "
             "sparse_as_dense=True makes dense tensors of them")
     _check_type(slices.values, reduction, name or "allreduce")
     values = allgather(slices.values, name and name + ".values")

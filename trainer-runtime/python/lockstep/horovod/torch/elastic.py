@@ -33,7 +33,7 @@ class TorchState(ObjectState):
         for name, value in (("model", model), ("optimizer", optimizer)):
             if value is not None and name not in self._parts:
                 raise InvalidArgument(
-                    f"{name}: {type(value).__name__} found, expected one of torch's")
+                    f"{name}: {type(value).__name__} found, expected a {name} of torch")
         for name, one in self._parts.items():
             setattr(self, name, one)
         super().__init__(**{name: one for name, one in objects.items() if name not in self._parts})

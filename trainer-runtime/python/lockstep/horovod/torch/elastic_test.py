@@ -82,7 +82,7 @@ class Elastic(unittest.TestCase):
         self.assertEqual(session.meetings, [(False, 0), (True, 2)])
         self.assertEqual(resets, [2])
         self.assertEqual(session.reports, [1, 2, 3, 4, 5])
-        self.assertIn("meeting again after step 2: barrier: rank 1 is lost", told)
+        self.assertIn("joining a new rendezvous after step 2: barrier: rank 1 is lost", told)
         self.assertFalse(process.current().is_elastic)
 
     def test_a_loss_that_another_library_makes_its_own_exception_of_is_met(self):
@@ -120,7 +120,7 @@ class Elastic(unittest.TestCase):
             with self.assertRaises(SystemExit) as end, contextlib.redirect_stdout(io.StringIO()):
                 self.train(self.state())
         self.assertEqual(end.exception.code, 75)
-        self.assertIn("21 losses without a commit", told.getvalue())
+        self.assertIn("21 losses of ranks without a commit", told.getvalue())
         self.assertEqual(len(session.meetings), 21)
 
     def test_outside_of_it_a_loss_ends_the_process(self):

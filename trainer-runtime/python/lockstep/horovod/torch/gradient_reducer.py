@@ -60,8 +60,8 @@ class GradientReducer:
         if self._passes[place] >= self.reduction.passes:
             raise InvalidArgument(
                 f'the gradient of "{self._names[place]}" was computed more than '
-                f"backward_passes_per_step={self.reduction.passes} times before step(): raise it "
-                "to add up gradients of several passes")
+                f"backward_passes_per_step={self.reduction.passes} times before step(): to add up "
+                "gradients of several passes, raise backward_passes_per_step")
         self._passes[place] += 1
         while len(self._begun) < len(self._buckets) and self._is_ready(len(self._begun)):
             self._begin_next()
@@ -133,7 +133,7 @@ class GradientReducer:
         if not self.reduction.sparse_as_dense:
             raise InvalidArgument(
                 f'the gradient of "{self._names[place]}" is {gradient.layout}, expected a dense '
-                "one; sparse_as_dense=True makes it one")
+                "gradient; sparse_as_dense=True makes sparse gradients dense")
         return gradient.to_dense()
 
     def _store(self, bucket: Bucket) -> None:

@@ -51,12 +51,12 @@ class _Distributed(torch.optim.Optimizer):
         """Reduces the gradients, unless they were, and applies them. Errors: InvalidArgument (a
         closure, whose gradients nobody would reduce), those of `World`."""
         if closure is not None:
-            raise InvalidArgument("step: a closure found, expected None: its gradients would be "
-                                  "those of this rank alone")
+            raise InvalidArgument("step: a closure found, expected None: gradients of a closure "
+                                  "would not be reduced over the ranks")
         if self._should_synchronize:
             if self._is_synchronized:
                 warnings.warn(
-                    "step: the gradients are reduced a second time after synchronize(); call it "
+                    "step: the gradients are reduced a second time after synchronize(); call step "
                     "within skip_synchronize()", stacklevel=2)
             self.synchronize()
         self._is_synchronized = False
@@ -68,8 +68,8 @@ class _Distributed(torch.optim.Optimizer):
         """Errors: InvalidArgument (gradients are on their way)."""
         if self._reducer.is_under_way:
             raise InvalidArgument(
-                "zero_grad: called between backward() and step() or synchronize(), where gradients "
-                "are on their way")
+                "zero_grad: called between backward() and step() or synchronize(), while gradients "
+                "are being reduced")
         super().zero_grad(*arguments, **named)
 
     def load_state_dict(self, *arguments: Any, **named: Any) -> None:
@@ -81,7 +81,8 @@ class _Distributed(torch.optim.Optimizer):
     def add_param_group(self, param_group: Any) -> None:
         """Errors: InvalidArgument."""
         raise InvalidArgument(
-            "add_param_group: called on a DistributedOptimizer, expected before it is made")
+            "add_param_group: called on a DistributedOptimizer; call it on the torch optimizer, "
+            "before the DistributedOptimizer is made")
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From the next step on. Errors: InvalidArgument."""
@@ -150,7 +151,7 @@ def _names_of(
     unnamed = [name for name, parameter in places if id(parameter) not in by_parameter]
     if unnamed:
         raise InvalidArgument(
-            f"named_parameters: no name found of {', '.join(unnamed)} of the optimizer")
+            f"named_parameters: no name found for {', '.join(unnamed)} of the optimizer")
     return [(by_parameter[id(parameter)], parameter)
             for _, parameter in places if parameter.requires_grad]
 

@@ -176,11 +176,11 @@ class Optimizer(unittest.TestCase):
             ("op: Min found, expected Average or Sum", {"op": hvd.Min}),
             ("num_groups, groups: 2", {"num_groups": 2}),
             ("compression: ", {"compression": object}),
-            ("expected Average with it",
+            ("expected op Average",
              {"op": hvd.Sum, "gradient_predivide_factor": 2.0}),
             ("backward_passes_per_step: 0 found", {"backward_passes_per_step": 0}),
             ("same found twice", {"named_parameters": names}),
-            ("no name found of parameter 0.1", {"named_parameters": names[:1]}),
+            ("no name found for parameter 0.1", {"named_parameters": names[:1]}),
             ("expected pairs", {"named_parameters": model.parameters()}),
         ):
             with self.subTest(words):

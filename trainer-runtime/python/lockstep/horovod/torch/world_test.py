@@ -186,7 +186,8 @@ class Agreement(unittest.TestCase):
             with contextlib.suppress(Mismatch):
                 hvd.allreduce(torch.zeros(3 + rank), name="x")
             hvd.barrier()
-        self.both_fail(2, work, Mismatch, r"barrier: after an earlier error: .*float32 \[4\]")
+        self.both_fail(2, work, Mismatch,
+                       r"barrier: not possible after an earlier error: .*float32 \[4\]")
 
     def test_who_joins_gives_zeros_until_all_have(self):
         def work(rank):
@@ -219,14 +220,14 @@ class Agreement(unittest.TestCase):
     def test_what_joined_ranks_cannot_take_part_in_is_an_error_of_all(self):
         def work(rank):
             return hvd.join() if rank == 0 else hvd.allreduce(torch.ones(1), op=hvd.Min, name="x")
-        self.both_fail(2, work, Mismatch, 'allreduce "x".*Min, where rank 0 has joined')
+        self.both_fail(2, work, Mismatch, 'allreduce "x".*Min after rank 0 has called join')
 
     def test_whoever_shuts_down_ends_the_others_as_a_loss_does(self):
         def work(rank):
             here = process.current()
             if rank == 0:
                 with self.assertRaisesRegex(
-                        Mismatch, 'rank 0 has shut down, where rank 1 calls allreduce "x"'):
+                        Mismatch, 'rank 0 has shut down while rank 1 calls allreduce "x"'):
                     here.leave(ends_well=True)
                 return here._session.calls
             return hvd.allreduce(torch.ones(1), name="x")
@@ -235,7 +236,7 @@ class Agreement(unittest.TestCase):
         self.assertEqual(calls, ["close"])
         self.assertIsInstance(other, SystemExit)
         self.assertEqual(other.code, 75)
-        self.assertIn('rank 0 is lost: shut down, where rank 1 calls allreduce "x"',
+        self.assertIn('rank 0 is lost: shut down while rank 1 calls allreduce "x"',
                       told.getvalue())
 
     def test_all_that_end_well_finish_together_and_others_at_once(self):
@@ -266,7 +267,7 @@ class Refusals(unittest.TestCase):
             ("process_set: 3 found", lambda: hvd.allreduce(tensor, process_set=3)),
             ("x: Average of torch.int64 found, expected Sum", lambda: hvd.allreduce(
                 whole, name="x")),
-            ("x: scaled", lambda: hvd.allreduce(
+            ("x: torch.int64 with a scale factor", lambda: hvd.allreduce(
                 whole, name="x", op=hvd.Sum, prescale_factor=0.5)),
             ("x: list found, expected a tensor", lambda: hvd.allreduce([1.0], name="x")),
             ("x: torch.sparse_coo found", lambda: hvd.allreduce(tensor.to_sparse(), name="x")),
@@ -293,7 +294,7 @@ class Refusals(unittest.TestCase):
         hvd.shutdown()
 
     def test_names_that_are_not_offered_are_told_from_wrong_ones(self):
-        with self.assertRaisesRegex(AttributeError, "SyncBatchNorm is Horovod's"):
+        with self.assertRaisesRegex(AttributeError, "SyncBatchNorm of Horovod"):
             hvd.SyncBatchNorm  # noqa: B018
         with self.assertRaisesRegex(AttributeError, "no attribute 'sizes'"):
             hvd.sizes  # noqa: B018
@@ -330,7 +331,7 @@ class Start(unittest.TestCase):
         hvd.shutdown()
         hvd.shutdown()
         self.assertEqual((session.calls, hvd.is_initialized()), (["finish", "close"], False))
-        with self.assertRaisesRegex(InvalidArgument, "called after shutdown, expected once"):
+        with self.assertRaisesRegex(InvalidArgument, "called after shutdown, expected one call"):
             hvd.init()
 
     def test_the_end_of_a_program_that_fails_waits_for_nobody(self):
