@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "common/contract/executed_commands.h"
 #include "common/contract/python_command.h"
@@ -132,6 +133,14 @@ TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t 
 std::string TorchrunCall::Option(std::string_view name) const {
   const auto found = options.find(name);
   return found == options.end() ? "" : found->second;
+}
+
+std::optional<int> MachinesThatTorchrunNeeds(std::string_view nnodes) {
+  const std::string_view fewest = nnodes.substr(0, nnodes.find(':'));
+  int count = 0;
+  const char* const end = fewest.data() + fewest.size();
+  const auto [stop, problem] = std::from_chars(fewest.data(), end, count);
+  return problem == std::errc() && stop == end && count > 0 ? std::optional(count) : std::nullopt;
 }
 
 std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words) {
