@@ -36,10 +36,12 @@ bool IsOfAName(char c) {
 }
 
 // The program that a process with these words runs, and where its arguments begin: that of its
-// first word, or the script or module of a Python interpreter. Source: python(1) of 3.11.
+// first word, or the script or module of a Python interpreter, which "$PYTHON" is taken for.
+// Source: python(1) of 3.11.
 LauncherCall ProgramOf(const std::vector<std::string>& words) {
-  if (!IsPythonInterpreter(BaseName(words[0]))) {
-    return {BaseName(words[0]), 1};
+  const std::string_view program = BaseName(words[0]);
+  if (!IsPythonInterpreter(program) && !program.starts_with('$')) {
+    return {program, 1};
   }
   for (std::size_t at = 1; at < words.size(); ++at) {
     const std::string_view word = words[at];
