@@ -35,16 +35,21 @@ struct Wrapper {
 
 constexpr std::string_view kEveryOption = "*";
 
-// Sources: the manuals of coreutils 9.1, util-linux 2.38, bash 5.2, conda 24, uv 0.4, nsys 2024.
-constexpr std::array<Wrapper, 34> kWrappers = {{
+constexpr std::string_view kAllOfArray = "[@]";
+
+// Sources: the manuals of coreutils 9.1, findutils 4.9, util-linux 2.38, bash 5.2, conda 24, uv
+// 0.4, nsys and ncu 2024.
+constexpr std::array<Wrapper, 41> kWrappers = {{
     {"env", "-u --unset -C --chdir"},
     {"exec", "-a"},
     {"builtin", ""},
     {"busybox", ""},
+    {"catatonit", ""},
     {"catchsegv", ""},
     {"chrt", "-T -P -D", 1},
     {"command", ""},
     {"dumb-init", "-r --rewrite"},
+    {"flock", "-w --wait --timeout -E --conflict-exit-code", 1},
     {"gosu", "", 1},
     {"ionice", "-c -n --class --classdata"},
     {"neuron_parallel_compile", ""},
@@ -52,6 +57,7 @@ constexpr std::array<Wrapper, 34> kWrappers = {{
     {"nohup", ""},
     {"numactl", "-i -N -m -C -p --interleave --cpunodebind --membind --physcpubind --preferred"},
     {"prlimit", ""},
+    {"setpriv", "--reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits"},
     {"setsid", ""},
     {"stdbuf", "-i -o -e --input --output --error"},
     {"strace", "-e -o -s -E -u -P -I -O -S -a -b -X"},
@@ -62,11 +68,16 @@ constexpr std::array<Wrapper, 34> kWrappers = {{
     {"timeout", "-k -s --kill-after --signal", 1},
     {"tini", "-p -e"},
     {"unbuffer", ""},
+    {"xargs",
+     "-a -d -E -I -L -n -P -s --arg-file --delimiter --max-lines --max-args --max-procs "
+     "--max-chars"},
     {"_entrypoint.sh", ""},  // of micromamba's images
     {"nvidia_entrypoint.sh", ""},
     {"conda", "-n --name -p --prefix --cwd", 0, "run"},
     {"mamba", "-n --name -p --prefix --cwd", 0, "run"},
     {"micromamba", "-n --name -p --prefix --cwd -r --root-prefix", 0, "run"},
+    {"pdm", "-p --project", 0, "run"},
+    {"pixi", "-e --environment --manifest-path", 0, "run"},
     {"poetry", "-C --directory -P --project", 0, "run"},
     {"pipenv", "", 0, "run"},
     {"uv",
@@ -74,18 +85,22 @@ constexpr std::array<Wrapper, 34> kWrappers = {{
      "--env-file --directory --project --package --index --default-index",
      0,
      "run"},
+    {"ncu", kEveryOption},
     {"nsys", kEveryOption, 0, "profile"},
 }};
 
+bool IsOfName(unsigned char c) {
+  return std::isalnum(c) != 0 || c == '_';
+}
+
 bool IsName(std::string_view text) {
-  return !text.empty() && !IsDigit(text.front()) && std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '_';
-  });
+  return !text.empty() && !IsDigit(text.front()) && std::ranges::all_of(text, IsOfName);
 }
 
 bool IsAssignment(std::string_view word) {
   const std::size_t equals = word.find('=');
-  return equals != std::string_view::npos && IsName(word.substr(0, equals));
+  return equals != std::string_view::npos && equals > 0 &&
+         IsName(word.substr(0, equals - (word[equals - 1] == '+' ? 1 : 0)));
 }
 
 Words SplitAtBlanks(const std::string& text) {
@@ -117,7 +132,7 @@ std::optional<std::string> FoundProgram(std::string_view text) {
   return is_which || is_looked_up ? std::optional(words.back()) : std::nullopt;
 }
 
-// "NAME" of "$NAME" and "${NAME}"; empty: it is something else.
+// "NAME" of "$NAME" and "${NAME}", "NAME[@]" of "${NAME[@]}"; empty: it is something else.
 std::string VariableOf(std::string_view text) {
   if (!text.starts_with('$')) {
     return "";
@@ -128,7 +143,32 @@ std::string VariableOf(std::string_view text) {
   }
   const bool is_parameter =
       text == "@" || text == "*" || (text.size() == 1 && IsDigit(text.front()));
-  return is_parameter || IsName(text) ? std::string(text) : "";
+  const bool is_array = text.ends_with(kAllOfArray);
+  const std::string_view name = is_array ? text.substr(0, text.size() - 3) : text;
+  return is_parameter || IsName(name) ? std::string(text) : "";
+}
+
+// The words of an array: of "(a b)(c)".
+Words Elements(const std::string& array) {
+  Words words;
+  for (const ShellCommand& command : ReadShellText(array)) {
+    for (const ShellWord& word : command.words) {
+      words.push_back(word.text);
+    }
+  }
+  return words;
+}
+
+// What `words` writes where that is what it is given; empty: it is something else.
+std::string WrittenBy(const Words& words, const std::string& input) {
+  if (words == Words{"cat"}) {
+    return input;
+  }
+  std::string text;
+  for (std::size_t i = 1; words[0] == "echo" && i < words.size(); ++i) {
+    text += words[i].starts_with('-') && text.empty() ? "" : words[i] + " ";
+  }
+  return text;
 }
 
 // The words that `words`, of a wrapper, executes; absent: it executes nothing that is seen.
@@ -183,7 +223,9 @@ std::optional<Words> WrappedWords(const Words& words) {
 // How a shell is called.
 struct ShellCall {
   bool has_text = false;
-  Words operands;  // with a text: the text, "$0", "$1" and so on; else a script and its arguments
+  bool is_fed = false;  // by its input
+  Words operands;       // with a text: the text, "$0", "$1" and so on; fed: "$0", "$1" and so on;
+                        // else a script and its arguments
 };
 
 std::optional<ShellCall> ShellCallOf(const Words& words) {
@@ -203,9 +245,14 @@ std::optional<ShellCall> ShellCallOf(const Words& words) {
       continue;
     }
     call.has_text = call.has_text || (option[0] == '-' && option.find('c') != std::string::npos);
+    call.is_fed = call.is_fed || (option[0] == '-' && option.find('s') != std::string::npos);
     at += option.find_first_of("oO") != std::string::npos ? 1 : 0;
   }
   call.operands = From(words, at);
+  call.is_fed = !call.has_text && (call.is_fed || call.operands.empty());
+  if (call.is_fed) {
+    call.operands.insert(call.operands.begin(), words[0]);
+  }
   return call;
 }
 
@@ -218,13 +265,16 @@ class Execution {
     while (!words.empty()) {
       if (const std::optional<ShellCall> call = ShellCallOf(words); call.has_value()) {
         const bool is_read =
-            call->has_text ? !call->operands.empty() : call->operands.empty() && !input.empty();
-        if (is_read && nesting < kNestingMax) {
-          ReadText(
-              call->has_text ? call->operands[0] : input, From(call->operands, 1), nesting + 1);
-          return;
+            call->has_text ? !call->operands.empty() : call->is_fed && !input.empty();
+        if (!is_read || nesting >= kNestingMax) {
+          break;
         }
-        break;
+        if (call->has_text) {
+          ReadText(call->operands[0], From(call->operands, 1), nesting + 1);
+        } else {
+          ReadText(input, call->operands, nesting + 1);
+        }
+        return;
       }
       std::optional<Words> wrapped = WrappedWords(words);
       if (!wrapped.has_value()) {
@@ -240,6 +290,7 @@ class Execution {
  private:
   // Variables that texts have set, and the arguments of this one: "0", "1" and so on.
   void ReadText(const std::string& text, Words arguments, int nesting) {
+    std::string written;  // by the command before
     for (const ShellCommand& command : ReadShellText(text)) {
       if (bytes_ > kBytesMax || ++commands_ > kCommandsMax) {
         return;
@@ -262,6 +313,8 @@ class Execution {
       if (words.empty()) {
         continue;
       }
+      const std::string input = command.reads_pipe ? written : command.input;
+      written = WrittenBy(words, input);
       if (words[0] == "eval" && nesting < kNestingMax) {
         std::string joined;
         for (std::size_t i = 1; i < words.size(); ++i) {
@@ -279,7 +332,7 @@ class Execution {
       if (IsListed(words[0], "export readonly local declare")) {
         Remember(words);
       }
-      Execute(std::move(words), command.input, nesting);
+      Execute(std::move(words), input, nesting);
     }
   }
 
@@ -287,9 +340,28 @@ class Execution {
     for (const std::string& word : assignments) {
       if (IsAssignment(word)) {
         const std::size_t equals = word.find('=');
-        variables_[word.substr(0, equals)] = word.substr(equals + 1);
+        const bool is_added = word[equals - 1] == '+';
+        std::string& value = variables_[word.substr(0, equals - (is_added ? 1 : 0))];
+        value = (is_added ? value : "") + WithLeading(word.substr(equals + 1));
       }
     }
+  }
+
+  // "p -n" of "$P -n", where P is known to be "p".
+  std::string WithLeading(const std::string& value) {
+    if (!value.starts_with('$')) {
+      return value;
+    }
+    const auto name = std::find_if_not(value.begin() + 1, value.end(), IsOfName);
+    const std::size_t end = value.starts_with("${")
+                                ? std::min(value.find('}'), value.size() - 1) + 1
+                                : static_cast<std::size_t>(name - value.begin());
+    const auto found = variables_.find(VariableOf(value.substr(0, end)));
+    if (found == variables_.end() || bytes_ > kBytesMax) {
+      return value;
+    }
+    bytes_ += found->second.size();
+    return found->second + value.substr(end);
   }
 
   // What the shell makes of `word`, as far as that can be told.
@@ -300,6 +372,16 @@ class Execution {
         Add(arguments[i], words);
       }
       return;
+    }
+    if (name.ends_with(kAllOfArray)) {
+      const auto found = variables_.find(name.substr(0, name.size() - kAllOfArray.size()));
+      for (const std::string& part :
+           found == variables_.end() ? Words{} : Elements(found->second)) {
+        Add(part, words);
+      }
+      if (found != variables_.end()) {
+        return;
+      }
     }
     std::optional<std::string> value = FoundProgram(word.text);
     if (name.size() == 1 && IsDigit(name[0])) {

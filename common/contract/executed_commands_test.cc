@@ -34,6 +34,8 @@ TEST(ExecutedCommands, WhatOnlyStartsAnotherProgramIsLeftOut) {
                           {"neuron_parallel_compile", "p", "-n", "1"},
                           {"conda", "run", "-n", "torch", "--no-capture-output", "p", "-n", "1"},
                           {"uv", "run", "--python", "3.11", "p", "-n", "1"},
+                          {"xargs", "-n", "1", "-P4", "p", "-n", "1"},
+                          {"flock", "-w", "5", "/tmp/lock", "p", "-n", "1"},
                           {"nsys", "profile", "-o", "x", "--trace", "cuda", "p", "-n", "1"},
                           {"/opt/nvidia/nvidia_entrypoint.sh", "p", "-n", "1"},
                           {"bash", "-euo", "pipefail", "-c", "exec p -n 1"},
@@ -70,11 +72,26 @@ TEST(ExecutedCommands, WhatAShellPutsInIsPutInWhereItIsSeen) {
   EXPECT_EQ(InShell("`command -v p` 1"), "command -v p | p 1");
   EXPECT_EQ(InShell("A=$(p 1)"), "p 1 | A=$(p 1)");
   EXPECT_EQ(InShell("set -- p 1; exec \"$@\""), "p 1");
+  EXPECT_EQ(InShell("A=p; A+=' -n'; A=\"$A 1\"; $A"), "A=p | A+= -n | A=$A 1 | p -n 1");
+  EXPECT_EQ(InShell("A=${B}x; A=$; A=${; $A"), "A=${B}x | A=$ | A=${; $A");
+  EXPECT_EQ(InShell("A=(p\n -n); A+=(1); \"${A[@]}\" 2"), "A=(p\n -n) | A+=(1) | p -n 1 2");
+  EXPECT_EQ(InShell("\"${A[@]}\" 2"), "${A[@]} 2");
 }
 
 TEST(ExecutedCommands, HereDocumentIsReadByAShellOnly) {
   EXPECT_EQ(InShell("bash <<EOF\np 1\nEOF\nq"), "p 1 | q");
   EXPECT_EQ(InShell("cat > run.sh <<-'E'\n\tp 1\n\tE\nq"), "cat | q");
+  EXPECT_EQ(InShell("bash -s -- 1 2 <<EOF\np $2\nEOF\nq"), "p 2 | q");
+  EXPECT_EQ(InShell("bash <<< 'p 1'; q"), "p 1 | q");
+  EXPECT_EQ(InShell("python3 <<< 'p 1'; bash"), "python3 | bash");
+}
+
+TEST(ExecutedCommands, ShellReadsWhatIsWrittenToItsPipe) {
+  EXPECT_EQ(InShell("cat <<EOF | sh\np 1\nEOF\nq"), "cat | p 1 | q");
+  EXPECT_EQ(InShell("echo -e 'p 1' |\n bash; q"), "echo -e p 1 | p 1 | q");
+  EXPECT_EQ(InShell("P='p 1'; echo \"$P\" | sh"), "P=p 1 | echo p 1 | p 1");
+  EXPECT_EQ(InShell("echo p || sh; echo p; sh; echo p | grep p | sh"),
+            "echo p | sh | echo p | sh | echo p | grep p | sh");
 }
 
 TEST(ExecutedCommands, TextThatAShellRefusesIsReadAsFarAsItGoes) {
@@ -91,6 +108,11 @@ TEST(ExecutedCommands, TextsThatDoubleThemselvesEndSomewhere) {
     doubled += "set -- $@ $@\n";
   }
   EXPECT_TRUE(InShell("echo one\n" + doubled + "echo $@").starts_with("echo one"));
+  std::string appended = "A=p\n";
+  for (int i = 0; i < 60; ++i) {
+    appended += "A+=$A\n";
+  }
+  EXPECT_TRUE(InShell(appended + "$A").starts_with("A=p"));
   std::string evaluated = "A='";
   for (int i = 0; i < 100; ++i) {
     evaluated += "eval \"$A\"; ";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 #include "common/contract/executed_commands.h"
 #include "common/contract/python_command.h"
@@ -35,10 +36,12 @@ bool IsOfAName(char c) {
 }
 
 // The program that a process with these words runs, and where its arguments begin: that of its
-// first word, or the script or module of a Python interpreter. Source: python(1) of 3.11.
+// first word, or the script or module of a Python interpreter, which "$PYTHON" is taken for.
+// Source: python(1) of 3.11.
 LauncherCall ProgramOf(const std::vector<std::string>& words) {
-  if (!IsPythonInterpreter(BaseName(words[0]))) {
-    return {BaseName(words[0]), 1};
+  const std::string_view program = BaseName(words[0]);
+  if (!IsPythonInterpreter(program) && !program.starts_with('$')) {
+    return {program, 1};
   }
   for (std::size_t at = 1; at < words.size(); ++at) {
     const std::string_view word = words[at];
@@ -132,6 +135,14 @@ TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t 
 std::string TorchrunCall::Option(std::string_view name) const {
   const auto found = options.find(name);
   return found == options.end() ? "" : found->second;
+}
+
+std::optional<int> MachinesThatTorchrunNeeds(std::string_view nnodes) {
+  const std::string_view fewest = nnodes.substr(0, nnodes.find(':'));
+  int count = 0;
+  const char* const end = fewest.data() + fewest.size();
+  const auto [stop, problem] = std::from_chars(fewest.data(), end, count);
+  return problem == std::errc() && stop == end && count > 0 ? std::optional(count) : std::nullopt;
 }
 
 std::optional<LauncherCall> LauncherCallOf(const std::vector<std::string>& words) {

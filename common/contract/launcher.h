@@ -43,6 +43,10 @@ struct TorchrunCall {
   std::string Option(std::string_view name) const;
 };
 
+// How many machines torchrun waits for under this value of --nnodes: 2 of "2" and of "2:4". Null: a
+// value that it refuses.
+std::optional<int> MachinesThatTorchrunNeeds(std::string_view nnodes);
+
 // What torchrun is given by words of which those at `arguments` are its first.
 TorchrunCall TorchrunOptions(const std::vector<std::string>& words, std::size_t arguments);
 

@@ -23,6 +23,7 @@ TEST(Launcher, TorchrunIsStartedByProgramModuleOrScript) {
       {"bash", "-euc", "if command -v torchrun; then torchrun t.py; else python t.py; fi"},
       {"bash", "-c", "python $(which torchrun) t.py"},
       {"sh", "-c", "exec \"$@\"", "sh", "torchrun", "t.py"},
+      {"sh", "-c", "${PYTHON:-python3} -m torch.distributed.run t.py"},
   };
   for (const Words& command : commands) {
     EXPECT_TRUE(StartsTorchrun(command)) << command.back();

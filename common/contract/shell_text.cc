@@ -15,6 +15,8 @@ constexpr int kNestingMax = 16;  // choice: of substitutions in each other
 struct OpenCommand {
   std::vector<ShellWord> words;
   std::vector<std::size_t> documents;
+  std::string input;  // of a here-string
+  bool reads_pipe = false;
 };
 
 struct HereDocument {
@@ -40,7 +42,7 @@ class ShellTextReader {
     EndLine();
     std::vector<ShellCommand> commands;
     for (OpenCommand& one : commands_) {
-      ShellCommand command{std::move(one.words), ""};
+      ShellCommand command{std::move(one.words), std::move(one.input), one.reads_pipe};
       for (const std::size_t document : one.documents) {
         command.input += documents_[document].body;
       }
@@ -164,7 +166,8 @@ class ShellTextReader {
       return;
     }
     for (ShellCommand& command : ShellTextReader(text, nesting_ + 1).Read()) {
-      commands_.push_back({std::move(command.words), {}});
+      commands_.push_back(
+          {std::move(command.words), {}, std::move(command.input), command.reads_pipe});
     }
   }
 
@@ -207,6 +210,7 @@ class ShellTextReader {
       ++at_;
     }
     takes_file_ = true;
+    is_here_string_ = text_.substr(begin, at_ - begin) == "<<<";
     if (text_.substr(begin, at_ - begin) == "<<") {
       HereDocument document;
       if (Next() == '-') {
@@ -240,9 +244,12 @@ class ShellTextReader {
 
   void ReadSeparator() {
     const bool ends_clause = text_[at_] == ';' && (Next(1) == ';' || Next(1) == '&');
-    ++at_;
+    const bool is_or = text_[at_] == '|' && Next(1) == '|';
+    const bool is_pipe = text_[at_] == '|' && !is_or;
+    at_ += is_or ? 2 : 1;
     EndWord();
     EndCommand();
+    current_.reads_pipe = current_.reads_pipe || is_pipe;
     is_pattern_ = is_pattern_ || (ends_clause && cases_ > 0);
   }
 
@@ -255,6 +262,8 @@ class ShellTextReader {
     if (std::exchange(takes_file_, false)) {
       if (std::exchange(names_document_, false)) {
         documents_.back().end = word.text;
+      } else if (std::exchange(is_here_string_, false)) {
+        current_.input = word.text + "\n";
       }
       return;
     }
@@ -276,9 +285,10 @@ class ShellTextReader {
   }
 
   void EndCommand() {
-    is_test_ = takes_file_ = names_document_ = false;
+    is_test_ = takes_file_ = names_document_ = is_here_string_ = false;
     OpenCommand command = std::exchange(current_, {});
     if (command.words.empty() && command.documents.empty()) {
+      current_.reads_pipe = command.reads_pipe;
       return;
     }
     if (!command.words.empty() && command.words.front().text == "esac" && cases_ > 0) {
@@ -322,6 +332,7 @@ class ShellTextReader {
   bool has_word_ = false;
   bool takes_file_ = false;      // the next word is a redirection's
   bool names_document_ = false;  // and ends a here-document
+  bool is_here_string_ = false;  // or is what the command reads
   bool is_test_ = false;         // within [[ ]]
   bool is_pattern_ = false;      // of a clause of `case`
   int cases_ = 0;

@@ -18,7 +18,8 @@ struct ShellWord {
 // stand before it ("if", "then", "do", "{").
 struct ShellCommand {
   std::vector<ShellWord> words;
-  std::string input;  // of its here-document
+  std::string input;        // of its here-document or here-string
+  bool reads_pipe = false;  // what the command before it writes
 
   friend bool operator==(const ShellCommand&, const ShellCommand&) = default;
 };

@@ -11,6 +11,9 @@ constexpr double kEasyProcessesPerCore = 4;
 // Choice. Where many starve they must not spend what is left of the cores on looking at each other.
 constexpr int kLooksUntilAct = 20;
 
+// Choice: above a look and a heartbeat, beside a core that others want, too.
+constexpr Duration kUntilTold = std::chrono::seconds(1);
+
 }  // namespace
 
 SilenceLimits LimitsOf(Duration silent_after, double processes_per_core) {
@@ -23,6 +26,10 @@ SilenceLimits LimitsOf(Duration silent_after, double processes_per_core) {
                std::chrono::duration_cast<Duration>(silent_after * 10 / 3 * scale));  // 5 s
   limits.look = limits.act / kLooksUntilAct;
   return limits;
+}
+
+Duration LossNoticedWithin(Duration silent_after) {
+  return LimitsOf(silent_after, 1).act + kUntilTold;
 }
 
 bool IsSuspect(Duration silent, const SilenceLimits& limits, Sight sight) {

@@ -53,6 +53,13 @@ TEST(Silence, OfAProcessThatSharesItsCoreWithManyIsWaitedOutForLonger) {
   EXPECT_EQ(GivenUpAfter(Sight::kStopped, false, 50), milliseconds(1500)) << "it will not speak";
 }
 
+TEST(Silence, WhoeverWaitsForALossHearsOfItInTime) {
+  for (const Sight sight : {Sight::kUnseen, Sight::kRunning, Sight::kStrained, Sight::kStopped}) {
+    EXPECT_GT(LossNoticedWithin(kSilentAfter),
+              GivenUpAfter(sight, false) + LimitsOf(kSilentAfter, 1).look);
+  }
+}
+
 TEST(Silence, IsSpokenOfOnlyWithoutAnExcuse) {
   const SilenceLimits limits = LimitsOf(kSilentAfter, 1);
   for (const Sight sight : {Sight::kUnseen, Sight::kRunning, Sight::kStopped}) {

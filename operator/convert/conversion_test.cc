@@ -346,6 +346,23 @@ TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {
        {"data", {{"job.yaml", "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\n"}, {"a", "b"}}}});
   EXPECT_TRUE(map.is_job);
   EXPECT_NE(map.text.find("it holds a job at data.job.yaml"), std::string::npos) << map.text;
+  const OtherDocument experiment =
+      DescribeOther({{"apiVersion", "kubeflow.org/v1beta1"},
+                     {"kind", "Experiment"},
+                     {"spec", {{"trialTemplate", {{"trialSpec", job}}}}}});
+  EXPECT_TRUE(experiment.is_job);
+  EXPECT_NE(experiment.text.find("a document of kind Experiment stays as it is; it holds a job at "
+                                 "spec.trialTemplate.trialSpec"),
+            std::string::npos)
+      << experiment.text;
+  const Json step = {{"resource", {{"manifest", "apiVersion: kubeflow.org/v1\nkind: MPIJob\n"}}}};
+  const OtherDocument workflow = DescribeOther({{"apiVersion", "argoproj.io/v1alpha1"},
+                                                {"kind", "Workflow"},
+                                                {"spec", {{"templates", Json::array({step})}}}});
+  EXPECT_TRUE(workflow.is_job);
+  EXPECT_NE(workflow.text.find("it holds a job at spec.templates[0].resource.manifest"),
+            std::string::npos)
+      << workflow.text;
 }
 
 TEST(DescribeOther, KindsOfOtherGroupsAreNotTakenForTheirs) {

@@ -38,6 +38,8 @@ metadata: {name: tf}
 spec:
   tfReplicaSpecs: {Worker: {template: {spec: {containers: [{name: tensorflow, image: i}]}}}}
 """
+# Each is twice the one before: the last would have a GiB.
+DOUBLED = [{"name": f"V{i}", "value": f"$(V{i - 1})$(V{i - 1})" if i else "x"} for i in range(31)]
 CHIEFS = TF_WITHOUT_COMMAND.replace("{Worker: {", "{Chief: {replicas: 2, ")
 MANIFESTS = pathlib.Path(__file__).with_name("manifests")
 SETTINGS = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
@@ -73,6 +75,24 @@ class Convert(LocalTest):
         self.assertEqual(exit_code, 0, told)
         self.assertIn("command: torchrun with --standalone does not join the 2 pods of the job",
                       told)
+
+    def test_variables_that_double_each_other_are_told_of_by_whoever_replaces_them(self):
+        command = ["torchrun", "--nproc_per_node=$(V30)", "t.py"]
+        pods = {"replicas": 2, "template": {"spec": {"containers": [
+            {"name": "pytorch", "image": "i", "command": command, "env": DOUBLED}]}}}
+        code, job, notes = convert(json.dumps(
+            {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "deep"},
+             "spec": {"pytorchReplicaSpecs": {"Worker": pods}}}))
+        self.assertEqual(code, 0, notes)
+        self.assertIn(json.dumps(DOUBLED[30]["value"])[1:-1], job)
+        told = "more than 65536 bytes after each $(NAME) is replaced, expected at most that many"
+        rendered = subprocess.run([BIN / "lockstep", "render", "--local", "-"], input=job,
+                                  text=True, capture_output=True, timeout=60)
+        self.assertEqual(rendered.returncode, 1, rendered.stderr)
+        self.assertIn(told, rendered.stderr)
+        run = self.run_job(job)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn(told, run.summary["reason"])
 
     def test_objects_of_a_list_are_converted_one_by_one(self):
         items = {"apiVersion": "v1", "kind": "List", "items": [tf_job(name) for name in "ab"]}

@@ -1,9 +1,10 @@
 """A rank of torch.distributed that sums over all ranks, step by step.
 
-Arguments: the folder of the test, and what one rank does at its third step, as RANK:DEED. It does
-so once, which the folder remembers: `kill` and `term` send it that signal, `pause` waits for one, a
-number is its exit code. RANK none: nobody. With a third argument, "idle", ranks load no torch, and
-wait for the deed in place of each other: once it is done, and where there is none, they end.
+Arguments: the folder of the test, and what one rank does at its third step, as RANK:DEED; with
+commas between them, what one does of each start. It does so once, which the folder remembers:
+`kill` and `term` send it that signal, `pause` waits for one, a number is its exit code. RANK none:
+nobody. With a third argument, "idle", ranks load no torch, and wait for the deed in place of each
+other: once it is done, and where there is none, they end.
 """
 
 import os
@@ -15,9 +16,11 @@ STEPS = 40
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
 
 folder = pathlib.Path(sys.argv[1])
-who, deed = sys.argv[2].split(":")
+deeds = [(*one.split(":"), folder / f"done-{i}-{one}")
+         for i, one in enumerate(sys.argv[2].split(","))]
+who, deed, done = next((one for one in deeds if not one[2].exists()), ("none", "", None))
 is_idle = "idle" in sys.argv[3:]
-waits = is_idle and who != "none" and not (folder / "done").exists()
+waits = is_idle and who != "none"
 rank, size = os.environ["RANK"], int(os.environ["WORLD_SIZE"])
 
 if not is_idle:
@@ -30,17 +33,13 @@ print(f"began as {rank} of {size}, local {os.environ['LOCAL_RANK']}, "
       f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}, pid {os.getpid()}", flush=True)
 for step in range(STEPS):
     if step == 3 and rank == who:
-        try:
-            (folder / "done").open("x").close()
-        except FileExistsError:
-            pass
-        else:
-            if deed in SIGNALS:
-                os.kill(os.getpid(), SIGNALS[deed])
-                signal.pause()
-            if deed == "pause":
-                signal.pause()
-            sys.exit(int(deed))
+        if deed == "pause":
+            signal.pause()
+        done.touch(exist_ok=False)
+        if deed in SIGNALS:
+            os.kill(os.getpid(), SIGNALS[deed])
+            signal.pause()
+        sys.exit(int(deed))
     if waits and rank != who:
         signal.pause()
     if not is_idle:

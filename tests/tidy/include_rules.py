@@ -60,7 +60,7 @@ EDGES = {
     "trainer-runtime/collectives": {"common/base", "common/contract"},
     "trainer-runtime/rendezvous": COMMON | {"common/process"},  # how a silent peer's thread runs
     "trainer-runtime/session": COMMON
-    | {"trainer-runtime/rendezvous", "trainer-runtime/collectives"},
+    | {"common/process", "trainer-runtime/rendezvous", "trainer-runtime/collectives"},
     "trainer-runtime/engine": COMMON,  # models arrive as the contract's TrainingSpec
     "trainer-runtime/data": COMMON,
     "trainer-runtime/checkpoint": COMMON,

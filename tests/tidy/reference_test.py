@@ -1,5 +1,6 @@
 """The reference pages say what the programs have: no entry is missing, and none is stale."""
 
+import ast
 import functools
 import os
 import pathlib
@@ -207,6 +208,43 @@ class ExitCodesTest(Listed):
         written = {number for row in rows for number in re.findall(r"\b\d+\b(?![-\d])", row[0])
                    if re.fullmatch(r"[\d, ]+", row[0])}
         self.same("exit-codes.md", written, real)
+
+
+class PythonBlocksTest(unittest.TestCase):
+    def test_each_module_of_the_package_is_imported_where_it_is_used(self):
+        package = REPOSITORY / "trainer-runtime/python/lockstep"
+        modules = {path.stem for path in package.iterdir()} - {"__init__", "__pycache__"}
+        used_anywhere = set()
+        for page in sorted((REPOSITORY / "docs").rglob("*.md")):
+            imported = set()
+            for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S):
+                nodes = list(ast.walk(ast.parse(block)))
+                imported.update(alias.name.partition(".")[2] for node in nodes
+                                if isinstance(node, ast.Import) for alias in node.names)
+                used = {node.attr for node in nodes if isinstance(node, ast.Attribute)
+                        and ast.unparse(node.value) == "lockstep"} & modules
+                self.assertLessEqual(used, imported, page.name)
+                used_anywhere |= used
+        self.assertIn("keras", used_anywhere)
+
+
+class SaidTest(unittest.TestCase):
+    """What people met who were not told, and no table lists."""
+
+    SENTENCES = {
+        "exit-codes.md": ["| 75 | retryable | `unreachable`: a peer was lost, or did not come"],
+        "checkpoints.md": ["The fence is not exclusive between nodes.",
+                           "Over NFS such a lock may hold on one node only"],
+        "exit-codes.md": ["| 75 | retryable | `unreachable`: a peer was lost, or did not come in"],
+        "python.md": ["`pip install` of the folder compiles the library first, which takes several "
+                      "minutes"],
+    }
+
+    def test_pages_say_it(self):
+        for page, sentences in self.SENTENCES.items():
+            text = " ".join((REFERENCE / page).read_text().split())
+            for sentence in sentences:
+                self.assertIn(sentence, text, page)
 
 
 class FieldsTest(unittest.TestCase):

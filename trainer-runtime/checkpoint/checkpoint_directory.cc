@@ -315,7 +315,7 @@ Status CheckpointDirectory::MakeVisible(const std::string& folder, Step step) co
 
 bool CheckpointDirectory::Holds(Step step, const WriterIdentity& writer) const {
   const Soundness soundness = Look(step);
-  const Result<Manifest> manifest = ReadManifest(PathOf(step));
+  const Result<Manifest> manifest = ReadManifest(FolderOf(step));
   return (soundness == Soundness::kFinite || soundness == Soundness::kNotFinite) && manifest.ok() &&
          manifest->writer.job_uid == writer.job_uid && !Outranks(writer, manifest->writer);
 }
@@ -361,7 +361,7 @@ Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
 std::optional<Step> CheckpointDirectory::OldestOwn(const std::vector<Step>& steps) const {
   std::optional<Step> oldest;
   for (const Step step : steps) {
-    const Result<Manifest> manifest = ReadManifest(PathOf(step));
+    const Result<Manifest> manifest = ReadManifest(FolderOf(step));
     if (manifest.ok() && manifest->writer.job_uid == options_.job_uid) {
       oldest = step;
     }
@@ -372,7 +372,7 @@ std::optional<Step> CheckpointDirectory::OldestOwn(const std::vector<Step>& step
 // `oldest_own`: this job has written that one. It began from the newest that could be used, so that
 // another job's of a higher step came later.
 Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest_own) const {
-  const std::string folder = PathOf(step);
+  const std::string folder = FolderOf(step);
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
     return Error(ErrorCode::kCorrupt, "it is no folder");
@@ -405,13 +405,13 @@ Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest
 
 // Without hashing the tensors, which would read every kept checkpoint on each save.
 CheckpointDirectory::Soundness CheckpointDirectory::Look(Step step) const {
-  const Result<Manifest> manifest = ReadManifest(PathOf(step));
+  const Result<Manifest> manifest = ReadManifest(FolderOf(step));
   if (!manifest.ok()) {
     return IsDamage(manifest.error().code()) ? Soundness::kDamaged : Soundness::kUnreadable;
   }
   std::error_code error;
   const std::uintmax_t bytes =
-      std::filesystem::file_size(PathOf(step) + "/" + manifest->tensors_file, error);
+      std::filesystem::file_size(FolderOf(step) + "/" + manifest->tensors_file, error);
   if (error && error != std::errc::no_such_file_or_directory) {
     return Soundness::kUnreadable;
   }
@@ -445,7 +445,7 @@ void CheckpointDirectory::RemoveOld(Step newest) const {
     }
     // Renamed first, so that a kill in the middle leaves no half checkpoint under its name.
     const std::string folder = TemporaryPath("remove-" + std::to_string(step.value()));
-    if (::rename(PathOf(step).c_str(), folder.c_str()) == 0) {
+    if (::rename(FolderOf(step).c_str(), folder.c_str()) == 0) {
       RemoveFolder(folder);
     }
   }
@@ -464,6 +464,14 @@ std::string CheckpointDirectory::PathOf(Step step) const {
   std::string digits = std::to_string(step.value());
   digits.insert(0, digits.size() < kDigits ? kDigits - digits.size() : 0, '0');
   return options_.directory + "/" + std::string(kStepPrefix) + digits;
+}
+
+std::string CheckpointDirectory::FolderOf(Step step) const {
+  const std::string path = PathOf(step);
+  std::error_code error;
+  const bool is_aside = std::filesystem::exists(AsideOf(path), error) &&
+                        !std::filesystem::exists(path, error) && !error;
+  return is_aside ? AsideOf(path) : path;
 }
 
 std::string CheckpointDirectory::TemporaryPath(const std::string& purpose) const {

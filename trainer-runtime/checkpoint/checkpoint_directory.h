@@ -54,7 +54,8 @@ class CheckpointDirectory {
   Result<std::optional<Snapshot>> LoadNewest() const;
 
   // "DIR/step-00000100".
-  std::string PathOf(Step step) const;
+  std::string PathOf(Step step) const;    // where it is written
+  std::string FolderOf(Step step) const;  // where it lies: there, unless a crash left it aside
 
  private:
   // What a look at a checkpoint's manifest and sizes tells, without hashing its tensors.

@@ -66,6 +66,25 @@ TEST_F(CheckpointDiskTest, EveryFlushIsNeeded) {
   }
 }
 
+// A crash at any moment of it leaves the only checkpoint that there is.
+TEST_F(CheckpointDiskTest, StepThatIsWrittenAgainIsAlwaysThereAlsoWhereNothingCanBeExchanged) {
+  FakeDisk disk(root_);
+  CheckpointDirectory directory = MakeDirectory();
+  ASSERT_TRUE(directory.Claim(Writer()).ok());
+  ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
+  int renames = 0;
+  disk.RefuseExchanges([&] {
+    ++renames;
+    const Result<std::optional<Snapshot>> newest = MakeDirectory().LoadNewest();
+    ASSERT_TRUE(newest.ok() && newest->has_value()) << "after rename " << renames;
+    EXPECT_EQ(**newest, SnapshotAt(10)) << "after rename " << renames;
+  });
+  ASSERT_TRUE(directory.Publish(SnapshotAt(10)).ok());
+  EXPECT_GE(renames, 3);
+  EXPECT_THAT(disk.AtRisk(), IsEmpty());
+  EXPECT_THAT(Names(), testing::ElementsAre("fence.json", "step-00000010"));
+}
+
 TEST_F(CheckpointDiskTest, FolderThatIsRemovedInTheMidstOfASaveIsMadeAnewForIt) {
   FakeDisk disk(root_);
   CheckpointDirectory directory = MakeDirectory();

@@ -62,15 +62,27 @@ Status Exchange(const std::string& folder, const std::string& target) {
   if (::renameat2(AT_FDCWD, folder.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     return OkStatus();
   }
-  // Some network file systems cannot exchange. Between these two renames this step is missing, and
-  // a reader falls back to the one before.
-  const std::string aside = folder + ".old";
-  if (::rename(target.c_str(), aside.c_str()) != 0 ||
-      ::rename(folder.c_str(), target.c_str()) != 0 ||
-      ::rename(aside.c_str(), folder.c_str()) != 0) {
+  // Some network file systems cannot exchange.
+  const std::string aside = AsideOf(target);
+  std::error_code ignored;
+  std::filesystem::remove_all(aside, ignored);  // of a crash in the midst of this
+  if (::rename(target.c_str(), aside.c_str()) != 0) {
     return SystemError(errno, "replace " + target);
   }
-  return OkStatus();
+  if (::rename(folder.c_str(), target.c_str()) != 0) {
+    const int problem = errno;
+    (void)::rename(aside.c_str(), target.c_str());
+    return SystemError(problem, "replace " + target);
+  }
+  LOCKSTEP_RETURN_IF_ERROR(FlushFolder(std::filesystem::path(target).parent_path().string()));
+  return ::rename(aside.c_str(), folder.c_str()) == 0
+             ? OkStatus()
+             : Status(SystemError(errno, "take away " + aside));
+}
+
+std::string AsideOf(const std::string& target) {
+  std::string aside = target;
+  return aside.insert(aside.rfind('-') + 1, 1, '0');
 }
 
 }  // namespace lockstep::runtime

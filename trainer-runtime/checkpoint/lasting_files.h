@@ -16,8 +16,13 @@ Status FlushFolder(const std::string& path);
 // a folder that a power cut takes away.
 Status MakeLastingDirectories(const std::string& directory);
 
-// Puts `folder` at `target`. What stood there, if anything, is at `folder` afterwards.
+// Puts `folder` at `target`, the folder of a step. What stood there, if anything, is at `folder`
+// afterwards. On file systems that cannot exchange it lies at AsideOf(target) for a moment.
 Status Exchange(const std::string& folder, const std::string& target);
+
+// "x/step-0010" of "x/step-010": another name of the same step, so that a crash hides no
+// checkpoint.
+std::string AsideOf(const std::string& target);
 
 // The whole file, which may not be longer than `bytes_max`. Errors: kCorrupt (longer, or not a
 // file: a pipe would never end), and ReadFile's.

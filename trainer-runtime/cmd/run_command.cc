@@ -33,7 +33,6 @@ namespace lockstep::runtime {
 namespace {
 
 constexpr const char* kTorchrunErrorFile = "TORCHELASTIC_ERROR_FILE";
-constexpr const char* kTorchrunNodes = "PET_NNODES";
 
 // Whether any variable of ours is set: then the program is a worker of a job.
 bool IsWorkerOfJob(const EnvironmentMap& variables) {
@@ -302,24 +301,6 @@ Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& envir
   return server;
 }
 
-ProcessLauncher LauncherOf(const WorkerEnvironment& environment, const RunCommandOptions& options) {
-  const bool has_torchrun = StartsTorchrun(options.command);
-  return environment.launcher.value_or(has_torchrun ? ProcessLauncher::kTorchrun
-                                                    : ProcessLauncher::kLockstep);
-}
-
-// torchrun --standalone trains by itself, and would wait for the pods that the runtime tells it of.
-void LeaveAlone(const std::vector<std::string>& command,
-                const EnvironmentMap& inherited,
-                EnvironmentMap* variables) {
-  const std::vector<TorchrunCall> calls = TorchrunCalls(command);
-  const bool is_alone = std::ranges::any_of(
-      calls, [](const TorchrunCall& call) { return call.options.contains("--standalone"); });
-  if (is_alone && inherited.count(kTorchrunNodes) == 0 && variables->count(kTorchrunNodes) > 0) {
-    (*variables)[kTorchrunNodes] = "1";
-  }
-}
-
 // Tells the lone process of a pod where torchrun in it is to leave how its ranks ended. Without the
 // file its summary says so.
 std::optional<TorchrunErrorFile> OfferErrorFile(std::vector<SupervisedProcess>* processes) {
@@ -431,14 +412,13 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   if (!warm.ok()) {
     return RefuseToStart(&environment.value(), warm.error(), Outcome::kPermanent, options.logger);
   }
-  Result<std::vector<SupervisedProcess>> processes = PlanProcesses(
-      *environment, variables, options.is_prefix_wanted, LauncherOf(*environment, options));
+  Result<std::vector<SupervisedProcess>> processes =
+      PlanProcesses(*environment, variables, options.command, options.is_prefix_wanted);
   if (!processes.ok()) {
     return RefuseToStart(
         &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
   TellOfForeignTfConfig(variables, processes->front(), options.logger);
-  LeaveAlone(options.command, variables, &processes->front().environment);
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   ExposeDevices(devices, environment->gpu_visibility, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.

@@ -272,8 +272,7 @@ Result<std::unique_ptr<GradientReducer>> TrainingProcess::MakeReducer(
     options.bucket_counts.push_back(static_cast<std::size_t>(bucket.element_count));
   }
   options.is_stopped = [this] { return options_.stop->requested().load(); };
-  options.loss_patience =
-      std::max(kLossPatience, LimitsOf(environment_.silent_after, 1).act + std::chrono::seconds(1));
+  options.loss_patience = std::max(kLossPatience, LossNoticedWithin(environment_.silent_after));
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   if (spec_.communication.all_reduce == AllReduceBackend::kNccl) {
     return JoinNccl(options, deadline);

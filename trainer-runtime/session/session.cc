@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/contract/lost_peer.h"
+#include "common/process/silence.h"
 #include "trainer-runtime/session/descriptors.h"
 #include "trainer-runtime/session/state_source.h"
 
@@ -15,7 +16,7 @@ Session::Session(SessionOptions options)
     : options_(std::move(options)),
       rank_(options_.mesh.identity.rank),
       world_size_(options_.mesh.identity.world_size),
-      loss_patience_(options_.mesh.silent_after + 2 * options_.mesh.heartbeat),
+      loss_patience_(LossNoticedWithin(options_.mesh.silent_after)),
       at_least_(options_.mesh.initial_epoch),
       on_stop_(options_.stop, [this] { abort_switch_.Stop(); }) {}
 

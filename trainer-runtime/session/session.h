@@ -106,7 +106,7 @@ class Session {
   int rank_;
   int world_size_;
   const SharedSegment* lent_ = nullptr;
-  Duration loss_patience_;  // within it the mesh notices a peer that is gone
+  Duration loss_patience_;  // within it the mesh notices a peer that is gone, or that is not heard
   Epoch at_least_;          // of the next meeting
   Epoch newest_epoch_;
   std::vector<MemberFacts> members_;  // of the newest meeting, and who of them holds a state by now

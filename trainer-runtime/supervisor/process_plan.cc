@@ -1,20 +1,29 @@
 #include "trainer-runtime/supervisor/process_plan.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "common/contract/launcher.h"
 
 namespace lockstep::runtime {
 namespace {
 
 // torchrun reads each of its options from "PET_" and the option's name where no argument says it.
-void SetForTorchrun(const WorkerEnvironment& environment, EnvironmentMap* variables) {
+// `calls`: those that are seen; with --standalone torchrun would wait for pods that it never meets.
+void SetForTorchrun(const WorkerEnvironment& environment,
+                    const std::vector<TorchrunCall>& calls,
+                    EnvironmentMap* variables) {
   variables->try_emplace("PET_NPROC_PER_NODE", std::to_string(environment.processes));
   // As current releases look; torch 1.13 does every 5 s, and peers tell of a loss before it does.
   variables->try_emplace("PET_MONITOR_INTERVAL", "0.1");
   if (!environment.rank.has_value() || environment.master.host.empty()) {
     return;
   }
-  variables->try_emplace("PET_NNODES",
-                         std::to_string(environment.world_size / environment.processes));
+  const bool is_alone = !calls.empty() && std::ranges::all_of(calls, [](const TorchrunCall& call) {
+    return call.options.contains("--standalone");
+  });
+  const int pods = is_alone ? 1 : environment.world_size / environment.processes;
+  variables->try_emplace("PET_NNODES", std::to_string(pods));
   variables->try_emplace("PET_NODE_RANK",
                          std::to_string(*environment.rank / environment.processes));
   variables->try_emplace("PET_MASTER_ADDR", environment.master.host);
@@ -27,10 +36,13 @@ void SetForTorchrun(const WorkerEnvironment& environment, EnvironmentMap* variab
 
 Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
                                                      const EnvironmentMap& inherited,
-                                                     bool with_prefix,
-                                                     ProcessLauncher launcher) {
+                                                     const std::vector<std::string>& command,
+                                                     bool with_prefix) {
   std::vector<SupervisedProcess> processes;
-  const bool has_torchrun = launcher == ProcessLauncher::kTorchrun;
+  const std::vector<TorchrunCall> calls = TorchrunCalls(command);
+  const bool has_torchrun = environment.launcher.has_value()
+                                ? environment.launcher == ProcessLauncher::kTorchrun
+                                : !calls.empty();
   const int process_count = has_torchrun ? 1 : environment.processes;
   for (int local_rank = 0; local_rank < process_count; ++local_rank) {
     SupervisedProcess process;
@@ -49,7 +61,7 @@ Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& en
     const bool may_start_it = process_count == 1 && environment.rank.has_value() &&
                               environment.launcher != ProcessLauncher::kLockstep;
     if (has_torchrun || may_start_it) {
-      SetForTorchrun(environment, &process.environment);
+      SetForTorchrun(environment, calls, &process.environment);
     }
     std::string name = TaskName(environment.task);
     if (environment.rank.has_value() && !has_torchrun) {

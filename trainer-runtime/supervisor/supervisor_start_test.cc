@@ -58,7 +58,7 @@ WorkerEnvironment EnvironmentOf(const JobTopology& topology, const TaskId& task)
 TEST_F(SupervisorStartTest, ProgramSeesTheEnvironmentOfItsRank) {
   const WorkerEnvironment pod = EnvironmentOf(ThreeWorkers(2), {Role::kWorker, 1});
   options_.processes =
-      PlanProcesses(pod, {{"PATH", "/usr/bin:/bin"}, {"RANK", "99"}, {"MINE", "kept"}}, true)
+      PlanProcesses(pod, {{"PATH", "/usr/bin:/bin"}, {"RANK", "99"}, {"MINE", "kept"}}, {}, true)
           .value();
   options_.command = {"env"};
   EXPECT_EQ(Run(), 0);
@@ -83,7 +83,7 @@ std::vector<SupervisedProcess> ProcessesOf(EnvironmentMap pod) {
               {"RANK", "99"},
               {"MASTER_PORT", "1"},
               {"HOROVOD_GLOO_IFACE", "ens5"}});
-  return PlanProcesses(ParseEnvironment(pod).value(), pod, true).value();
+  return PlanProcesses(ParseEnvironment(pod).value(), pod, {}, true).value();
 }
 
 // Whatever a pod is told of, its programs see the same.
@@ -112,8 +112,8 @@ TEST_F(SupervisorStartTest, ProgramsSeeNoDifferenceBetweenABriefPodAndAWholeOne)
 // An empty value is one that somebody chose: Python buffers then.
 TEST_F(SupervisorStartTest, PythonWritesAtOnceUnlessToldOtherwise) {
   const WorkerEnvironment pod = EnvironmentOf(ThreeWorkers(1), {Role::kWorker, 0});
-  EXPECT_EQ(PlanProcesses(pod, {}, true).value()[0].environment.at("PYTHONUNBUFFERED"), "1");
-  const auto told = PlanProcesses(pod, {{"PYTHONUNBUFFERED", ""}}, true).value();
+  EXPECT_EQ(PlanProcesses(pod, {}, {}, true).value()[0].environment.at("PYTHONUNBUFFERED"), "1");
+  const auto told = PlanProcesses(pod, {{"PYTHONUNBUFFERED", ""}}, {}, true).value();
   EXPECT_EQ(told[0].environment.at("PYTHONUNBUFFERED"), "");
 }
 
@@ -121,11 +121,11 @@ TEST_F(SupervisorStartTest, PrefixIsTheRoleWherePodIsNoRank) {
   JobTopology topology = ThreeWorkers(1);
   topology.roles.push_back({Role::kEvaluator, 1, 1});
   const WorkerEnvironment pod = EnvironmentOf(topology, {Role::kEvaluator, 0});
-  const auto processes = PlanProcesses(pod, {}, true).value();
+  const auto processes = PlanProcesses(pod, {}, {}, true).value();
   ASSERT_EQ(processes.size(), 1U);
   EXPECT_EQ(processes[0].prefix, "[evaluator-0] ");
   EXPECT_EQ(processes[0].rank, std::nullopt);
-  EXPECT_EQ(PlanProcesses(pod, {}, false).value()[0].prefix, "");
+  EXPECT_EQ(PlanProcesses(pod, {}, {}, false).value()[0].prefix, "");
 }
 
 // The PATH is in the log, once; the reason goes on to conditions, events and summaries without it.

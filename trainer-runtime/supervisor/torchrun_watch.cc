@@ -61,11 +61,16 @@ std::optional<int> WorldIn(const std::vector<std::string>& variables) {
   return is_of_torchrun ? world : std::nullopt;
 }
 
-// Whether torchrun with these variables expects other nodes where no argument says so.
-bool IsToldOfOthers(const std::vector<std::string>& variables) {
-  return std::ranges::any_of(variables, [](const std::string& variable) {
-    return variable.starts_with("PET_NNODES=") && variable != "PET_NNODES=1";
-  });
+// Whether torchrun, called so with these variables, does not begin before others have come.
+bool NeedsOthers(const TorchrunCall& call, const std::vector<std::string>& variables) {
+  constexpr std::string_view kMachines = "PET_NNODES=";
+  std::string machines = call.Option("--nnodes");
+  for (const std::string& variable : variables) {
+    if (machines.empty() && variable.starts_with(kMachines)) {
+      machines = variable.substr(kMachines.size());
+    }
+  }
+  return MachinesThatTorchrunNeeds(machines).value_or(1) > 1;
 }
 
 }  // namespace
@@ -83,8 +88,9 @@ TorchrunSight LookForTorchrun(pid_t ancestor, const std::string& folder) {
       sight.is_alone = sight.is_alone || is_alone;
       sight.waits_alone =
           sight.waits_alone ||
-          (is_alone && !call->options.contains("--nnodes") &&
-           IsToldOfOthers(ZeroEndedParts(folder + "/" + std::to_string(stat.pid) + "/environ")));
+          (is_alone &&
+           NeedsOthers(*call,
+                       ZeroEndedParts(folder + "/" + std::to_string(stat.pid) + "/environ")));
     }
   }
   sight.count = static_cast<int>(torchruns.size());

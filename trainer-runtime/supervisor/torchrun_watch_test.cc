@@ -63,12 +63,21 @@ TEST_F(TorchrunWatchTest, ProcessThatHasTheNameAmongItsArgumentsIsNone) {
 
 TEST_F(TorchrunWatchTest, StandaloneOneThatIsToldOfOtherPodsWaitsForThem) {
   const std::vector<std::string> alone = {"python3", "/opt/torchrun", "--standalone", "t.py"};
+  const auto with = [](const std::string& nnodes) {
+    return std::vector<std::string>{"torchrun", "--nnodes=" + nnodes, "--standalone", "t.py"};
+  };
   Add(10, 1, {"lockstep-runtime", "run", "--", "./train.sh"});
-  Add(11, 10, alone, {"PET_NNODES=1"});
-  EXPECT_FALSE(Look().waits_alone);
-  Add(11, 10, {"python3", "/opt/torchrun", "--nnodes=1", "--standalone", "t.py"}, {"PET_NNODES=2"});
-  EXPECT_FALSE(Look().waits_alone);
-  Add(11, 10, alone, {"PET_NNODES=2"});
+  for (const char* const nnodes : {"1", "1:1", "1:4", "many"}) {
+    Add(11, 10, alone, {"PET_NNODES=" + std::string(nnodes)});
+    EXPECT_FALSE(Look().waits_alone) << nnodes;
+    Add(11, 10, with(nnodes), {"PET_NNODES=2"});
+    EXPECT_FALSE(Look().waits_alone) << nnodes;
+  }
+  for (const char* const nnodes : {"2", "2:2", "2:4"}) {
+    Add(11, 10, with(nnodes), {"PET_NNODES=1"});
+    EXPECT_TRUE(Look().waits_alone) << nnodes;
+  }
+  Add(11, 10, alone, {"PET_NNODES=2:4"});
   EXPECT_TRUE(Look().waits_alone);
 
   const auto fault = FaultOf(Look(), {1, 4});

@@ -131,6 +131,13 @@ void FakeDisk::Renamed(const std::string& from, const std::string& to) {
   unflushed_entries_.erase(from);
   Move(from, to);
   unflushed_entries_.insert(to);
+  if (after_rename_) {
+    after_rename_();
+  }
+}
+
+void FakeDisk::RefuseExchanges(std::function<void()> look) {
+  after_rename_ = std::move(look);
 }
 
 void FakeDisk::Exchanged(const std::string& a, const std::string& b) {
@@ -212,6 +219,10 @@ extern "C" int rename(const char* from, const char* to) noexcept {
 
 extern "C" int renameat2(
     int from_folder, const char* from, int to_folder, const char* to, unsigned int flags) noexcept {
+  if (FakeDisk* disk = FakeDisk::Active(); disk != nullptr && !disk->MayExchange()) {
+    errno = EINVAL;
+    return -1;
+  }
   const auto result =
       static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
   if (FakeDisk* disk = FakeDisk::Active(); disk != nullptr && result == 0) {

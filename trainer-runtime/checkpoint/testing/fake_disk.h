@@ -32,6 +32,10 @@ class FakeDisk {
   // From now on reads from such files fail with `error_number`.
   void FailReadsOf(PathTest test, int error_number);
 
+  // From now on it cannot exchange two names, as some network file systems cannot, and `look` is
+  // called after each rename.
+  void RefuseExchanges(std::function<void()> look);
+
   // What exists and would be lost, or lose bytes. Sorted.
   std::vector<std::string> AtRisk() const;
 
@@ -46,6 +50,9 @@ class FakeDisk {
   void Flushed(int fd);
   void Made(const char* path);
   void Renamed(const std::string& from, const std::string& to);
+
+  bool MayExchange() const { return !after_rename_; }
+
   void Exchanged(const std::string& a, const std::string& b);
   int ReadError(int fd) const;  // 0: none
 
@@ -62,6 +69,7 @@ class FakeDisk {
   PathTest is_ignored_;
   PathTest is_unreadable_;
   int read_error_ = 0;
+  std::function<void()> after_rename_;
   std::map<int, std::string> open_;
   Paths unflushed_bytes_;
   Paths unflushed_entries_;

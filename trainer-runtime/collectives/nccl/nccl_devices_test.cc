@@ -172,6 +172,25 @@ TEST(NcclDevices, SumsOnItsOwnGpusInTheirOrderAndNamesThem) {
   EXPECT_EQ(ends[0].text, "right");
 }
 
+// Which the real one may wait in for ever, and the tests above would not miss the group.
+TEST(NcclDevices, SumsOfSeveralGpusOutsideOfAGroupAreRefusedByTheDouble) {
+  NcclGangOptions options;
+  options.world_size = 1;
+  options.device_count = kDevices;
+  const auto ends = RunNcclGang(
+      options,
+      [](Communicator&, GradientReducer& reducer, NcclGround& ground) -> Result<std::string> {
+        auto& library = const_cast<NcclLibrary&>(*ground.library);  // this process's own
+        library.group_start = [] { return nccl::Result{}; };
+        library.group_end = [] { return nccl::Result{}; };
+        const auto replicas = MakeReplicas(ground);
+        LOCKSTEP_RETURN_IF_ERROR(EnqueueAll(reducer, replicas, 0, kReplicaElementCount, Soon()));
+        LOCKSTEP_RETURN_IF_ERROR(reducer.Finish(Soon()));
+        return std::string("summed");
+      });
+  EXPECT_THAT(ends[0].text, HasSubstr("sums of several devices outside of a group"));
+}
+
 // The engine's thread computes on, on its own GPU.
 TEST(NcclDevices, LeavesTheCallingThreadItsDevice) {
   NcclGangOptions options;

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import shutil
 import time
 from typing import Iterator
 
@@ -48,8 +49,8 @@ _RENAME_EXCHANGE = 2
 
 
 def exchange(folder: pathlib.Path, target: pathlib.Path) -> None:
-    """Puts `folder` at `target`, which is there at each moment. What stood there, if anything, is
-    at `folder` afterwards."""
+    """Puts `folder` at `target`, the folder of a step, which has one at each moment. What stood
+    there, if anything, is at `folder` afterwards. Errors: OSError."""
     try:
         folder.rename(target)
         return  # nothing stood there, or an empty folder
@@ -60,11 +61,17 @@ def exchange(folder: pathlib.Path, target: pathlib.Path) -> None:
     paths = os.fsencode(folder), os.fsencode(target)
     if rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
         return
-    # Some network file systems cannot exchange. Between these two renames this step is missing, and
-    # a reader falls back to the one before.
-    aside = folder.with_name(folder.name + ".old")
+    # Some network file systems cannot exchange. "step-0010" and "step-010" are the same step, so a
+    # crash between two renames hides no checkpoint.
+    aside = target.with_name(target.name.replace("-", "-0", 1))
+    shutil.rmtree(aside, ignore_errors=True)  # of a crash in the midst of this
     target.rename(aside)
-    folder.rename(target)
+    try:
+        folder.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    sync(target.parent)
     aside.rename(folder)
 
 
