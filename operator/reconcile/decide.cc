@@ -403,6 +403,9 @@ void Run(DecisionBuilder* builder) {
   } else {
     NoteHealth(view, builder);
   }
+  if (!HasEnded(builder->status()) && LacksPlace(builder->status())) {
+    TellOfWaitingSuccessor(View(builder), builder);
+  }
 }
 
 // What is left to do for a job that has ended.

@@ -133,10 +133,12 @@ void NodeLedger::Release(NodeIndex node, Holding how, const NodeUsage& usage) {
 
 ShapeIndex NodeLedger::AddShape(const PodClass& pod_class) {
   const ShapeCounts::Added added = shapes_.Add(pod_class);
+  const NodeFree nothing;
   for (NodeIndex node = 0; added.is_new && node < nodes_.size(); ++node) {
     const LedgerNode& entry = nodes_[node];
-    shapes_.Count(
-        added.shape, {node, entry.domain, &entry.facts, {}, entry.now, {}, entry.empty}, domains_);
+    shapes_.Count(added.shape,
+                  {node, entry.domain, &entry.facts, nothing, entry.now, nothing, entry.empty},
+                  domains_);
   }
   return added.shape;
 }
@@ -178,7 +180,9 @@ void NodeLedger::TakeOut(NodeIndex node) {
   }
   free_in_all_ = Sum(free_in_all_, Times(WithoutPorts(entry.now.free), -1));
   offered_in_all_ = Sum(offered_in_all_, Times(entry.facts.allocatable, -1));
-  shapes_.Change({node, entry.domain, &entry.facts, entry.now, {}, entry.empty, {}}, domains_);
+  const NodeFree nothing;
+  shapes_.Change({node, entry.domain, &entry.facts, entry.now, nothing, entry.empty, nothing},
+                 domains_);
   domains_.Leave(entry.domain);
   suspect_count_ -= entry.facts.suspicion > 0 ? 1 : 0;
   entry.now = {};

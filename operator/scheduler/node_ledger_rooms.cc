@@ -197,9 +197,9 @@ std::optional<NodeIndex> NodeLedger::TightestHolding(const RoomQuery& query) con
   }
   const int64_t pod_count = PodCountOf(query.classes);
   const auto suspected_of = [&](NodeIndex node) { return Collector{query}.SuspectedOf(node); };
-  const NodeRoom* best = nullptr;
   // All on one node is one pod that asks for everything, and accepts what all accept.
-  std::vector<NodeRoom> rooms;
+  std::optional<NodeIndex> best;
+  NodeRoom room_of_best;
   for (DomainIndex domain = 0; domain < groups_by_domain_.size(); ++domain) {
     if (query.level && !groups_by_domain_[domain].empty() &&
         !domains_.AncestorAt(domain, *query.level)) {
@@ -224,19 +224,18 @@ std::optional<NodeIndex> NodeLedger::TightestHolding(const RoomQuery& query) con
           found = *node;
         }
       }
-      if (found) {
-        rooms.push_back({&nodes_[*found].facts, key.room.free, key.room.pods_free});
-        rooms.back().suspected = suspected_of(*found);
+      if (!found) {
+        continue;
+      }
+      NodeRoom room{&nodes_[*found].facts, key.room.free, key.room.pods_free};
+      room.suspected = suspected_of(*found);
+      if (!best || IsBetterAlone(room, room_of_best, total)) {
+        best = found;
+        room_of_best = std::move(room);
       }
     }
   }
-  for (const NodeRoom& room : rooms) {
-    if (best == nullptr || IsBetterAlone(room, *best, total)) {
-      best = &room;
-    }
-  }
-  return best == nullptr ? std::nullopt
-                         : std::optional(index_by_name_.find(best->node->name)->second);
+  return best;
 }
 
 RoomSurvey NodeLedger::Survey(const std::vector<PodClass>& classes, std::string_view apart) const {

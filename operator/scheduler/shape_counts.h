@@ -29,15 +29,15 @@ struct NodeFree {
 // shape appears that is not known.
 class ShapeCounts {
  public:
-  // What changes of one node, which is in `path` and all domains above.
+  // What changes of one node, which is in `domain` and all domains above.
   struct NodeChange {
     NodeIndex node = 0;
     DomainIndex domain = kWholeCluster;
     const SnapshotNode* facts = nullptr;
-    NodeFree now_before;
-    NodeFree now_after;
-    NodeFree empty_before;
-    NodeFree empty_after;
+    const NodeFree& now_before;
+    const NodeFree& now_after;
+    const NodeFree& empty_before;
+    const NodeFree& empty_after;
   };
 
   // `key` as KeyOf gives it. Shapes that nobody uses any more stay for a while.

@@ -34,25 +34,26 @@ bool MayStartOneDay(const ClusterState& state, const GangRecord& gang) {
 TurnOrder::TurnOrder(const ClusterState& state) : state_(state), lines_(state.queues().size()) {
   for (QueueIndex queue = 0; queue < lines_.size(); ++queue) {
     for (const GangRecord* const gang : state.waiting()[queue]) {
-      LineOf(*gang).push_back(gang);
+      LineOf(*gang).gangs.push_back(gang);
     }
     SortByPriority(queue);
   }
 }
 
 void TurnOrder::PutShortestFirst(const GangRecord& gang, WallTime now) {
-  LineOf(gang).push_front(&gang);
+  LineOf(gang).gangs.push_front(&gang);
   for (auto& [space, line] : lines_[*gang.queue]) {
     std::vector<std::pair<WallTime, const GangRecord*>> by_end;
-    by_end.reserve(line.size());
-    for (const GangRecord* const one : line) {
+    by_end.reserve(line.gangs.size());
+    for (const GangRecord* const one : line.gangs) {
       by_end.emplace_back(ExpectedEndOf(one->request, now).value_or(WallTime::max()), one);
     }
     std::stable_sort(by_end.begin(), by_end.end(), [](const auto& a, const auto& b) {
       return a.first < b.first;
     });
-    std::transform(
-        by_end.begin(), by_end.end(), line.begin(), [](const auto& one) { return one.second; });
+    std::transform(by_end.begin(), by_end.end(), line.gangs.begin(), [](const auto& one) {
+      return one.second;
+    });
   }
   SortByPriority(*gang.queue);
 }
@@ -70,7 +71,7 @@ void TurnOrder::SortByPriority(QueueIndex queue) {
     return;
   }
   for (auto& [space, line] : lines_[queue]) {
-    std::stable_sort(line.begin(), line.end(), [](const auto* a, const auto* b) {
+    std::stable_sort(line.gangs.begin(), line.gangs.end(), [](const auto* a, const auto* b) {
       return a->request.priority > b->request.priority;
     });
   }
@@ -80,8 +81,14 @@ const GangRecord* TurnOrder::Next() {
   const GangRecord* next = nullptr;
   QueueIndex home = kTopQueue;
   if (!lines_[kTopQueue].empty()) {
-    next = lines_[kTopQueue].begin()->second.front();  // of a queue that does not exist
+    next = lines_[kTopQueue].begin()->second.gangs.front();  // of a queue that does not exist
   } else {
+    // In a single line nobody stands for others, and its order is that of those set aside.
+    std::size_t line_count = 0;
+    for (const auto& lines : lines_) {
+      line_count += lines.size();
+    }
+    has_rivals_ = line_count > 1;
     next = Peek(kTopQueue);
     if (!aside_.empty()) {
       next = aside_.front();
@@ -95,8 +102,8 @@ const GangRecord* TurnOrder::Next() {
   }
   const auto found = lines_[home].find(next->space);
   const auto line = found == lines_[home].end() ? lines_[home].begin() : found;
-  line->second.pop_front();
-  if (line->second.empty()) {
+  line->second.gangs.pop_front();
+  if (line->second.gangs.empty()) {
     lines_[home].erase(line);
   }
   return next;
@@ -117,20 +124,21 @@ const GangRecord* TurnOrder::Better(const GangRecord* a,
 void TurnOrder::SetHopelessAside(QueueIndex queue) {
   for (auto entry = lines_[queue].begin(); entry != lines_[queue].end();) {
     Line& line = entry->second;
-    while (!line.empty() && !may_start_.contains(line.front())) {
-      if (MayStartOneDay(state_, *line.front())) {
-        may_start_.insert(line.front());
-        break;
+    while (!line.gangs.empty() && line.gangs.front() != line.may_start) {
+      const GangRecord* const first = line.gangs.front();
+      if (MayStartOneDay(state_, *first)) {
+        line.may_start = first;
+      } else {
+        aside_.push_back(first);
+        line.gangs.pop_front();
       }
-      aside_.push_back(line.front());
-      line.pop_front();
     }
-    entry = line.empty() ? lines_[queue].erase(entry) : std::next(entry);
+    entry = line.gangs.empty() ? lines_[queue].erase(entry) : std::next(entry);
   }
 }
 
 const GangRecord* TurnOrder::Peek(QueueIndex queue) {
-  if (queue != kTopQueue) {
+  if (queue != kTopQueue && has_rivals_) {
     SetHopelessAside(queue);
   }
   const QueueOrdering ordering = state_.queues().SpecOf(queue).ordering;
@@ -139,7 +147,7 @@ const GangRecord* TurnOrder::Peek(QueueIndex queue) {
   }
   const GangRecord* best = nullptr;
   for (const auto& [space, line] : lines_[queue]) {
-    best = Better(best, line.front(), ordering);
+    best = Better(best, line.gangs.front(), ordering);
   }
   for (const QueueIndex child : state_.queues().ChildrenOf(queue)) {
     best = Better(best, Peek(child), ordering);
@@ -160,7 +168,7 @@ const GangRecord* TurnOrder::PeekFair(QueueIndex queue) {
   };
   if (queue != kTopQueue) {
     for (const auto& [space, line] : lines_[queue]) {
-      consider(line.front(), state_.queues().ShareOfSpace(queue, space, all));
+      consider(line.gangs.front(), state_.queues().ShareOfSpace(queue, space, all));
     }
   }
   for (const QueueIndex child : state_.queues().ChildrenOf(queue)) {

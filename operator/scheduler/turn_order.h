@@ -3,7 +3,6 @@
 #include <deque>
 #include <map>
 #include <string>
-#include <unordered_set>
 #include <vector>
 
 #include "operator/scheduler/cluster_state.h"
@@ -29,7 +28,10 @@ class TurnOrder {
   void PutShortestFirst(const GangRecord& gang, WallTime now);
 
  private:
-  using Line = std::deque<const GangRecord*>;
+  struct Line {
+    std::deque<const GangRecord*> gangs;
+    const GangRecord* may_start = nullptr;  // the first of them that was asked whether it may
+  };
 
   Line& LineOf(const GangRecord& gang);
   void SortByPriority(QueueIndex queue);
@@ -41,8 +43,8 @@ class TurnOrder {
   const ClusterState& state_;
   // For each queue without queues below it; by namespace where that decides, else all under "".
   std::vector<std::map<std::string, Line>> lines_;
-  Line aside_;                                       // of those that may never start
-  std::unordered_set<const GangRecord*> may_start_;  // asked, never walked
+  bool has_rivals_ = false;              // more lines than one
+  std::deque<const GangRecord*> aside_;  // those that may never start
 };
 
 }  // namespace lockstep::control

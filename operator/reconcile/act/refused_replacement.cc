@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "common/base/rfc3339.h"
@@ -11,6 +12,9 @@
 
 namespace lockstep::control {
 namespace {
+
+// Restarting's reason, or Running's.
+constexpr std::string_view kReplacementRefused = "ReplacementRefused";
 
 const PodRefusal* RefusalOf(const Member& member, const DecisionBuilder& builder) {
   const auto& refused = builder.observed().refused_pods;
@@ -67,20 +71,28 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
     if (member.rank.has_value()) {
       TellOfRefusal({ConditionType::kRestarting,
                      true,
-                     "ReplacementRefused",
+                     std::string(kReplacementRefused),
                      what + "; the other ranks wait, and the operator tries again"},
                     next_try,
                     builder);
     } else if (IsTrue(builder->status(), ConditionType::kRunning)) {  // the ranks do without it
       TellOfRefusal({ConditionType::kRunning,
                      true,
-                     "ReplacementRefused",
+                     std::string(kReplacementRefused),
                      what + "; the ranks continue, and the operator tries again"},
                     next_try,
                     builder);
     }
   }
   return problems;
+}
+
+bool TellsOfRefusal(const GangView& view, const DecisionBuilder& builder) {
+  const Condition* const told = FindCondition(builder.status(), ConditionType::kRestarting);
+  return told != nullptr && told->is_true && told->reason == kReplacementRefused &&
+         std::any_of(view.members.begin(), view.members.end(), [&](const Member& member) {
+           return member.rank.has_value() && RefusalOf(member, builder) != nullptr;
+         });
 }
 
 }  // namespace lockstep::control

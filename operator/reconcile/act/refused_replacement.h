@@ -29,4 +29,7 @@ std::vector<StartProblem> HoldRefused(const GangView& view,
                                       std::vector<StartProblem> problems,
                                       DecisionBuilder* builder);
 
+// Whether Restarting says of a replacement that it is refused, as HoldRefused has it.
+bool TellsOfRefusal(const GangView& view, const DecisionBuilder& builder);
+
 }  // namespace lockstep::control

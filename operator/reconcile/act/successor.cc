@@ -12,6 +12,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/gang_spread.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/topology.h"
@@ -300,45 +301,20 @@ std::string WhyNoPlace(const GangView& view, const TaskId& task, const DecisionB
   return refusal == nullptr ? "" : refusal->shortfall;
 }
 
-// Says of the first that has no place what is missing for it, or that it has one now.
-void TellOfWaiting(const GangView& view,
-                   const std::vector<Successor>& waiting,
-                   DecisionBuilder* builder) {
-  for (const Member& member : view.members) {
-    const bool waits = std::any_of(waiting.begin(),
-                                   waiting.end(),
-                                   [&](const Successor& one) { return one.task == member.task; }) &&
-                       builder->PlacementOf(member.task)->node.empty();
-    if (!waits) {
-      continue;
-    }
-    const std::string why =
-        DescribeMember(member) + " has no place: " + WhyNoPlace(view, member.task, *builder);
-    if (member.rank.has_value()) {
-      builder->Set({ConditionType::kRestarting,
-                    true,
-                    std::string(kReplacementWaits),
-                    why + "; the other ranks wait for it"},
-                   EventType::kWarning);
-    } else if (IsTrue(builder->status(), ConditionType::kRunning)) {
-      builder->Set({ConditionType::kRunning,
-                    true,
-                    std::string(kReplacementWaits),
-                    why + "; the ranks continue"},
-                   EventType::kWarning);
-    }
-    return;
-  }
-  const Condition* const restarting = FindCondition(builder->status(), ConditionType::kRestarting);
-  if (restarting != nullptr && restarting->is_true && restarting->reason == kReplacementWaits) {
-    builder->Set({ConditionType::kRestarting, true, "ReplacementPlaced", "replacements have room"});
-  }
+}  // namespace
+
+void BeginSuccessor(PodPlacement* placement, WallTime now) {
+  placement->incarnation = placement->incarnation.Next();
+  placement->since = now;
+  placement->pod_uid.clear();
+  placement->devices.clear();
+  placement->awaits_verdict = false;
+  placement->disruption.clear();
 }
 
-// As PlaceSuccessors, without the next look.
-void FindPlaces(const GangView& view,
-                const std::vector<Successor>& successors,
-                DecisionBuilder* builder) {
+void PlaceSuccessors(const GangView& view,
+                     const std::vector<Successor>& successors,
+                     DecisionBuilder* builder) {
   std::set<TaskId> leaving;
   std::set<std::string> at_fault;
   for (const Successor& successor : successors) {
@@ -379,28 +355,6 @@ void FindPlaces(const GangView& view,
   }
 }
 
-}  // namespace
-
-void BeginSuccessor(PodPlacement* placement, WallTime now) {
-  placement->incarnation = placement->incarnation.Next();
-  placement->since = now;
-  placement->pod_uid.clear();
-  placement->devices.clear();
-  placement->awaits_verdict = false;
-  placement->disruption.clear();
-}
-
-void PlaceSuccessors(const GangView& view,
-                     const std::vector<Successor>& successors,
-                     DecisionBuilder* builder) {
-  FindPlaces(view, successors, builder);
-  for (const Successor& successor : successors) {
-    if (builder->PlacementOf(successor.task)->node.empty()) {
-      builder->WakeAt(builder->now() + kRoomRetry);  // to look again, and say what it waits for
-    }
-  }
-}
-
 std::string NodeElsewhere(const GangView& view,
                           const Successor& successor,
                           const DecisionBuilder& builder) {
@@ -416,6 +370,12 @@ std::string NodeElsewhere(const GangView& view,
   });
 }
 
+bool LacksPlace(const TrainingJobStatus& status) {
+  return std::any_of(status.placement.begin(), status.placement.end(), [](const PodPlacement& one) {
+    return one.node.empty();
+  });
+}
+
 bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder) {
   std::vector<Successor> waiting;
   for (const Member& member : view.members) {
@@ -426,10 +386,37 @@ bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder) {
   if (waiting.empty()) {
     return false;
   }
-  FindPlaces(view, waiting, builder);
-  TellOfWaiting(view, waiting, builder);
-  builder->WakeAt(builder->now() + kRoomRetry);
+  PlaceSuccessors(view, waiting, builder);
+  const Condition* const told = FindCondition(builder->status(), ConditionType::kRestarting);
+  if (!LacksPlace(builder->status()) && told != nullptr && told->is_true &&
+      told->reason == kReplacementWaits) {
+    builder->Set({ConditionType::kRestarting, true, "ReplacementPlaced", "replacements have room"});
+  }
   return true;
+}
+
+void TellOfWaitingSuccessor(const GangView& view, DecisionBuilder* builder) {
+  builder->WakeAt(builder->now() + kRoomRetry);
+  const auto member = std::find_if(
+      view.members.begin(), view.members.end(), [](const Member& one) { return one.node.empty(); });
+  if (member == view.members.end() || TellsOfRefusal(view, *builder)) {
+    return;
+  }
+  const std::string why =
+      DescribeMember(*member) + " has no place: " + WhyNoPlace(view, member->task, *builder);
+  if (member->rank.has_value()) {
+    builder->Set({ConditionType::kRestarting,
+                  true,
+                  std::string(kReplacementWaits),
+                  why + "; the other ranks wait for it"},
+                 EventType::kWarning);
+  } else if (IsTrue(builder->status(), ConditionType::kRunning)) {
+    builder->Set({ConditionType::kRunning,
+                  true,
+                  std::string(kReplacementWaits),
+                  why + "; the ranks continue"},
+                 EventType::kWarning);
+  }
 }
 
 }  // namespace lockstep::control

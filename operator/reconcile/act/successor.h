@@ -25,8 +25,7 @@ void BeginSuccessor(PodPlacement* placement, WallTime now);
 // else elsewhere, in the domain that the gang's topology requires; one that leaves its node goes
 // back there only if no other has room. Whoever may stay comes first, and a place whose old process
 // may still run is nobody else's. Nodes that are cordoned or not ready get nobody, and what is kept
-// for another job's gang is left to that. Without room the placement's node is empty, and a turn
-// within a second looks again and says what is missing.
+// for another job's gang is left to that. Without room the placement's node is empty.
 void PlaceSuccessors(const GangView& view,
                      const std::vector<Successor>& successors,
                      DecisionBuilder* builder);
@@ -36,8 +35,16 @@ std::string NodeElsewhere(const GangView& view,
                           const Successor& successor,
                           const DecisionBuilder& builder);
 
+// Whether a task has no place.
+bool LacksPlace(const TrainingJobStatus& status);
+
 // Looks again for room for the members that have none; whether there are any. A view from before
 // does not know where they go now.
 bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder);
+
+// Says of the first member without a place what is missing for it, and looks again within a second.
+// `view`: of what has been decided. When all else has been said: a status never takes a place away
+// without saying so.
+void TellOfWaitingSuccessor(const GangView& view, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

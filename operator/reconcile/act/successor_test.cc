@@ -78,7 +78,6 @@ TEST_F(SuccessorTest, WhereNoNodeTellsTheDomainThatIsSaid) {
   world_->job.spec.scheduling.topology.required = "rack";
   world_->nodes().front().labels.erase("rack");
   EXPECT_EQ(NodeAfterLoss(), "");
-  world_->Step();
   EXPECT_EQ(Restarting(),
             "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: no known node is in "
             "the same rack as the gang; the other ranks wait for it");
@@ -88,13 +87,43 @@ TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {
   world_->job.spec.scheduling.topology.required = "rack";
   world_->observed.used_elsewhere.by_jobs.Edit()["node-d"].resources.gpu_count = 1;
   EXPECT_EQ(NodeAfterLoss(), "");
-  world_->Step();
   EXPECT_EQ(Restarting(),
             "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: needs 1 GPU, 0 free on "
             "2 nodes; the other ranks wait for it");
   world_->observed.used_elsewhere.by_jobs.Edit().clear();
   world_->Step();
   EXPECT_EQ(Restarting(), "ReplacementPlaced: replacements have room");
+}
+
+// Of one that the API server refuses and one without room Restarting names one, always the same:
+// else each turn would write the status and say both again.
+TEST_F(SuccessorTest, RefusedReplacementBesideOneWithoutRoomIsToldOfOnce) {
+  TrainingJob job = MakeTrainingJob(3);
+  job.spec.roles[0].gpus = 1;
+  TestWorld world(job);
+  for (const std::string name : {"node-b", "node-c"}) {
+    world.AddNode(name);
+  }
+  for (kube::Node& node : world.nodes()) {
+    node.allocatable.gpu_count = 1;
+  }
+  world.observed.round =
+      Plan{{{"worker-0", "node-a"}, {"worker-1", "node-b"}, {"worker-2", "node-c"}}};
+  world.Launch();
+  world.ReportAll();
+  world.Exit("mnist-worker-1", 137);
+  world.Step();
+  world.Vanish("mnist-worker-1-r1");
+  world.observed.refused_pods["mnist-worker-1-r1"] = {.message = "exceeded quota: team",
+                                                      .at = world.now};
+  world.nodes()[2].is_schedulable = false;
+  world.Exit("mnist-worker-2", 137);
+  world.Step();
+  ASSERT_EQ(world.job.status.placement.at(2).node, "");
+  world.Step();
+  EXPECT_EQ(ReasonOf(world.job.status, ConditionType::kRestarting), "ReplacementRefused");
+
+  EXPECT_EQ(EventReasons(world.Step()), "");
 }
 
 // C15 of the third review: a pod a node.
@@ -105,7 +134,6 @@ TEST_F(SuccessorTest, StandsApartFromThoseThatStay) {
     world_->observed.used_elsewhere.by_jobs.Edit()[name].resources.gpu_count = 1;
   }
   EXPECT_EQ(NodeAfterLoss(), "") << "node-a has room, and a pod of the gang";
-  world_->Step();
   EXPECT_NE(Restarting().find("needs 1 GPU, 0 free on 2 nodes"), std::string::npos) << Restarting();
   world_->observed.used_elsewhere.by_jobs.Edit().clear();
   world_->Step();
@@ -118,7 +146,6 @@ TEST_F(SuccessorTest, WhereEveryDomainHasAPodOfTheGangThatIsSaid) {
     node.labels["block"] = "b1";
   }
   EXPECT_EQ(NodeAfterLoss(), "");
-  world_->Step();
   EXPECT_NE(Restarting().find("every known rack already has another pod of the gang"),
             std::string::npos)
       << Restarting();
@@ -175,9 +202,9 @@ TEST(Successors, PlaceOfOneThatMayStayIsNotGivenToOneThatHasToMove) {
 
   EXPECT_EQ(world.job.status.placement.at(0).node, "");
   EXPECT_EQ(world.job.status.placement.at(1).node, "node-b");
-  ASSERT_TRUE(decision.next_wakeup.has_value()) << "nobody says soon what it waits for";
+  EXPECT_EQ(EventReasons(decision), "PodReplaced PodReplaced ReplacementWaits");
+  ASSERT_TRUE(decision.next_wakeup.has_value()) << "nobody looks again soon";
   EXPECT_LE(*decision.next_wakeup, world.now + std::chrono::seconds(1));
-  EXPECT_EQ(EventReasons(world.Step()), "ReplacementWaits");
 }
 
 // Without room elsewhere it goes back to the node that is at fault, and nobody else goes there.
