@@ -26,6 +26,10 @@
 
 namespace lockstep::runtime {
 
+// What a pod ends with whose program ended with 0 before its work was done: permanent, as another
+// try would end the same way. Choice: that of a Python exception that nobody catches.
+inline constexpr int kExitUnfinished = 1;
+
 // Hears what the processes of a pod say, over their channels, and shows the whole on the pod's
 // status board: so a pod has one status server, however many processes it has. A process that has
 // spoken and falls silent is killed, by the rule of common/process/silence.h: nobody outside sees
@@ -74,6 +78,11 @@ class PodListener {
 
   // Whether process `pid` for `local_rank`, which may have ended, has said that all work is done.
   bool IsDone(int local_rank, pid_t pid);
+
+  // Why an end of the process for `local_rank` with exit code 0 is no success, by what it has said
+  // itself: ranks called different things, or it has met its peers for more steps than it took, and
+  // has not said that all work is done. Empty: it is one.
+  std::string Unfinished(int local_rank);
 
   // The process for `local_rank` that has a session now, as it says itself; 0: none.
   pid_t SessionOf(int local_rank) const;

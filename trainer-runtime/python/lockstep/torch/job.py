@@ -445,6 +445,8 @@ class Job:
                 self._has_state = True
                 self._reducer.note_equal()
                 self._watch.note_meeting()
+                self.session.report(
+                    dataclasses.replace(self._progress(), phase=Phase.RESTORING))
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:
