@@ -171,9 +171,9 @@ class PodOfPrograms {
   }
 
   void Judge(SupervisorEvent* ended) {
-    if (ended->exit_code == kExitSuccess) {
-      ended->why = listener_.Unfinished(ended->local_rank);
-      ended->exit_code = ended->why.empty() ? kExitSuccess : kExitUnfinished;
+    ended->why = listener_.Objection(ended->local_rank, ended->exit_code);
+    if (!ended->why.empty()) {
+      ended->exit_code = kExitUnfinished;
     } else if (ended->signal != 0 && listener_.IsDone(ended->local_rank, ended->pid)) {
       logger_->Warn(
           "process ended by a signal after all ranks had said that all work is done: "

@@ -9,6 +9,7 @@
 
 #include <sys/syscall.h>
 
+#include "common/contract/exit_code.h"
 #include "common/contract/supervised_place.h"
 #include "common/process/cores.h"
 #include "trainer-runtime/supervisor/pod_metrics.h"
@@ -154,12 +155,17 @@ bool PodListener::IsDone(int local_rank, pid_t pid) {
   return newest.has_value() && newest->pid == pid && newest->phase == Phase::kSucceeded;
 }
 
-std::string PodListener::Unfinished(int local_rank) {
+std::string PodListener::Objection(int local_rank, int exit_code) {
   const auto index = static_cast<std::size_t>(local_rank);
   const std::lock_guard<std::mutex> lock(mutex_);
   Hear(index);
   const std::optional<StatusDocument>& newest = reports_[index].newest;
-  if (!newest.has_value() || newest->phase == Phase::kSucceeded) {
+  if (exit_code == kExitSuperseded && !newest.has_value()) {
+    return "the program ended with 76, which says that a newer process does its work, but has no "
+           "session that knows of one, so this pod ends with " +
+           std::to_string(kExitUnfinished) + ": end the program with another code";
+  }
+  if (exit_code != kExitSuccess || !newest.has_value() || newest->phase == Phase::kSucceeded) {
     return "";
   }
   if (!newest->mismatch.empty()) {

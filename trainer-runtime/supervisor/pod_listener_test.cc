@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "common/contract/exit_code.h"
 #include "common/contract/supervised_place.h"
 
 namespace lockstep::runtime {
@@ -150,7 +151,7 @@ TEST_F(PodListenerTest, EndBeforeTheLastStepOrAfterAMismatchIsUnfinishedUntilAll
   Listen(kNeverSilent);
   const auto unfinished = [this](const StatusDocument& document) {
     Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
-    return listener_->Unfinished(1);
+    return listener_->Objection(1, 0);
   };
   StatusDocument document = Document(1, 5);
   document.steps_total = 48;
@@ -165,7 +166,16 @@ TEST_F(PodListenerTest, EndBeforeTheLastStepOrAfterAMismatchIsUnfinishedUntilAll
   document.steps_total = 48;
   document.phase = Phase::kSucceeded;
   EXPECT_EQ(unfinished(document), "");
-  EXPECT_EQ(listener_->Unfinished(0), "") << "who has said nothing";
+  EXPECT_EQ(listener_->Objection(0, 0), "") << "who has said nothing";
+}
+
+// 76 is also EX_PROTOCOL of BSD's list, which programs end with for reasons of their own.
+TEST_F(PodListenerTest, OnlyAProcessWithASessionIsBelievedThatAnotherDoesItsWork) {
+  Listen(kNeverSilent);
+  EXPECT_THAT(listener_->Objection(1, kExitSuperseded), testing::HasSubstr("ended with 76, which"));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
+  EXPECT_EQ(listener_->Objection(1, kExitSuperseded), "");
+  EXPECT_EQ(listener_->Objection(0, kExitPreempted), "");
 }
 
 // A thread of its own sends the document again and again, whatever the program does.
