@@ -39,8 +39,7 @@ def main():
             job.step(loss)
             time.sleep(0.01)  # leaves you time to kill a process
     if job.is_chief:
-        totals = job.totals
-        print(f"{totals.consumed} samples used, {totals.lost} lost, {totals.repeated} repeated")
+        print(job.totals)
 
 
 if __name__ == "__main__":

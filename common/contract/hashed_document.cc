@@ -17,7 +17,8 @@ std::string DumpHashed(Json object) {
 Result<Json> ParseHashed(std::string_view text, const std::string& what) {
   Result<Json> parsed = ParseJson(text);
   if (!parsed.ok()) {
-    return Error(ErrorCode::kCorrupt, what + ": " + parsed.error().message());
+    return Error(ErrorCode::kCorrupt,
+                 what + ": no JSON, expected an object with " + std::string(kHashKey));
   }
   if (!parsed->is_object() || !parsed->contains(kHashKey)) {
     return Error(ErrorCode::kCorrupt,
@@ -25,10 +26,12 @@ Result<Json> ParseHashed(std::string_view text, const std::string& what) {
   }
   const Json hash = parsed->at(kHashKey);
   parsed->erase(kHashKey);
-  const std::string expected = Sha256Hex(DumpJson(*parsed));
-  if (hash != expected) {
+  const std::string found = Sha256Hex(DumpJson(*parsed));
+  if (hash != found) {
+    const bool is_hash = hash.is_string() && hash.get<std::string>().size() == found.size();
     return Error(ErrorCode::kCorrupt,
-                 what + ": its hash is " + DescribeJson(hash) + ", expected " + expected);
+                 what + ": hashes to " + found + ", expected " +
+                     (is_hash ? hash.get<std::string>() : DescribeJson(hash)));
   }
   return parsed;
 }

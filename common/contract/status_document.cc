@@ -127,6 +127,7 @@ void EncodeProgress(const StatusDocument& document, Json* json) {
   (*json)["backend"] = Cut(document.backend);
   (*json)["backendDetail"] = Cut(document.backend_detail);
   (*json)["backendReason"] = Cut(document.backend_reason);
+  (*json)["mismatch"] = Cut(document.mismatch);
   Json& seconds = (*json)["stepPhaseSeconds"];
   seconds["data"] = AmountOrZero(document.step_phase_seconds.data);
   seconds["compute"] = AmountOrZero(document.step_phase_seconds.compute);
@@ -324,6 +325,7 @@ void ReadProgress(ObjectReader* reader, StatusDocument* document, std::vector<Er
   document->backend = reader->String("backend").value_or("");
   document->backend_detail = reader->String("backendDetail").value_or("");
   document->backend_reason = reader->String("backendReason").value_or("");
+  document->mismatch = reader->String("mismatch").value_or("");
   ReadObject(reader, "stepPhaseSeconds", errors, [document](ObjectReader* seconds) {
     document->step_phase_seconds.data = RequiredNumber(seconds, "data");
     document->step_phase_seconds.compute = RequiredNumber(seconds, "compute");

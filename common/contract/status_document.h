@@ -168,6 +168,7 @@ struct StatusDocument {
   std::string backend;  // what gradients are summed with; empty until known, and for commands
   std::string backend_detail;  // for people to read
   std::string backend_reason;  // why it is not NCCL, in a word; empty where it is not missed
+  std::string mismatch;  // what ranks called differently since their newest meeting; empty: nothing
   std::vector<DataEpochResult> history;  // oldest first, the newest kStatusHistoryMax
   std::vector<TimelineEvent> timeline;   // oldest first, the newest kStatusTimelineMax
   // Of a pod whose processes each train a model of their own, those that hold a state, by rank; of

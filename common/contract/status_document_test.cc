@@ -48,6 +48,7 @@ StatusDocument Sample() {
   document.backend = "nccl";
   document.backend_detail = "NCCL 2.28.9 (/usr/lib/libnccl.so.2): revoke, on GPU-5d2c";
   document.backend_reason = "no-library";
+  document.mismatch = "rank 1 called barrier";
   document.history = {{0, 30, 2880, 0.5, 0.875, 1.25, 960},
                       {1, 60, 2880, 0.25, std::nullopt, 1, {}, 2784}};
   document.relaunches = 2;
@@ -121,6 +122,7 @@ TEST(StatusDocument, HasTheFieldsTheContractNames) {
                           "backend",
                           "backendDetail",
                           "backendReason",
+                          "mismatch",
                           "devices",
                           "history",
                           "timeline"}) {
@@ -197,6 +199,7 @@ TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
                                              "backend",
                                              "backendDetail",
                                              "backendReason",
+                                             "mismatch",
                                              "models",
                                              "relaunches",
                                              "held"};

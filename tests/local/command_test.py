@@ -101,6 +101,12 @@ class Ends(LocalTest):
         self.assertIn("exit code 1", run.output)
         self.assertEqual(run.summary["restarts"], [])
 
+    def test_76_of_a_program_without_a_session_is_its_own_verdict_and_not_retried(self):
+        run = self.exit_of("exit 76", backoff_limit=3)
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertIn("the program ended with 76, which says that a newer process does its work, "
+                      "but has no session that knows of one, so this pod ends with 1", run.output)
+
     def test_137_and_143_are_retried_within_the_budget(self):
         for code in (137, 143):
             run = self.exit_of(f"exit {code}", backoff_limit=1)

@@ -78,8 +78,11 @@ class Calls(LocalTest):
     def test_ranks_that_call_different_things(self):
         self.run_part("mismatch", workers=3)
 
-    def test_ranks_of_different_plans_do_not_meet(self):
-        self.run_part("plans")
+    def test_ranks_of_different_plans_do_not_meet_and_their_exit_code_0_is_no_success(self):
+        run = self.run_job(command_manifest([str(BIN / "lockstep_c_rank"), "plans"], workers=2))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertEqual(run.output.count("plans: as it should"), 2, run.output)
+        self.assertRegex(run.output, "but ranks had called different things, so .*plan")
 
     def test_a_rank_that_never_calls(self):
         self.run_part("silent", workers=3)

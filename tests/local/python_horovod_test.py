@@ -64,26 +64,29 @@ class Program(HorovodCase):
 class Calls(LocalTest):
     """Each part of python_horovod_rank.py checks itself."""
 
-    def run_parts(self, *parts, workers=2, stall_seconds=60):
+    def run_parts(self, *parts, workers=2, stall_seconds=60, ends=0):
         run = self.run_job(command_manifest(
             ["/usr/bin/env", f"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS={stall_seconds}",
              *python_words(RANK, *parts)], workers=workers))
-        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.exit_code, ends, run.output)
         return [run.pod_log(f"command-worker-{rank}") for rank in range(workers)]
 
     def test_every_collective_and_ranks_that_have_fewer_batches_join(self):
         self.run_parts("collectives", "join", workers=3)
 
     def test_ranks_that_call_different_things(self):
-        self.run_parts("mismatch")
-        self.run_parts("begun_mismatch")
+        for part in ("mismatch", "begun_mismatch"):
+            for log in self.run_parts(part, ends=1):
+                self.assertIn("] OK\n", log)  # of the assertions
+                self.assertRegex(log, "lockstep: the program caught Mismatch and ended as if all "
+                                 'were well, so this process ends with 1: .*calls .* "loss"')
 
     def test_a_rank_that_never_calls_is_named(self):
         logs = self.run_parts("silent", stall_seconds=3)
         self.assertRegex(logs[0], r'lockstep: allreduce "loss" of float32 \[3\], Average: .*rank 1')
 
     def test_a_rank_that_shuts_down_early_is_named(self):
-        logs = self.run_parts("leaves")
+        logs = self.run_parts("leaves", ends=1)
         self.assertIn("rank 0 is lost: shut down while rank 1 calls allreduce", logs[1])
 
     def test_a_rank_that_ends_early_fails_the_job_and_no_other_try_is_made(self):

@@ -42,6 +42,21 @@ class Calls(LocalTest):
     def test_ranks_that_call_different_things(self):
         self.run_part("mismatch")
 
+    def test_ranks_that_catch_a_mismatch_and_end_with_0_fail_the_job(self):
+        self.check_failure("swallow", "ended as if all were well, but ranks had called different "
+                           "things, so this pod ends with 1: .*rank 0")
+
+    def test_ranks_that_end_before_the_steps_they_told_of_fail_the_job(self):
+        self.check_failure("end_before_the_plan", "ended as if all were well, but told of step 3 "
+                           "of 8 last and never said that all work is done, so this pod ends ")
+
+    def check_failure(self, part, words):
+        """No other try is made."""
+        run = self.run_job(command_manifest(
+            python_words(RANK, part), workers=2, backoff_limit=6))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertRegex(run.output, words)
+
     def test_a_rank_that_never_calls(self):
         self.run_part("silent", workers=3)
 

@@ -128,6 +128,20 @@ class Rank(unittest.TestCase):
             self.assertRegex(str(error), "rank 0 called .*; rank 1 called|"
                              "rank 1 called .*; rank 0 called")
             self.assertIn(f"; here {array.dtype.name} {list(array.shape)}", str(error))
+        self.leave(self.met(session))
+
+    def swallow(self):
+        """All ranks call different things, catch it, and end as if all were well."""
+        session = self.met(lockstep.numpy.open())
+        self.fails(lockstep.Mismatch, "", session.all_reduce, np.zeros(3 + session.rank))
+        session.report(lockstep.Progress(step=1))
+
+    def end_before_the_plan(self):
+        """All ranks have told of 8 steps, and end after 3 without `finish`."""
+        session = self.met(lockstep.numpy.open())
+        for step in range(1, 4):
+            session.all_reduce(np.zeros(3))
+            session.report(lockstep.Progress(step, steps_total=8))
         session.close()
 
     def silent(self):

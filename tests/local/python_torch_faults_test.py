@@ -59,6 +59,28 @@ class Faults(LocalTest):
                       "and rank 1",
                       run.pod_log("own-worker-1"))
 
+    def test_ranks_that_end_before_the_last_step_without_a_word_fail_the_job(self):
+        for step in (1, 5):
+            with self.subTest(step):
+                run = self.run_job(self.manifest(f"os._exit(0) if job.step_count == {step} else 0"))
+                self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+                self.assertRegex(run.output, r"own-worker-\d \(rank \d\) exit code 1: the program "
+                                 "ended as if all were well, but told of step [0-5] of 8 last and "
+                                 "never said that all work is done, so this pod ends with 1")
+
+    def test_ranks_that_end_without_a_word_after_close_have_succeeded(self):
+        run = self.run_job(self.manifest(after=BREAK, main="train(); os._exit(0)"))
+        self.assertEqual(run.exit_code, 0, run.output)
+
+    def test_a_mismatch_that_a_program_for_the_backend_catches_fails_the_job(self):
+        code = ("import torch, torch.distributed as dist, lockstep.torch.distributed\n"
+                "dist.init_process_group('lockstep')\n"
+                "try: dist.all_reduce(torch.zeros(3 + dist.get_rank()))\n"
+                "except Exception as error: print('caught', error)\n")
+        run = self.run_job(command_manifest(python_words("-c", code), workers=2))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertIn("well, but ranks had called different things, so this pod ", run.output)
+
     def test_weights_that_differ_reach_neither_a_successor_nor_a_checkpoint(self):
         kill = ("os.kill(os.getpid(), signal.SIGKILL) if (job.rank, job.step_count) == (2, 5) "
                 "and once('b') else 0")

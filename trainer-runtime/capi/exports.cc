@@ -42,7 +42,11 @@ template <typename Work>
 lockstep_status InAnySession(const lockstep_session* handle, const Work& work) noexcept {
   return Guarded([&] {
     const SessionUse use = UseSession(handle);
-    return use.outcome.ok() ? work(*use.open->session) : use.outcome;
+    const ApiOutcome outcome = use.outcome.ok() ? work(*use.open->session) : use.outcome;
+    if (outcome.status == LOCKSTEP_ERROR_MISMATCH) {
+      use.open->session->report().Differed(outcome.sentence);
+    }
+    return outcome;
   });
 }
 
@@ -144,10 +148,6 @@ std::string SizeProblem(const char* name) {
   return std::string(name) + " is null, or its struct_size is not the size of the struct";
 }
 
-int32_t SourceOf(const JoinedMeeting& joined) {
-  return joined.state_source.value_or(-1);
-}
-
 ApiOutcome Meet(LibrarySession& session,
                 const SelfFacts& facts,
                 Deadline deadline,
@@ -166,7 +166,7 @@ ApiOutcome Meet(LibrarySession& session,
   filled.epoch = joined->epoch.value();
   filled.rank = session.rank();
   filled.size = session.world_size();
-  filled.state_source = SourceOf(*joined);
+  filled.state_source = joined->state_source.value_or(-1);
   Write(filled, meeting);
   return {};
 }

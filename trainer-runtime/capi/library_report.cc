@@ -85,13 +85,12 @@ void LibraryReport::Joined(Epoch epoch, const GradientReducer& reducer) {
     document.backend = reducer.BackendName();
     document.backend_detail = reducer.Detail();
     document.phase = Phase::kTraining;
+    document.mismatch.clear();
   });
   board_.Record(TimelineEventKind::kRendezvousEnd, SteadyNow());
   metrics_.SetEpoch(epoch);
   is_first_step_due_ = true;
-  if (reporter_.has_value()) {
-    reporter_->TellNow();  // from here on a successor would be met
-  }
+  TellNow();  // from here on a successor would be met
 }
 
 void LibraryReport::PeerLost(const PeerLoss& loss) {
@@ -110,6 +109,11 @@ void LibraryReport::PeerLost(const PeerLoss& loss) {
                  {"epoch", loss.epoch.value()}});
 }
 
+void LibraryReport::Begins(const std::function<void(StatusDocument&)>& change) {
+  board_.Update(change);
+  TellNow();
+}
+
 void LibraryReport::Progressed(const CompletedStep& step,
                                const std::function<void(StatusDocument&)>& change) {
   board_.Update(change);
@@ -124,6 +128,7 @@ void LibraryReport::Progressed(const CompletedStep& step,
   }
   const TimePoint now = SteadyNow();
   board_.Record(TimelineEventKind::kFirstStep, now);
+  TellNow();  // how far the program is to go
   const std::lock_guard<std::mutex> lock(loss_mutex_);
   if (lost_at_.has_value()) {
     metrics_.Recovered(lost_cause_, now - *lost_at_);
@@ -131,8 +136,17 @@ void LibraryReport::Progressed(const CompletedStep& step,
   }
 }
 
+void LibraryReport::Differed(const std::string& sentence) {
+  board_.Update([&](StatusDocument& document) { document.mismatch = sentence; });
+  TellNow();
+}
+
 void LibraryReport::Finished() {
   board_.SetPhase(Phase::kSucceeded);
+  TellNow();
+}
+
+void LibraryReport::TellNow() {
   if (reporter_.has_value()) {
     reporter_->TellNow();
   }

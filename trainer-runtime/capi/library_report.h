@@ -3,6 +3,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
 #include "common/base/log.h"
@@ -42,8 +43,16 @@ class LibraryReport {
   // The newest that was reported since the last meeting was called; 0: none.
   Step newest_step() const { return newest_step_; }
 
+  // `change` writes into the document where the program goes on from, and how far it is to go. Told
+  // at once, as below.
+  void Begins(const std::function<void(StatusDocument&)>& change);
+
   // `change` writes the figures of a step into the document.
   void Progressed(const CompletedStep& step, const std::function<void(StatusDocument&)>& change);
+
+  // Ranks called different things, as `sentence` says. Until a meeting is joined, an end of this
+  // process with 0 is no success. Told at once, as below.
+  void Differed(const std::string& sentence);
 
   // All work is done. Told at once: the process may end at any moment.
   void Finished();
@@ -52,6 +61,8 @@ class LibraryReport {
   void SayGoodbye();
 
  private:
+  void TellNow();
+
   StatusBoard board_;
   Metrics metrics_;
   Logger* logger_;

@@ -101,6 +101,9 @@ Result<JoinedMeeting> LibrarySession::Meet(bool has_state, Step step, Deadline d
     const bool may_try_again = !joined.ok() && joined.error().code() == ErrorCode::kPeerLost &&
                                !deadline.HasPassed(SteadyNow()) && tries < kFruitlessMeetingsMax;
     if (!may_try_again) {
+      if (!joined.ok() && HasFinished()) {
+        report_->Finished();
+      }
       return joined;
     }
   }

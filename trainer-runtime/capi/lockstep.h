@@ -45,7 +45,8 @@ typedef enum lockstep_status {
   LOCKSTEP_ERROR_NOT_MET = 7,           // no meeting yet: call lockstep_meet
   LOCKSTEP_ERROR_LOST_PEER = 8,         // a rank is gone: meet again
   LOCKSTEP_ERROR_TIMEOUT = 9,           // the sentence names whom this rank waited for
-  LOCKSTEP_ERROR_MISMATCH = 10,         // ranks called different things; names two of them
+  LOCKSTEP_ERROR_MISMATCH = 10,         // ranks called different things; names two of them. Exit
+                                        // code 0 is no success until a meeting is joined after it
   LOCKSTEP_ERROR_ABORTED = 11,          // lockstep_abort was called, here or by a peer
   LOCKSTEP_ERROR_SUPERSEDED = 12,       // another process stands for this rank: exit with code 76
   LOCKSTEP_ERROR_FINISHED = 13,         // all others have finished: there is no work left
@@ -83,8 +84,8 @@ typedef enum lockstep_op {
 } lockstep_op;
 
 typedef enum lockstep_phase {
-  LOCKSTEP_PHASE_KEEP = 0,  // as it is: `rendezvous` in lockstep_meet, `training` after it
-  LOCKSTEP_PHASE_RESTORING = 1,
+  LOCKSTEP_PHASE_KEEP = 0,       // as it is: `rendezvous` in lockstep_meet, `training` after it
+  LOCKSTEP_PHASE_RESTORING = 1,  // `step` is where the program goes on from, and none is taken yet
   LOCKSTEP_PHASE_TRAINING = 2,
   LOCKSTEP_PHASE_CHECKPOINTING = 3,
   LOCKSTEP_PHASE_EVALUATING = 4,
@@ -265,8 +266,9 @@ lockstep_status lockstep_report(lockstep_session* session, const lockstep_progre
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
 // Write before it what must last: where a signal ends the process later, it counts as ended with 0.
-// Errors: as collectives; those that LOCKSTEP_MEET_AGAIN are answered by lockstep_meet, which says
-// FINISHED where the others know already.
+// Without it, exit code 0 before the last step of a reported steps_total is no success. Errors: as
+// collectives; those that LOCKSTEP_MEET_AGAIN are answered by lockstep_meet, which says FINISHED
+// where the others know already.
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds);
 
 // Leaves the job: peers that still work with this rank lose it. Tells what was reported last, so it

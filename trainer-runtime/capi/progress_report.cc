@@ -106,6 +106,10 @@ ApiOutcome Report(LibrarySession& session, const lockstep_progress& progress) {
     return InvalidArgument("phase: unknown phase " + std::to_string(progress.phase));
   }
   const auto change = [&](StatusDocument& document) { ShowProgress(progress, &document); };
+  if (progress.phase == LOCKSTEP_PHASE_RESTORING) {
+    session.report().Begins(change);
+    return {};
+  }
   CompletedStep step;
   step.step = Step(std::max<int64_t>(progress.step, 0));
   step.data_epoch = std::max<int64_t>(progress.data_epoch, 0);

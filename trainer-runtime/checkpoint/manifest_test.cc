@@ -110,8 +110,8 @@ TEST(Manifest, DefectsAreNamedByField) {
       {Changed([](Json* m) { (*m)["worldSize"] = 1LL << 40; }), "worldSize"},
       {"{}", "no sha256"},
       {"[1]", "no sha256"},
-      {"{\"sha256\": 1}", "its hash is 1"},
-      {"", "not valid JSON"},
+      {"{\"sha256\": 1}", "expected 1"},
+      {"", "no JSON"},
   };
   for (const auto& [text, says] : cases) {
     const Result<Manifest> manifest = DecodeManifest(text);

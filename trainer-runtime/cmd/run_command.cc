@@ -145,7 +145,7 @@ class PodOfPrograms {
       return listener_.IsMissed(ended.local_rank) &&
              succession_.WantsAgain(ended, listener_.newest_step());
     };
-    supervise->is_done = [this](const SupervisorEvent& ended) { return IsDone(ended); };
+    supervise->judge = [this](SupervisorEvent* ended) { Judge(ended); };
     supervise->session_of = [this](int local_rank) { return listener_.SessionOf(local_rank); };
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
@@ -170,16 +170,18 @@ class PodOfPrograms {
     return start;
   }
 
-  bool IsDone(const SupervisorEvent& ended) {
-    const bool is_done = listener_.IsDone(ended.local_rank, ended.pid);
-    if (is_done) {
+  void Judge(SupervisorEvent* ended) {
+    ended->why = listener_.Objection(ended->local_rank, ended->exit_code);
+    if (!ended->why.empty()) {
+      ended->exit_code = kExitUnfinished;
+    } else if (ended->signal != 0 && listener_.IsDone(ended->local_rank, ended->pid)) {
       logger_->Warn(
           "process ended by a signal after all ranks had reported that all work is done: this is "
           "not a failure",
-          {{"local_rank", ended.local_rank},
-           {"exit", DescribeExit(ended.exit_code, ended.signal, "")}});
+          {{"local_rank", ended->local_rank},
+           {"exit", DescribeExit(ended->exit_code, ended->signal, "")}});
+      ended->exit_code = ended->signal = kExitSuccess;
     }
-    return is_done;
   }
 
   // What a program reports just before its end nobody may have asked for while it ran.

@@ -9,6 +9,7 @@
 
 #include <sys/syscall.h>
 
+#include "common/contract/exit_code.h"
 #include "common/contract/supervised_place.h"
 #include "common/process/cores.h"
 #include "trainer-runtime/supervisor/pod_metrics.h"
@@ -25,6 +26,12 @@ constexpr Duration kOwnSilence = std::chrono::milliseconds(500);
 
 // For a process to read what is passed on. Choice: messages are few, and its channel holds dozens.
 constexpr Duration kTellPatience = std::chrono::milliseconds(100);
+
+// As the Python package says it of an error that a program has caught.
+std::string NoSuccess(const std::string& but, const std::string& words) {
+  return "the program ended as if all were well, but " + but + ", so this pod ends with " +
+         std::to_string(kExitUnfinished) + ": " + words;
+}
 
 // A document is sent again by a thread of its own, whatever the program does meanwhile.
 bool TellsOfMore(const std::optional<StatusDocument>& before, const StatusDocument& now) {
@@ -147,6 +154,32 @@ bool PodListener::IsDone(int local_rank, pid_t pid) {
   Hear(index);
   const std::optional<StatusDocument>& newest = reports_[index].newest;
   return newest.has_value() && newest->pid == pid && newest->phase == Phase::kSucceeded;
+}
+
+std::string PodListener::Objection(int local_rank, int exit_code) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Hear(index);
+  const std::optional<StatusDocument>& newest = reports_[index].newest;
+  if (exit_code == kExitSuperseded && !newest.has_value()) {
+    return "the program ended with 76, which says that a newer process does its work, but has no "
+           "session that knows of one, so this pod ends with " +
+           std::to_string(kExitUnfinished) + ": end the program with another code";
+  }
+  if (exit_code != kExitSuccess || !newest.has_value() || newest->phase == Phase::kSucceeded) {
+    return "";
+  }
+  if (!newest->mismatch.empty()) {
+    return NoSuccess("ranks had called different things", newest->mismatch);
+  }
+  const int64_t step = newest->step.value();
+  const int64_t steps_total = newest->steps_total.value_or(step);
+  if (newest->backend.empty() || step >= steps_total) {
+    return "";
+  }
+  return NoSuccess("told of step " + std::to_string(step) + " of " + std::to_string(steps_total) +
+                       " last and never said that all work is done",
+                   "to end early, leave the loop and close the job, or call finish on all ranks");
 }
 
 pid_t PodListener::SessionOf(int local_rank) const {

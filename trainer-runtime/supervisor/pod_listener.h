@@ -26,6 +26,11 @@
 
 namespace lockstep::runtime {
 
+// What a pod ends with whose program ended with a code that says something else than is so:
+// permanent, as another try would end the same way. Choice: that of a Python exception that nobody
+// catches.
+inline constexpr int kExitUnfinished = 1;
+
 // Hears what the processes of a pod say, over their channels, and shows the whole on the pod's
 // status board: so a pod has one status server, however many processes it has. A process that has
 // spoken and falls silent is killed, by the rule of common/process/silence.h: nobody outside sees
@@ -74,6 +79,12 @@ class PodListener {
 
   // Whether process `pid` for `local_rank`, which may have ended, has said that all work is done.
   bool IsDone(int local_rank, pid_t pid);
+
+  // Why an end of the process for `local_rank` with that exit code is not what the code says, by
+  // what the process has said itself; empty: it is. 0 is no success where ranks called different
+  // things, or it has met its peers for more steps than it took, and has not said that all work is
+  // done. Only a session knows of a newer process that 76 stands for.
+  std::string Objection(int local_rank, int exit_code);
 
   // The process for `local_rank` that has a session now, as it says itself; 0: none.
   pid_t SessionOf(int local_rank) const;

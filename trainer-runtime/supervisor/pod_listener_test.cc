@@ -11,9 +11,11 @@
 #include <unistd.h>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "common/contract/exit_code.h"
 #include "common/contract/supervised_place.h"
 
 namespace lockstep::runtime {
@@ -141,6 +143,39 @@ TEST_F(PodListenerTest, ThatAllWorkIsDoneIsKnownOfTheProcessThatSaidIt) {
   EXPECT_TRUE(listener_->IsDone(1, 123));
   EXPECT_FALSE(listener_->IsDone(1, 124)) << "a program that a shell has started after it";
   EXPECT_FALSE(listener_->IsDone(0, 123));
+}
+
+// Only of a session that has met its peers: one that only reports may end early, as by
+// EarlyStopping.
+TEST_F(PodListenerTest, EndBeforeTheLastStepOrAfterAMismatchIsUnfinishedUntilAllWorkIsDone) {
+  Listen(kNeverSilent);
+  const auto unfinished = [this](const StatusDocument& document) {
+    Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
+    return listener_->Objection(1, 0);
+  };
+  StatusDocument document = Document(1, 5);
+  document.steps_total = 48;
+  EXPECT_EQ(unfinished(document), "");
+  document.backend = "tcp";
+  EXPECT_THAT(unfinished(document),
+              testing::HasSubstr("but told of step 5 of 48 last and never said"));
+  document.steps_total.reset();
+  EXPECT_EQ(unfinished(document), "") << "who knows no plan";
+  document.mismatch = "rank 1 called barrier";
+  EXPECT_THAT(unfinished(document), testing::HasSubstr("ends with 1: rank 1 called barrier"));
+  document.steps_total = 48;
+  document.phase = Phase::kSucceeded;
+  EXPECT_EQ(unfinished(document), "");
+  EXPECT_EQ(listener_->Objection(0, 0), "") << "who has said nothing";
+}
+
+// 76 is also EX_PROTOCOL of BSD's list, which programs end with for reasons of their own.
+TEST_F(PodListenerTest, OnlyAProcessWithASessionIsBelievedThatAnotherDoesItsWork) {
+  Listen(kNeverSilent);
+  EXPECT_THAT(listener_->Objection(1, kExitSuperseded), testing::HasSubstr("ended with 76, which"));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
+  EXPECT_EQ(listener_->Objection(1, kExitSuperseded), "");
+  EXPECT_EQ(listener_->Objection(0, kExitPreempted), "");
 }
 
 // A thread of its own sends the document again and again, whatever the program does.

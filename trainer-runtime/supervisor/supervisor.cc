@@ -81,7 +81,6 @@ class Supervisor {
   void WriteTerminationMessage();
   void SignalAll(int signal);
   void Report(const SupervisorEvent& event);
-
   std::string SearchPath() const;
 
   const SuperviseOptions& options_;
@@ -113,10 +112,9 @@ int Supervisor::Run() {
   }
   signals_ = SignalReader(SupervisedSignals());
   NoteStart(signals_.is_open() ? StartAll() : SystemError(errno, "make a signalfd"));
-  RunUntilAllEnded();
-  while (IsRelaunched()) {
+  do {
     RunUntilAllEnded();
-  }
+  } while (IsRelaunched());
   WriteTerminationMessage();  // first: the grace period may end at any moment
   if (!KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout))) {
     options_.logger->Warn("some processes did not end when killed");
@@ -343,14 +341,13 @@ void Supervisor::HandleEnded(const EndedChild& ended) {
     }
     return;
   }
-  const bool is_held = !is_killed_ && stops_.Hold(ended);
-  if (!is_held) {
-    ::kill(-ended.pid, SIGKILL);  // no stranger's group: the unreaped process holds the number
+  if (!is_killed_ && stops_.Hold(ended)) {
+    ReapChild(ended.pid);
+    return;
   }
+  ::kill(-ended.pid, SIGKILL);  // no stranger's group: the unreaped process holds the number
   ReapChild(ended.pid);
-  if (!is_held) {
-    Settle(ended);
-  }
+  Settle(ended);
 }
 
 // A process has ended, and its group.
@@ -382,11 +379,14 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
   const int index = static_cast<int>(local_rank);
   SupervisorEvent event{
       SupervisorEvent::Kind::kEnded, index, ended.pid, ended.exit_code, ended.signal, ended.at};
-  if (ended.signal != 0 && options_.is_done && options_.is_done(event)) {
-    event.exit_code = event.signal = 0;
-  } else if (watchdog_.has_value() && watchdog_->ReasonFor(index).has_value()) {
+  const bool is_hung = watchdog_.has_value() && watchdog_->ReasonFor(index).has_value();
+  if (options_.judge && (ended.signal != 0 || !(is_hung || IsEnding()))) {
+    options_.judge(&event);
+  }
+  if (is_hung && event.exit_code == ended.exit_code) {
     event.exit_code = kExitSignalBase + SIGKILL;
     event.signal = SIGKILL;
+    event.why = *watchdog_->ReasonFor(index);
   } else if (ended.exit_code == kTorchrunExit) {
     output_.TakeErrors(local_rank);
     BlameRank(output_.words(local_rank).FailedRank(options_.torchrun_error_file), &event);
@@ -421,9 +421,9 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   // A rank of torchrun's with another code than an exception has ended by that; what its log ends
   // with is its peers'.
   const bool has_no_words = was_killed || (ended.launched && ended.exit_code != kTorchrunExit);
-  std::string words = is_hung        ? *watchdog_->ReasonFor(ended.local_rank)
-                      : has_no_words ? what
-                                     : output_.words(local_rank).Find();
+  std::string words = !ended.why.empty() ? ended.why
+                      : has_no_words     ? what
+                                         : output_.words(local_rank).Find();
   words = words.empty() ? what : words;
   const bool needs_name = !rank.has_value() && options_.processes.size() > 1;
   failure_ = PodFailure{is_hung ? kExitHung : ended.exit_code,

@@ -36,6 +36,7 @@ struct SupervisorEvent {
   TimePoint at{};     // of kEnded: when that was seen
   // Whose end exit_code and signal are: a rank that torchrun, which the process was, had started.
   std::optional<RankEnd> launched{};
+  std::string why{};  // of kEnded, where it is told apart from what the process wrote; else empty
 };
 
 // One process to run.
@@ -76,9 +77,10 @@ struct SuperviseOptions {
   // Whether a process that failed is started again beside the others, which run on. Not asked once
   // all have been asked to end. Empty: never.
   std::function<bool(const SupervisorEvent& ended)> wants_again;
-  // Whether the process has said that all work is done, its own and that of all ranks: a signal
-  // that ended it after that is no failure. Empty: none has.
-  std::function<bool(const SupervisorEvent& ended)> is_done;
+  // What an end comes to by what the process itself has said of its work: changes exit_code, signal
+  // and why. A signal that came after all work was done is no failure, an exit code 0 before that
+  // no success. Not asked of that code once all have been asked to end. Empty: ends stand.
+  std::function<void(SupervisorEvent* ended)> judge;
   // Which process has a session of liblockstep, and so is asked to end before the others of its
   // group are (StopRequests); 0: none. Empty: nobody has.
   std::function<pid_t(int local_rank)> session_of;
@@ -101,7 +103,8 @@ struct SuperviseOptions {
 //
 // - torchrun exits with 1 whatever became of its ranks: where the process tells, by torchrun's
 //   summary or error file, how a rank of its own ended, that is how the process has failed.
-// - A process that a signal ends after all work was done has ended with 0.
+// - A process that a signal ends after all work was done has ended with 0, and one that ends with 0
+//   before its work is done has failed, where it tells how far it is (judge).
 // - Output goes on in whole lines as a terminal shows them, cut after 16 KiB; where a process has
 // no
 //   prefix and is alone, byte by byte.

@@ -198,7 +198,10 @@ TEST_F(SupervisorStartTest, LostProcessThatNobodyWantsAgainIsThePodsFailure) {
 // It is neither started again nor a failure, and the others run on.
 TEST_F(SupervisorStartTest, ProcessKilledAfterAllWorkWasDoneHasSucceeded) {
   UseProcesses(2);
-  options_.is_done = [](const SupervisorEvent& ended) { return ended.signal == SIGKILL; };
+  options_.judge = [](SupervisorEvent* ended) {
+    ended->exit_code = ended->signal == SIGKILL ? 0 : ended->exit_code;
+    ended->signal = 0;
+  };
   options_.wants_again = [](const SupervisorEvent&) { return true; };
   UseScript("test $RANK = 1 && kill -9 $$; echo done");
   EXPECT_EQ(Run(), 0);
@@ -206,11 +209,27 @@ TEST_F(SupervisorStartTest, ProcessKilledAfterAllWorkWasDoneHasSucceeded) {
   EXPECT_EQ(Message().outcome, Outcome::kSuccess);
 }
 
-TEST_F(SupervisorStartTest, ExitCodeOfAProcessStandsAlsoAfterAllWorkWasDone) {
+TEST_F(SupervisorStartTest, ProcessThatEndsWithZeroBeforeItsWorkIsDoneHasFailed) {
+  UseProcesses(2);
+  options_.judge = [](SupervisorEvent* ended) {
+    ended->exit_code = ended->local_rank == 1 ? 64 : ended->exit_code;
+    ended->why = "step 3 of 8";
+  };
+  UseScript("test $RANK = 0 && exec sleep 60; echo goodbye >&2");
+  EXPECT_EQ(Run(), 64);
+  EXPECT_EQ(Message().outcome, Outcome::kPermanent);
+  EXPECT_EQ(Message().reason, "step 3 of 8");
+  EXPECT_EQ(Message().culprit_rank, 1);
+}
+
+TEST_F(SupervisorStartTest, ProcessThatEndsWithZeroWhenItWasAskedToEndIsNotJudged) {
   UseProcesses(1);
-  options_.is_done = [](const SupervisorEvent&) { return true; };
-  UseScript("exit 3");
-  EXPECT_EQ(Run(), 3);
+  options_.judge = [](SupervisorEvent* ended) { ended->exit_code = 64; };
+  UseScript("trap 'exit 0' TERM; echo up; while :; do sleep 0.01; done");
+  Start();
+  AwaitOutput("up");
+  Signal(SIGTERM);
+  EXPECT_EQ(Finish(), 0);
 }
 
 TEST_F(SupervisorStartTest, NobodyIsStartedAgainWhoWasAskedToEnd) {

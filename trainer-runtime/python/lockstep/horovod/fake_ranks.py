@@ -5,6 +5,7 @@ import unittest.mock
 
 import numpy as np
 
+from lockstep import errors
 from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.horovod import process
 from lockstep.horovod.world import World
@@ -117,5 +118,6 @@ def in_ranks(size, work, session_class, arrays):
         standing.meet(has_state=False)
         return work(rank)
 
-    with unittest.mock.patch.object(process, "_world", standing):
+    with unittest.mock.patch.object(process, "_world", standing), \
+            unittest.mock.patch.object(errors, "_end", None):
         return in_threads(size, run)

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Callable, Optional
 
-from lockstep.errors import InvalidArgument, Mismatch, Status
+from lockstep.errors import InvalidArgument, Mismatch, Status, watch_end
 from lockstep.horovod.world import World
 
 # Horovod's own word for how long a call may wait for ranks that do not come; 0 or absent: as here.
@@ -63,6 +63,7 @@ def init(open_world: Callable[[float], World[Any]], comm: Any, process_sets: Any
         made.leave(ends_well=False)
         raise
     _world, _owner = made, os.getpid()
+    watch_end()
 
 
 def shutdown() -> None:

@@ -18,7 +18,7 @@ from typing import (
     TypeVar,
 )
 
-from lockstep.errors import Ended, LockstepError, MeetAgain, Mismatch, Status
+from lockstep.errors import Ended, LockstepError, MeetAgain, Mismatch, Status, note_end
 from lockstep.horovod.header import (
     HEADER_BYTES,
     Agreement,
@@ -72,9 +72,10 @@ class World(Generic[Array]):
     """The ranks of the newest meeting. All ranks make the same calls in the same order; headers
     make sure of it.
 
-    Errors of all calls: Mismatch, after which nothing is possible but to leave; MeetAgain where a
-    rank is lost or does not come in time, in an elastic program, where `meet` makes it good; in
-    others that ends the process with 75, so that the gang starts anew. Thread: one.
+    Errors of all calls: Mismatch, after which nothing is possible but to leave: a process that
+    catches it does not end with 0. MeetAgain where a rank is lost or does not come in time, in an
+    elastic program, where `meet` makes it good; in others that ends the process with 75, so that
+    the gang starts anew. Thread: one.
     """
 
     def __init__(self, session: Session[Array], arrays: Arrays[Array], seconds: float) -> None:
@@ -220,9 +221,11 @@ class World(Generic[Array]):
                 self._agree(self._begin_header(Call(Kind.SHUTDOWN)).wait())
                 self._session.finish(CALL_SECONDS)
         except ShutDown as alone:
-            raise Mismatch(
+            error = Mismatch(
                 f"rank {self.rank} has shut down while {alone.call}: all ranks must shut down "
-                "after the same call", Status.MISMATCH) from None
+                "after the same call", Status.MISMATCH)
+            note_end(error)
+            raise error from None
         except (MeetAgain, Mismatch) as lost:
             print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
         finally:
@@ -258,6 +261,7 @@ class World(Generic[Array]):
             return work()
         except Mismatch as error:
             self._broken = error
+            note_end(error)
             raise
         except MeetAgain as error:
             self._broken = lost = MeetAgain(f"{call}: {error}", error.status)

@@ -31,11 +31,13 @@ from lockstep.last_words import Checkpoints
 from lockstep.torch.checkpoint_format import (
     LEDGER,
     OWN_LEDGER,
+    check_manifest,
     decode,
     dump_hashed,
     encode,
     read_hashed,
     read_regular,
+    words_of,
 )
 from lockstep.torch.holdings import is_finite
 from lockstep.torch.lasting_files import exchange, locked, sync, write_lasting
@@ -240,7 +242,7 @@ class CheckpointStore:
         LockstepError (there are some, and all are damaged; one cannot be read).
         """
         for folder, manifest, raw in self.whole("; move that folder away to begin at step 0"):
-            found = manifest["fingerprint"]
+            found = manifest.get("fingerprint")
             if found != {"lockstep.torch": fingerprint}:
                 raise Mismatch(
                     f"{folder}: its model, sampler or plan are others than this program's: "
@@ -270,19 +272,17 @@ class CheckpointStore:
             try:
                 manifest, raw = self.read(step, folder, own_steps)
             except _LaterFormat as later:
-                raise Mismatch(f"{folder}: {later}", Status.MISMATCH) from later
+                raise Mismatch(_unreadable(folder, later), Status.MISMATCH) from later
             except _CameLater as later_job:
                 tell_skipped(folder, str(later_job))
             except _DAMAGE as damage:
                 if isinstance(damage, OSError) and not folder.exists():
                     continue
-                tell_skipped(folder, str(damage))
-                first_damage = first_damage or f"{folder}: {damage}"
+                tell_skipped(folder, words_of(damage))
+                first_damage = first_damage or f"{folder}: {words_of(damage)}"
             except OSError as error:
                 # It may be whole: an older one would undo finished work without a word.
-                raise LockstepError(
-                    f"the newest checkpoint, {folder}, cannot be read: {error}", Status.SYSTEM
-                ) from error
+                raise LockstepError(_unreadable(folder, error), Status.SYSTEM) from error
             else:
                 yield folder, manifest, raw
             is_none_left = False
@@ -448,13 +448,19 @@ class CheckpointStore:
         sync(self._directory)
 
 
+def _unreadable(folder: pathlib.Path, error: Exception) -> str:
+    return f"the newest checkpoint, {folder}, cannot be read: {words_of(error)}"
+
+
 def _read_manifest(folder: pathlib.Path) -> dict[str, Any]:
     """Errors: FileNotFoundError, ValueError (it is damaged), _LaterFormat."""
     manifest = read_hashed(folder / _MANIFEST)
-    if manifest["formatVersion"] > _FORMAT_VERSION:
+    version = manifest.get("formatVersion")
+    if isinstance(version, int) and version > _FORMAT_VERSION:
         raise _LaterFormat(
-            f"format {manifest['formatVersion']} found, of a later release, expected at most "
-            f"{_FORMAT_VERSION}")
+            f"manifest: format version {version}, expected 1 to {_FORMAT_VERSION}: it was written "
+            "by a later release")
+    check_manifest(manifest)
     return manifest
 
 

@@ -56,18 +56,53 @@ def read_regular(path: pathlib.Path, bytes_max: int) -> bytes:
 
 
 def read_hashed(path: pathlib.Path) -> dict[str, Any]:
-    """Errors: FileNotFoundError, ValueError (it is damaged), OSError."""
+    """The sentences are those of common/contract/hashed_document.cc. Errors: FileNotFoundError,
+    ValueError (it is damaged), OSError."""
     content = read_regular(path, _DOCUMENT_BYTES_MAX)
     try:
         document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{path} is no object")
-    expected = document.pop("sha256", None)
-    if hashlib.sha256(_compact(document)).hexdigest() != expected:
-        raise ValueError(f"{path}: its hash is not that of its content")
+    except (ValueError, RecursionError):
+        raise ValueError(f"{path.stem}: no JSON, expected an object with sha256") from None
+    if not isinstance(document, dict) or "sha256" not in document:
+        raise ValueError(f"{path.stem}: no sha256, expected an object with one")
+    expected = document.pop("sha256")
+    found = hashlib.sha256(_compact(document)).hexdigest()
+    if found != expected:
+        raise ValueError(f"{path.stem}: hashes to {found}, expected {expected}")
     return document
+
+
+def words_of(damage: Exception) -> str:
+    """As the built-in trainer says it."""
+    if isinstance(damage, OSError) and damage.filename is not None:
+        return f"open {damage.filename}: {damage.strerror}"
+    return str(damage)
+
+
+# Of a manifest, in the order in which the built-in trainer misses them.
+_FIELDS: tuple[tuple[str, type, str], ...] = (
+    ("formatVersion", int, "a whole number"),
+    ("jobUid", str, "a string"),
+    ("attempt", int, "a whole number"),
+    ("epoch", int, "a whole number"),
+    ("incarnation", int, "a whole number"),
+    ("step", int, "a whole number"),
+    ("seed", int, "a whole number"),
+    ("worldSize", int, "a whole number"),
+    ("created", str, "a string"),
+    ("cursor", dict, "an object"),
+    ("tensors", dict, "an object"),
+)
+
+
+def check_manifest(manifest: dict[str, Any]) -> None:
+    """Errors: ValueError (names the first field that is missing, or of another kind)."""
+    for name, kind, expected in _FIELDS:
+        found = manifest.get(name)
+        if found is None:
+            raise ValueError(f"manifest: {name}: missing, expected {expected}")
+        if not isinstance(found, kind):
+            raise ValueError(f"manifest: {name}: {json.dumps(found)} found, expected {expected}")
 
 
 def encode(tensors: dict[str, torch.Tensor], tree: str) -> bytes:

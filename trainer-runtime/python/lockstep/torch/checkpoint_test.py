@@ -169,18 +169,18 @@ class Store(unittest.TestCase):
                             (pathlib.Path.mkdir, "is a folder, expected a file"),
                             (listen, "is a socket, expected a file"),
                             (lengthen, "has 32212254720 bytes, expected at most "),
-                            (lambda path: path.write_text("[" * 500_000), "recursion")):
+                            (lambda path: path.write_text("[" * 500_000), "no JSON")):
             for name in ("manifest.json", "tensors.safetensors"):
                 step += 1
                 self.save(store, step)
-                if name == "tensors.safetensors" and words == "recursion":
+                if name == "tensors.safetensors" and words == "no JSON":
                     continue
                 (self.folder(step) / name).unlink()
                 make(self.folder(step) / name)
                 said = io.StringIO()
                 with contextlib.redirect_stderr(said):
                     self.assertEqual(store.load_newest("print")["step"], step - 1)
-                self.assertRegex(said.getvalue(), f"skipped: {self.folder(step)}: .*{name}.*"
+                self.assertRegex(said.getvalue(), f"skipped: {self.folder(step)}: .*{name[:7]}.*"
                                  f"{words}")
                 self.assertFalse(store._is_whole(step))
                 shutil.rmtree(self.folder(step))
@@ -260,7 +260,7 @@ class Store(unittest.TestCase):
         self.save(store, 1)
         self.save(store, 2)
         self.rewrite_manifest(2, formatVersion=3)
-        with self.assertRaisesRegex(Mismatch, "format 3 found, of a later release"):
+        with self.assertRaisesRegex(Mismatch, "manifest: format version 3, expected 1 to 2: it "):
             store.load_newest("print")
 
     @unittest.mock.patch.object(os, "fsync")  # there is no power cut here

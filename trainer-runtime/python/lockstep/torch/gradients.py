@@ -69,6 +69,7 @@ class StepShare(NamedTuple):
     ids: list[int]
     global_size: int  # samples of all ranks
     loss: Optional[float]
+    unseen_count: int = 0  # of `ids`, those of which the batch shows nothing
 
 
 class StepSum(NamedTuple):
@@ -78,6 +79,7 @@ class StepSum(NamedTuple):
     ids: torch.Tensor  # of the samples that were used
     changed_count: int  # of ranks whose weights something has changed since the last step
     is_finite: bool  # all gradients are
+    unseen_count: int  # of the samples of `ids`
 
 
 class LeftLoop(Exception):
@@ -177,13 +179,16 @@ class StepReducer:
         """
         self._meet_others(session, _LEAVES, timeout)
 
-    def _meet_others(self, session: Session, count: int, timeout: float) -> torch.Tensor:
-        """What all ranks are about: `count` samples, which parameters, how many new ones.
+    def _meet_others(
+        self, session: Session, count: int, timeout: float, unseen_count: int = 0
+    ) -> torch.Tensor:
+        """What all ranks are about: `count` samples, which parameters, how many new ones, and how
+        many samples were not seen.
 
-        Shapes: result [size, 3] of int64. Errors: LeftLoop, on all ranks.
+        Shapes: result [size, 4] of int64. Errors: LeftLoop, on all ranks.
         """
         new = sum(id(one) not in self._known for one in self._all.values())
-        own = torch.tensor([count, self._signature, new], dtype=torch.int64)
+        own = torch.tensor([count, self._signature, new, unseen_count], dtype=torch.int64)
         each = session.all_gather(own, timeout)
         ranks = range(session.size)
         leaving = [rank for rank in ranks if int(each[rank][0]) == _LEAVES]
@@ -213,7 +218,7 @@ class StepReducer:
         has no gradient at all: raised on all).
         """
         self._look()
-        each = self._meet_others(session, len(share.ids), timeout)
+        each = self._meet_others(session, len(share.ids), timeout, share.unseen_count)
         self._agree(session, each, timeout)
         weight = len(share.ids) / share.global_size
         pending: list[Pending[torch.Tensor]] = []
@@ -248,7 +253,7 @@ class StepReducer:
         are_finite = all(map(is_finite, self._gradient_flats))
         self._store(tail, counts)
         return StepSum(loss / loss_weight if loss_weight > 0 else None, ids, int(changed),
-                       are_finite)
+                       are_finite, int(each[:, 3].sum()))
 
     def _uses(self) -> list[float]:
         """1 for each tensor that the step has a say on: parameters with a gradient, buffers that

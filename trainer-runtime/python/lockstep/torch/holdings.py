@@ -48,12 +48,18 @@ def check_parts(model: Any, optimizer: Any, extra: Mapping[str, Any], scaler: An
         raise InvalidArgument(
             f"optimizer: {type(optimizer).__name__} found, whose step calls the model several "
             "times; expected one that steps without a closure, as SGD and Adam do")
+    stateful = ("state_dict", "load_state_dict")
     for name, one in extra.items():
         if issubclass(type(one), _SCALERS):
             raise InvalidArgument(
                 f"extra: {name} is a GradScaler: pass it as Job(scaler=...), which unscales the "
                 "gradients and skips the same steps on all ranks")
-    needed = ("unscale_", "step", "update", "state_dict", "load_state_dict")
+        if not all(callable(getattr(one, word, None)) for word in stateful):
+            raise InvalidArgument(
+                f"extra: {name}: {type(one).__name__} found, expected something that has "
+                "state_dict and load_state_dict")
+        flatten({"extra": {name: one.state_dict()}})  # else it fails when a rank is lost
+    needed = ("unscale_", "step", "update", *stateful)
     if scaler is not None and not all(hasattr(scaler, name) for name in needed):
         raise InvalidArgument(
             f"scaler: {type(scaler).__name__} found, expected a torch.cuda.amp.GradScaler")
@@ -76,7 +82,6 @@ class Holdings:
         self.optimizer = optimizer
         self.extra = dict(extra or {})
         self.scaler = scaler
-        self._left_out: set[str] = set()  # keys of `extra` that were named
         buffers = self.buffers()[0]
         self._masks = {name for name, one in buffers.items() if not is_finite(one)}
         self._unset = {name for name in self._masks if not _has_no_nan(buffers[name])}
@@ -198,22 +203,9 @@ class Holdings:
                      for name, one in flat.tensors.items() if not _has_no_nan(one)), None)
 
     def _extra_flats(self) -> dict[str, FlatState]:
-        """By key. What cannot be taken apart is left out, and named once."""
-        flats = {}
-        for key, one in self.extra.items():
-            try:
-                flat = flatten({"extra": {key: one.state_dict()}})
-                for name, tensor in flat.tensors.items():
-                    if tensor.layout != torch.strided:
-                        raise InvalidArgument(f"{name}: {tensor.layout} found, expected a dense "
-                                              "tensor")
-                flats[key] = flat
-            except InvalidArgument as problem:
-                if key not in self._left_out:
-                    self._left_out.add(key)
-                    print(f"lockstep: extra {key} is not compared between ranks: {problem}",
-                          file=sys.stderr, flush=True)
-        return flats
+        """By key. Errors: InvalidArgument (names what cannot be taken apart)."""
+        return {
+            key: flatten({"extra": {key: one.state_dict()}}) for key, one in self.extra.items()}
 
     def state(self) -> dict[str, Any]:
         """All of it, for another rank or a file."""
@@ -236,6 +228,13 @@ class Holdings:
             raise Mismatch(
                 f"extra: keys {sorted(self.extra)} found, expected some of "
                 f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
+        dropped = sorted(set(state["extra"]) - set(self.extra))
+        if state.get("scaler") and self.scaler is None:
+            dropped.append("the GradScaler's")
+        if dropped:  # of a file: ranks have agreed on theirs
+            print("lockstep: the checkpoint has extra state that this program has not, and that "
+                  f"the next checkpoint loses: {', '.join(dropped)}; to keep it, pass it to the "
+                  "Job", file=sys.stderr, flush=True)
         optimized = state["optimizer"]
         if "optimized" in state:  # files of before have the order alone
             names = names_by_group(self.optimizer, self.parameters())

@@ -8,7 +8,7 @@ import unittest
 import torch
 from torch import nn
 
-from lockstep.errors import Mismatch
+from lockstep.errors import InvalidArgument, Mismatch
 from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.torch.agreement import check_equal, ranks_text
 from lockstep.torch.holdings import Holdings, is_finite
@@ -136,6 +136,9 @@ class Hashes(unittest.TestCase):
             def state_dict(self):
                 return self.values
 
+            def load_state_dict(self, state):
+                self.values = state
+
         def of(**values):
             return Holdings(model, optimizer, {"counts": Counts(**values)})
 
@@ -149,22 +152,40 @@ class Hashes(unittest.TestCase):
             self.assertEqual([name for name in first if first[name] != second[name]], changed)
             self.assertEqual(before.digest() != other.digest(), bool(changed))
 
-    def test_extra_state_that_cannot_be_hashed_is_named_once_and_left_out(self):
-        odd = nn.Module()
-        odd.state_dict = lambda: {"set": {1, 2}}
-        sparse = nn.Module()
-        sparse.state_dict = lambda: {"sparse": torch.ones(2, 2).to_sparse()}
+    def test_extra_state_that_cannot_be_handed_on_is_refused_by_name(self):
+        def stateful(state):
+            one = nn.Module()
+            one.state_dict = lambda: state
+            return one
+
         model = nn.Linear(1, 1)
-        one = Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1),
-                       {"odd": odd, "sparse": sparse})
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
-            for _ in range(2):
-                self.assertFalse(any(name.startswith("extra") for name in one.hashes()))
-                one.digest()
-        self.assertRegex(said.getvalue(), (
-            "^lockstep: extra odd is not compared between ranks: .*extra/odd/set is of set.*\n"
-            "lockstep: extra sparse is not compared between ranks: .*expected a dense tensor\n$"))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        later = {}
+        made = Holdings(model, optimizer, {"a": stateful(later)})
+        sparse = torch.ones(2, 2).to_sparse()
+        for words, one in (
+                ("state: extra/a/v: torch.sparse_coo found, expected a", stateful({"v": sparse})),
+                ("state: extra/a/v is of set, which cannot be handed on", stateful({"v": {1}})),
+                ("extra: a: NoneType found, expected something that has state_dict and", None)):
+            with self.assertRaisesRegex(InvalidArgument, f"^{words}"):
+                Holdings(model, optimizer, {"a": one})
+        later["v"] = sparse
+        for call in (made.hashes, made.digest, made.first_not_finite):
+            with self.assertRaisesRegex(InvalidArgument, "^state: extra/a/v: torch.sparse_coo"):
+                call()
+
+    def test_extra_state_of_a_file_that_the_program_has_not_is_named(self):
+        model = nn.Linear(1, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        held = Holdings(model, optimizer, {"schedule": nn.Linear(1, 1), "kept": nn.Linear(1, 1)})
+        state = {**held.state(), "scaler": {"scale": 2.0}}
+        for extra, words in (({}, "kept, schedule, the GradScaler's"),
+                             ({"kept": nn.Linear(1, 1)}, "schedule, the GradScaler's")):
+            said = io.StringIO()
+            with contextlib.redirect_stderr(said):
+                Holdings(model, optimizer, extra).load(state, is_of_file=True)
+            self.assertRegex(said.getvalue(), "^lockstep: the checkpoint has extra state that this "
+                             f"program has not, and that the next checkpoint loses: {words}; to ")
 
     def test_the_first_that_differs_is_named_with_all_ranks(self):
         class FakeSession:

@@ -26,6 +26,7 @@ from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
+from lockstep.torch.feed import Drawn, Feed, tell_unseen
 from lockstep.torch.gradients import LeftLoop, StepReducer, StepShare, loss_of
 from lockstep.torch.holdings import Holdings, Stateful
 from lockstep.torch.keeper import Keeper, Snapshot
@@ -100,7 +101,8 @@ class Job:
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
         self._is_whole = True  # no update is half done
-        self._ids: list[int] = []
+        self._drawn = Drawn([], 0)  # what the batch that is out, or was last, is made of
+        self._has_told = False  # of batches that are not seen
         self._used_count = 0  # samples that all ranks used in the newest step
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
@@ -148,16 +150,17 @@ class Job:
 
     @property
     def totals(self) -> Totals:
-        """How often samples were used, of those that should have been."""
+        """How often samples were used, of those that should have been, as far as was seen."""
         return self.sampler.totals()
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """This rank's batches from the cursor to the end of the last data epoch, then the end of
         the job. `loader` is iterated anew after each loss, and never sees the cursor move: make it
-        with `batch_sampler=job.sampler`.
+        with `batch_sampler=job.sampler`, and wrap what this yields rather than the loader.
 
         Errors: Stopped, NotSaved, Diverged, Superseded, TakenOver, Finished, Mismatch;
-        LockstepError (the loader's batches are not the sampler's; `step` was not called).
+        LockstepError (the loader's batches are not the sampler's, or it has dropped or repeated
+        some; `step` was not called).
         """
         with self._ending_with_errors():
             while not self._is_finished:
@@ -184,7 +187,8 @@ class Job:
         value = loss_of(loss)
         self._watch.check_scalers()
         self._is_open = False
-        share = StepShare(self._ids, self.sampler.global_size(), value)
+        share = StepShare(
+            self._drawn.ids, self.sampler.global_size(), value, self._drawn.unseen_count)
         self._owes_turn = True
         with self._ending_with_errors():
             return self._take_step(share, before_update)
@@ -209,7 +213,7 @@ class Job:
         self._is_whole = False
         self._update(before_update)
         self.optimizer.zero_grad(set_to_none=True)
-        self.sampler.advance(total.ids)
+        self.sampler.advance(total.ids, total.unseen_count)
         self._step += 1
         self._is_whole = True
         self._used_count = len(total.ids)
@@ -331,11 +335,16 @@ class Job:
         epoch = self.meeting.epoch
         self.sampler.place(self.rank, self.size)
         self._seed()
-        batches = iter(loader)
+        feed = Feed(loader, self.sampler)
         while not self.sampler.is_done and self.meeting.epoch == epoch:
             self._seed()
             self._reducer.begin_step()
-            yield self._next(batches)
+            batch, self._drawn = feed.next(self._step + 1)
+            if self._drawn.unseen_count > 0 and not self._has_told:
+                self._has_told = True
+                tell_unseen()
+            self._is_open = True
+            yield batch
             if self._is_open:
                 self._is_open = False
                 raise LockstepError(
@@ -343,20 +352,6 @@ class Job:
                     "accumulate gradients give the sampler a larger batch_size, and split the "
                     "batch before one step")
             self._between_steps()
-
-    def _next(self, batches: Iterator[Batch]) -> Batch:
-        batch = next(batches, None)
-        try:
-            self._ids = self.sampler.take_handed_out()
-        except IndexError:
-            batch = None
-        if batch is None or len(self._ids) != self.sampler.slice_size():
-            raise LockstepError(
-                f"the loader's batch for step {self._step} is not that of the sampler: make it "
-                "with batch_sampler=job.sampler, of a dataset that has its samples by number, "
-                "which an IterableDataset has not")
-        self._is_open = True
-        return batch
 
     def _seed(self) -> None:
         torch.manual_seed(mix(self.sampler.seed, self._step, self.rank))
@@ -423,7 +418,7 @@ class Job:
         now = time.monotonic()
         self.session.report(dataclasses.replace(
             self._progress(),
-            sample_count=len(self._ids),
+            sample_count=len(self._drawn.ids),
             samples_per_second=self._used_count / max(now - self._begin, 1e-9),
             phase=Phase.TRAINING))
         self._begin = now
@@ -450,6 +445,8 @@ class Job:
                 self._has_state = True
                 self._reducer.note_equal()
                 self._watch.note_meeting()
+                self.session.report(
+                    dataclasses.replace(self._progress(), phase=Phase.RESTORING))
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:

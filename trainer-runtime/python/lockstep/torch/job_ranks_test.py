@@ -145,6 +145,9 @@ class Program:
     def backward(self, loss):
         loss.backward()
 
+    def wrap(self, loader):
+        return loader
+
     def begin(self, job):
         """Before each batch is used."""
 
@@ -158,13 +161,14 @@ class Program:
         sessions.own = session
         with Job(model=self.model, optimizer=self.optimizer, sampler=sampler, scaler=self.scaler,
                  extra=self.extra, options=JobOptions(**self.options)) as made:
-            for inputs, labels in made.batches(loader):
+            for inputs, labels in made.batches(self.wrap(loader)):
                 self.begin(made)
                 loss = (self.forward(inputs) - labels).square().mean()
                 self.backward(loss)
                 made.step(loss)
                 if self.end(made):
                     break
+        self.totals = made.totals
         return self
 
 
@@ -204,6 +208,17 @@ class Ranks(unittest.TestCase):
             self.assertIsInstance(one, Mismatch)
         self.assertEqual(str(found[0]), str(found[1]))
         self.assertRegex(str(found[0]), words)
+
+    def test_what_one_rank_does_not_see_of_its_samples_no_rank_claims(self):
+        class Swaps(Program):
+            def wrap(self, loader):
+                yield from reversed(list(loader)) if sessions.own.rank == 1 else loader
+
+        for one in where_nobody_fails(self.run_on(2, Swaps)):
+            self.assertEqual(str(one.totals), "24 samples drawn; what the steps used of 12 of "
+                             "these was not seen")
+            self.assertEqual((one.totals.lost, one.totals.repeated), (None, None))
+        self.assertEqual(self.said.getvalue().count("the job does not see which samples"), 1)
 
     def test_parameters_that_are_unfrozen_later_are_reduced(self):
         class Unfreezes(Program):

@@ -26,7 +26,7 @@ from lockstep.errors import (
     StoppedUnsaved,
 )
 from lockstep.fake_exchange import FakeExchange, in_threads
-from lockstep.library import Leave
+from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Member
 from lockstep.torch import checkpoint, job
 from lockstep.torch.checkpoint import CheckpointStore
@@ -81,7 +81,7 @@ class FakeSession:
         pass
 
     def report(self, progress):
-        self.reports.append(progress)
+        self.reports += [] if progress.phase == Phase.RESTORING else [progress]
 
     def finish(self, timeout):
         self.finish_timeouts.append(timeout)
@@ -258,8 +258,8 @@ class Loop(unittest.TestCase):
 
         def come(rank):
             own = {"model": torch.nn.Linear(2, 3), "optimizer": torch.optim.SGD,
-                   "sampler": {"sample_count": 8, "batch_size": 4}, "extra": {"a": None},
-                   "options": JobOptions(), **(rank_1 if rank == 1 else {})}
+                   "sampler": {"sample_count": 8, "batch_size": 4}, "options": JobOptions(),
+                   "extra": {"a": torch.nn.Identity()}, **(rank_1 if rank == 1 else {})}
             sessions.own = FakeSession(exchange, rank)
             Job(model=own["model"], sampler=Sampler(**own["sampler"]), extra=own["extra"],
                 optimizer=own["optimizer"](own["model"].parameters(), lr=0.1),
@@ -286,7 +286,7 @@ class Loop(unittest.TestCase):
                 ({"model": torch.nn.Linear(2, 3, bias=False)}, "model: bias",
                  ("none", "[3] torch.float32")),
                 ({"optimizer": torch.optim.Adam}, "optimizer:", ("Adam", "SGD")),
-                ({"extra": {"b": None}}, "extra: keys", ("['b']", "['a']")),
+                ({"extra": {"b": torch.nn.Identity()}}, "extra: keys", ("['b']", "['a']")),
                 ({"options": JobOptions(plan="mine")}, "plan:", ("'mine'", "''")),
                 ({"options": JobOptions(checkpoint_directory="/x")}, "checkpoint_directory:",
                  ("some", "none"))):
@@ -297,7 +297,7 @@ class Loop(unittest.TestCase):
     def test_a_checkpoint_without_a_key_of_extra_is_refused_by_name(self):
         self.train(self.job(FakeSession(), extra={}))
         with self.assertRaisesRegex(Mismatch, r"^extra: keys \['b'\] found"):
-            self.job(FakeSession(), extra={"b": unittest.mock.Mock()})
+            self.job(FakeSession(), extra={"b": torch.nn.Identity()})
 
     def test_there_is_no_second_job_after_the_end_of_the_first(self):
         self.train(self.job(FakeSession()))
@@ -310,7 +310,7 @@ class Loop(unittest.TestCase):
         self.train(self.job(FakeSession(), extra={}))
         session = FakeSession()
         with self.assertRaises(Mismatch):
-            self.job(session, extra={"b": unittest.mock.Mock()})
+            self.job(session, extra={"b": torch.nn.Identity()})
         self.assertTrue(session.is_closed)
 
     def test_a_step_without_any_gradient_is_refused(self):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import array
 import collections
 import struct
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple, Optional
 
 import torch
 
@@ -56,7 +56,25 @@ def permutation(seed: int, data_epoch: int, sample_count: int) -> torch.Tensor:
 
 
 class Totals(NamedTuple):
-    """Uses of samples so far; `lost` and `repeated` against what should have been used."""
+    """Uses of samples so far; `lost` and `repeated` against what should have been used, None where
+    the job has not seen it: `unseen` of `consumed` were drawn by a loader whose batches do not show
+    what became of them (docs/reference/python.md)."""
+
+    consumed: int
+    expected: int
+    lost: Optional[int]
+    repeated: Optional[int]
+    unseen: int = 0
+
+    def __str__(self) -> str:
+        if self.unseen > 0:
+            return (f"{self.consumed} samples drawn; what the steps used of {self.unseen} of these "
+                    "was not seen")
+        return f"{self.consumed} samples used, {self.lost} lost, {self.repeated} repeated"
+
+
+class _Counts(NamedTuple):
+    """As the ledger has them."""
 
     consumed: int
     expected: int
@@ -95,7 +113,8 @@ class Sampler:
         self.size = 1
         self.data_epoch = 0
         self.position = 0
-        self._totals = Totals(0, 0, 0, 0)
+        self._counts = _Counts(0, 0, 0, 0)
+        self._unseen_count = 0
         self._uses = torch.zeros(sample_count, dtype=torch.int32)  # in the running data epoch
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
@@ -129,7 +148,12 @@ class Sampler:
         """Who this rank is; batches that were handed out are forgotten."""
         self.rank = rank
         self.size = size
-        self._handed_out.clear()
+        self._handed_out = collections.deque()  # a loader of before may still draw
+
+    @property
+    def handed_out_count(self) -> int:
+        """Batches that a loader was given and that were not taken yet."""
+        return len(self._handed_out)
 
     def take_handed_out(self) -> list[int]:
         """The ids of the oldest batch that a loader was given and that was not taken yet."""
@@ -151,29 +175,36 @@ class Sampler:
                 f"ids: sample {int(used[place])} is used {int(uses[place])} times in data epoch "
                 f"{self.data_epoch}, expected at most {_USES_MAX}")
 
-    def advance(self, ids: torch.Tensor) -> None:
-        """A step was applied that used `ids`, on all ranks together. Shapes and errors: those of
-        `check`."""
+    def advance(self, ids: torch.Tensor, unseen_count: int = 0) -> None:
+        """A step was applied that used `ids`, on all ranks together, as far as was seen of all but
+        `unseen_count`. Shapes and errors: those of `check`."""
         self.check(ids)
         self._uses.index_add_(0, ids, torch.ones(ids.numel(), dtype=torch.int32))
-        self._totals = self._totals._replace(consumed=self._totals.consumed + ids.numel())
+        self._counts = self._counts._replace(consumed=self._counts.consumed + ids.numel())
+        self._unseen_count += unseen_count
         self.position = self._end(self.position)
         if self.position == self.sample_count:
-            self._totals = self.totals()
+            self._counts = self._counted()
             self._uses.zero_()
             self.data_epoch += 1
             self.position = 0
 
     def totals(self) -> Totals:
         """As they would be if the running data epoch ended at the cursor."""
+        counts, unseen = self._counted(), self._unseen_count
+        if unseen > 0:
+            return Totals(counts.consumed, counts.expected, None, None, unseen)
+        return Totals(*counts)
+
+    def _counted(self) -> _Counts:
         wanted = torch.zeros_like(self._uses)
         wanted[self._ids_of(self.data_epoch)[: self.position]] = 1
         surplus = self._uses - wanted
-        return Totals(
-            self._totals.consumed,
-            self._totals.expected + self.position,
-            self._totals.lost - int(surplus.clamp(max=0).sum()),
-            self._totals.repeated + int(surplus.clamp(min=0).sum()),
+        return _Counts(
+            self._counts.consumed,
+            self._counts.expected + self.position,
+            self._counts.lost - int(surplus.clamp(max=0).sum()),
+            self._counts.repeated + int(surplus.clamp(min=0).sum()),
         )
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -181,10 +212,11 @@ class Sampler:
         fewer samples than ranks, one without any has the batch's first, which does not count: so
         that a program does the same on all ranks."""
         data_epoch, position = self.data_epoch, self.position
+        handed_out = self._handed_out
         while data_epoch < self.epochs:
             begin, end = self._slice(position)
             ids: list[int] = self._ids_of(data_epoch)[begin:end].tolist()
-            self._handed_out.append(ids)
+            handed_out.append(ids)
             yield ids or self._ids_of(data_epoch)[position : position + 1].tolist()
             position = self._end(position)
             if position == self.sample_count:
@@ -200,28 +232,31 @@ class Sampler:
 
     def ledger(self) -> bytes:
         """Uses and totals, in the layout of the built-in trainer's ledger."""
-        header = _LEDGER_HEADER.pack(_LEDGER_MAGIC, self.sample_count, *self._totals)
+        header = _LEDGER_HEADER.pack(_LEDGER_MAGIC, self.sample_count, *self._counts)
         return header + array.array("H", self._uses.tolist()).tobytes()
 
     def state_dict(self) -> dict[str, Any]:
         """Cursor and ledger."""
         ledger = torch.frombuffer(bytearray(self.ledger()), dtype=torch.uint8)
-        return {"data_epoch": self.data_epoch, "position": self.position, "ledger": ledger}
+        return {"data_epoch": self.data_epoch, "position": self.position, "ledger": ledger,
+                "unseen": self._unseen_count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes them over. Errors: InvalidArgument (of another number of samples)."""
         raw = raw_bytes(state["ledger"])
         counters = (len(raw) - _LEDGER_HEADER.size) // 2
-        magic, sample_count, *totals = _LEDGER_HEADER.unpack_from(raw)
+        magic, sample_count, *counts = _LEDGER_HEADER.unpack_from(raw)
         if magic != _LEDGER_MAGIC or not sample_count == self.sample_count == counters:
             raise InvalidArgument(
                 f"ledger: of {sample_count} samples found, expected {self.sample_count}")
         uses = array.array("H", raw[_LEDGER_HEADER.size :])
         self._uses = torch.tensor(uses.tolist(), dtype=torch.int32)
-        self._totals = Totals(*totals)
+        self._counts = _Counts(*counts)
+        # Files of before count what was drawn.
+        self._unseen_count = state.get("unseen", self._counts.consumed)
         self.data_epoch = state["data_epoch"]
         self.position = state["position"]
-        self._handed_out.clear()
+        self._handed_out = collections.deque()
 
     def _batches(self, samples: int) -> int:
         return -(-samples // self.batch_size)

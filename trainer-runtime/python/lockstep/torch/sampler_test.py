@@ -47,7 +47,7 @@ class Slices(unittest.TestCase):
                         sampler.advance(torch.tensor(ids))
                 for begin in (0, count):
                     self.assertEqual(sorted(used[begin : begin + count]), list(range(count)))
-                self.assertEqual(ranks[0].totals(), (2 * count, 2 * count, 0, 0))
+                self.assertEqual(ranks[0].totals(), (2 * count, 2 * count, 0, 0, 0))
 
     def test_a_rank_without_a_sample_has_one_that_does_not_count(self):
         sampler = Sampler(1, 1)
@@ -92,7 +92,7 @@ class Ledger(unittest.TestCase):
         count = 65_536
         sampler = Sampler(count, count, shuffle=False)
         sampler.advance(torch.arange(count))
-        self.assertEqual(sampler.totals(), (count, count, 0, 0))
+        self.assertEqual(sampler.totals(), (count, count, 0, 0, 0))
 
     def test_a_sample_that_is_used_too_often_is_named_before_anything_is_counted(self):
         sampler = Sampler(4, 2, shuffle=False)
@@ -105,9 +105,9 @@ class Ledger(unittest.TestCase):
     def test_lost_and_repeated_samples_are_told(self):
         sampler = Sampler(4, 2, shuffle=False)
         sampler.advance(torch.tensor([0, 0]))
-        self.assertEqual(sampler.totals(), (2, 2, 1, 1))
+        self.assertEqual(sampler.totals(), (2, 2, 1, 1, 0))
         sampler.advance(torch.tensor([2, 3]))
-        self.assertEqual(sampler.totals(), (4, 4, 1, 1))
+        self.assertEqual(sampler.totals(), (4, 4, 1, 1, 0))
 
     def test_is_laid_out_as_the_built_in_trainers(self):
         sampler = Sampler(3, 2, shuffle=False)

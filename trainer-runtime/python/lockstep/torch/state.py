@@ -55,7 +55,8 @@ def dtype_of(name: str) -> torch.dtype:
 
 def flatten(state: Any) -> FlatState:
     """Takes a nest of dicts, lists, tuples, numbers, texts and tensors apart; tensors are not
-    copied. Errors: InvalidArgument (anything else, or two tensors of one path, which it names)."""
+    copied. Errors: InvalidArgument (anything else, as a sparse tensor, or two tensors of one path;
+    names it)."""
     tensors: dict[str, torch.Tensor] = {}
     return FlatState(_flatten(state, "", tensors), tensors)
 
@@ -65,6 +66,8 @@ def _flatten(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Json:
         return value
     if isinstance(value, torch.Tensor):
         dtype_name(value.dtype)
+        if value.layout != torch.strided:
+            raise InvalidArgument(f"state: {path}: {value.layout} found, expected a dense tensor")
         if path in tensors:
             raise InvalidArgument(f"state: two tensors are called {path}")
         tensors[path] = value.detach()

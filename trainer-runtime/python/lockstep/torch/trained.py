@@ -42,7 +42,7 @@ def _newest(directory: Union[str, os.PathLike[str]]) -> Optional[Checkpoint]:
     damage: Optional[str] = None
     for folder, manifest, raw in CheckpointStore(directory, keep=1).whole():
         try:
-            if "lockstep.torch" not in manifest["fingerprint"]:
+            if "lockstep.torch" not in (manifest.get("fingerprint") or {}):
                 raise ValueError("it was not written by lockstep.torch.Job")
             state = unflatten(decode(raw))
             return Checkpoint(manifest["step"], state["model"], state["extra"])

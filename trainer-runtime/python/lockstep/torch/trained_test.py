@@ -73,7 +73,8 @@ class Newest(unittest.TestCase):
         document = {**json.loads(path.read_text()), "formatVersion": 3}
         del document["sha256"]
         path.write_bytes(dump_hashed(document))
-        with self.assertRaisesRegex(Mismatch, "step-00000012: format 3 found, of a later release"):
+        with self.assertRaisesRegex(Mismatch, "step-00000012, cannot be read: manifest: format "
+                                    "version 3, .* by a later release"):
             newest_checkpoint(self.directory)
 
     def test_a_directory_that_cannot_be_read_is_an_error(self):

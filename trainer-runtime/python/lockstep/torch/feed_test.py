@@ -1,0 +1,166 @@
+"""What is seen of batches, and what loaders that drop, repeat or swap them are told."""
+
+import collections
+import unittest
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from lockstep.errors import LockstepError
+from lockstep.torch.feed import Feed, keeps_order, size_of_rows, sizes_of
+from lockstep.torch.sampler import Sampler
+
+COUNT = 24  # samples, in batches of 4
+
+
+def loader_of(sampler, workers=0, **options):
+    data = TensorDataset(torch.arange(float(COUNT)), torch.arange(float(COUNT)).reshape(COUNT, 1))
+    return DataLoader(data, batch_sampler=sampler, num_workers=workers, **options)
+
+
+def drops(loader):
+    for number, batch in enumerate(loader):
+        if number != 2:
+            yield batch
+
+
+def repeats(loader):
+    for number, batch in enumerate(loader):
+        yield from [batch] * (2 if number == 2 else 1)
+
+
+def swaps(loader):
+    held = None
+    for number, batch in enumerate(loader):
+        if number == 2:
+            held = batch
+        else:
+            yield batch
+            if number == 3:
+                yield held
+
+
+def drops_and_repeats(loader):
+    for number, batch in enumerate(loader):
+        if number != 3:
+            yield from [batch] * (2 if number == 2 else 1)
+
+
+def moves(loader):
+    """What a generator around a loader is mostly for."""
+    for inputs, labels in loader:
+        yield inputs * 2, labels
+
+
+class Use(unittest.TestCase):
+    def use(self, wrap=lambda loader: loader, workers=0, **options):
+        """The totals, once all batches were used; each step is applied."""
+        sampler = Sampler(COUNT, 4, shuffle=False)
+        feed = Feed(wrap(loader_of(sampler, workers, **options)), sampler)
+        step = 0
+        while not sampler.is_done:
+            step += 1
+            _, drawn = feed.next(step)
+            sampler.advance(torch.tensor(drawn.ids), drawn.unseen_count)
+        return sampler.totals()
+
+    def test_a_loader_of_torch_is_seen_also_where_workers_read_ahead(self):
+        for workers in (0, 2):
+            with self.subTest(workers):
+                self.assertEqual(self.use(workers=workers), (COUNT, COUNT, 0, 0, 0))
+        self.assertEqual(str(self.use()), "24 samples used, 0 lost, 0 repeated")
+
+    def test_a_generator_around_a_loader_that_does_not_read_ahead_is_seen(self):
+        self.assertEqual(self.use(moves), (COUNT, COUNT, 0, 0, 0))
+
+    def test_a_generator_around_a_loader_that_reads_ahead_is_not_seen(self):
+        found = self.use(moves, workers=2)
+        self.assertEqual((found.lost, found.repeated, found.unseen), (None, None, COUNT))
+        self.assertEqual(
+            str(found), "24 samples drawn; what the steps used of 24 of these was not seen")
+
+    def test_batches_that_are_dropped_are_an_error_at_the_latest_at_the_end(self):
+        for workers in (0, 2):
+            with self.subTest(workers), self.assertRaisesRegex(
+                    LockstepError, "^step 6: the loader has ended after 5 batches of 6, and has "
+                    "drawn 6 of the sampler: .*neither drop nor repeat"):
+                self.use(drops, workers)
+
+    def test_batches_that_are_repeated_are_an_error_or_not_seen(self):
+        with self.assertRaisesRegex(LockstepError, "^step 4: the loader has yielded 4 batches, and "
+                                    "has drawn 3 of the sampler: "):
+            self.use(repeats)
+        self.assertEqual(self.use(repeats, workers=2).lost, None)
+
+    def test_batches_that_are_swapped_are_not_seen(self):
+        for workers in (0, 2):
+            self.assertEqual(self.use(swaps, workers).lost, None)
+        self.assertEqual(self.use(swaps).unseen, 8)
+
+    def test_a_batch_that_is_dropped_for_one_that_is_repeated_is_no_loss_of_0(self):
+        with self.assertRaisesRegex(LockstepError, "^step 4: the loader has yielded 4 batches"):
+            self.use(drops_and_repeats)
+        self.assertEqual(self.use(drops_and_repeats, workers=2).lost, None)
+
+    def test_a_collate_fn_that_drops_samples_is_an_error(self):
+        def drop_odd(samples):
+            return torch.utils.data.default_collate(
+                [sample for sample in samples if sample[0] % 4 != 3])
+
+        with self.assertRaisesRegex(LockstepError, "^step 1: the batch has 3 samples, and the "
+                                    "sampler gave 4: a collate_fn must drop none"):
+            self.use(collate_fn=drop_odd)
+
+    def test_a_collate_fn_that_packs_samples_is_not_seen(self):
+        def pack(samples):
+            return torch.cat([sample[1] for sample in samples])[None]
+
+        self.assertEqual(self.use(collate_fn=pack).unseen, COUNT)
+
+    def test_a_loader_that_knows_no_sampler_is_refused(self):
+        for loader in ([torch.zeros(4)], iter([])):
+            with self.assertRaisesRegex(LockstepError, "make it with batch_sampler=job.sampler"):
+                Feed(loader, Sampler(COUNT, 4)).next(1)
+
+
+class Order(unittest.TestCase):
+    def test_only_a_loader_of_this_sampler_that_yields_in_order_keeps_it(self):
+        class Shuffles(DataLoader):
+            def __iter__(self):
+                return iter(list(super().__iter__())[::-1])
+
+        sampler = Sampler(COUNT, 4)
+        data = TensorDataset(torch.zeros(COUNT))
+        loose = loader_of(sampler)
+        loose.in_order = False
+        for is_kept, loader in (
+                (True, loader_of(sampler)), (True, DataLoader(data, None, sampler=sampler)),
+                (False, loader_of(Sampler(COUNT, 4))), (False, loose),
+                (False, Shuffles(data, batch_sampler=sampler)), (False, [])):
+            self.assertEqual(keeps_order(loader, sampler), is_kept)
+
+
+class Sizes(unittest.TestCase):
+    def test_rows_of_tensors_and_lengths_of_lists_of_samples(self):
+        image, boxes = torch.zeros(3, 5, 7), [torch.zeros(k + 1, 4) for k in range(8)]
+        sequences = torch.nn.utils.rnn.pack_sequence(boxes, enforce_sorted=False)
+        pair = collections.namedtuple("Pair", "a b")
+        for batch, has_8, rows in (
+                (torch.zeros(8, 2), True, 8),
+                ([torch.zeros(8, 2), torch.zeros(8)], True, 8),
+                ({"x": torch.zeros(8, 2), "y": torch.zeros(8)}, True, 8),
+                (pair(torch.zeros(7, 2), (torch.zeros(7),)), False, None),
+                ((torch.zeros(7, 2), torch.zeros(7)), False, 7),
+                ([torch.zeros(8, 2).numpy(), ["a"] * 8], True, None),
+                (([image] * 8, boxes), True, None),
+                ([image] * 8, False, None),
+                (sequences, True, None),
+                ("12345678", False, None), (None, False, None), (torch.tensor(8), False, None)):
+            self.assertEqual((8 in sizes_of(batch), size_of_rows(batch)), (has_8, rows), batch)
+
+    def test_two_fields_of_one_sample_are_no_two_samples(self):
+        self.assertEqual(sizes_of([torch.zeros(1, 2), torch.zeros(1)]), {1})
+
+
+if __name__ == "__main__":
+    unittest.main()
