@@ -333,6 +333,13 @@ bool ComesFirst(const std::vector<Failure>& failures,
          OriginOf(failures, builder.is_training()).response == FailureResponse::kFailJob;
 }
 
+// The view is a new one: replacements may have got their places since.
+void TellWhoLacksPlace(DecisionBuilder* builder) {
+  if (!HasEnded(builder->status()) && LacksPlace(builder->status())) {
+    TellOfWaitingSuccessor(View(builder), builder);
+  }
+}
+
 // One turn of a job that wants to run.
 void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
@@ -403,9 +410,7 @@ void Run(DecisionBuilder* builder) {
   } else {
     NoteHealth(view, builder);
   }
-  if (!HasEnded(builder->status()) && LacksPlace(builder->status())) {
-    TellOfWaitingSuccessor(View(builder), builder);
-  }
+  TellWhoLacksPlace(builder);
 }
 
 // What is left to do for a job that has ended.
