@@ -333,13 +333,6 @@ bool ComesFirst(const std::vector<Failure>& failures,
          OriginOf(failures, builder.is_training()).response == FailureResponse::kFailJob;
 }
 
-// The view is a new one: replacements may have got their places since.
-void TellWhoLacksPlace(DecisionBuilder* builder) {
-  if (!HasEnded(builder->status()) && LacksPlace(builder->status())) {
-    TellOfWaitingSuccessor(View(builder), builder);
-  }
-}
-
 // One turn of a job that wants to run.
 void Run(DecisionBuilder* builder) {
   StartOrResume(builder);
@@ -369,8 +362,7 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (end == DecisiveEnd::kAwaited) {
-    NoteHealth(view, builder);
-    return;
+    return NoteHealth(view, builder);
   }
   if (const Member* finished = builder->is_training() ? FinishedBefore(view) : nullptr) {
     Succeed(view, "training has finished, as reported by " + TaskName(finished->task), builder);
@@ -410,7 +402,9 @@ void Run(DecisionBuilder* builder) {
   } else {
     NoteHealth(view, builder);
   }
-  TellWhoLacksPlace(builder);
+  if (!HasEnded(builder->status()) && LacksPlace(builder->status())) {
+    TellOfWaitingSuccessor(View(builder), builder);
+  }
 }
 
 // What is left to do for a job that has ended.
