@@ -65,6 +65,7 @@ LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/examples_t
   Example.test_own_program_jax
 echo "==> the tests of torch, of Debian and a current one"
 /usr/bin/python3 -B tests/local/python_torch_soak.py
-for test in python_torch_test python_horovod_test python_torch_soak examples_test; do
+for test in python_torch_test python_groups_test python_horovod_test python_torch_soak \
+  examples_test; do
   LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/$test.py"
 done
