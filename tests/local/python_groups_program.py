@@ -1,7 +1,7 @@
 """A small network on torch's own groups by lockstep.torch.groups. Arguments: the kind (ddp, fsdp,
 hsdp), steps, then words: raises, view, unused, accumulate, scaler, shares (an object in the
-set-up), frozen (stops in place of a death), and moments at which a rank kills itself, as
-PLACE:RANK:STEP. The places:
+set-up), pairs (groups of two ranks), late (a group after two steps), frozen (stops in place of a
+death), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
 
     setup        before the Job is made
     forward      before the model has seen the batch
@@ -30,6 +30,25 @@ import lockstep.torch.groups
 from lockstep.torch.groups.facade import GroupFacade
 
 SAMPLES = 64
+
+
+class Pairs:
+    """Groups of two ranks each, of which this rank is in some."""
+
+    def __init__(self):
+        size = dist.get_world_size()
+        pairs = [[one, other] for one in range(size) for other in range(one + 1, size)]
+        made = [(pair, dist.new_group(pair)) for pair in pairs]
+        self.own = [(pair, group) for pair, group in made if dist.get_rank() in pair]
+
+    def sums(self):
+        """Of ranks, and what they have to be."""
+        found = []
+        for pair, group in self.own:
+            total = torch.tensor([float(dist.get_rank())])
+            dist.all_reduce(total, group=group)
+            found.append((total.item(), sum(pair)))
+        return found
 
 
 class Moments:
@@ -128,6 +147,7 @@ def main():
         dist.broadcast_object_list([os.getpid()])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4], 0.5)
+    pairs = Pairs() if "pairs" in words else None
     torch.manual_seed(5)
     data = torch.utils.data.TensorDataset(torch.randn(SAMPLES, 32), torch.randn(SAMPLES, 8))
     sampler = lockstep.torch.Sampler(SAMPLES, 16, epochs=-(-steps * 16 // SAMPLES), seed=7)
@@ -155,9 +175,14 @@ def main():
                       f"step {job.step_count}", flush=True)
             with job.attempt():
                 moments.come("forward")
+                sums = pairs.sums() if pairs else []
                 loss = backward(model, inputs, labels, words, scaler)
                 if job.step(loss, before_update=clip):
                     scheduler.step()
+                    assert all(found == wanted for found, wanted in sums), sums
+            if "late" in words and job.step_count == 2:
+                words.remove("late")
+                dist.new_group([0, 1])
         assert dist.group.WORLD is group and job.model is model
         digest = hashlib.sha256()
         for tensor in [*bare.state_dict().values(), torch.tensor(scheduler.last_epoch)]:

@@ -89,6 +89,10 @@ class Shards(GroupsCase):
         self.check("hsdp", moments=["reduce_scatter_single.2:3:3", "all_gather_single.2:0:5"],
                    workers=4)
 
+    def test_calls_of_a_lost_step_raise_where_they_are_to(self):
+        self.check("hsdp", "raises", moments=["all_gather_single.2:3:3",
+                                              "reduce_scatter_single.2:0:5"], workers=4)
+
     def test_ranks_killed_when_all_have_voted_and_in_the_sum_over_replicas(self):
         self.check("hsdp", moments=["update:1:2", "allreduce.1:2:5"], workers=4)
 
@@ -121,6 +125,19 @@ class Calls(GroupsCase):
                           "meshes", "models", "checkpoints"):
                 self.assertIn(f"check_{check} is right", log)
             self.assertIn("the end is right", log)
+
+    def test_groups_with_and_without_a_lost_rank_are_formed_in_one_meeting(self):
+        self.train("ddp", "pairs", "allreduce.1:1:3", "allreduce.3:2:5", workers=3)
+
+    def test_a_group_that_a_replacement_does_not_make_is_named(self):
+        manifest = command_manifest(
+            python_words(PROGRAM, "ddp", str(STEPS), "late", "forward:1:4"), name="own",
+            backoff_limit=3)
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertRegex(
+            run.pod_log("own-worker-0"), r"group \d+/gloo of ranks \[0, 1\] on rank 0, and no such "
+            "group on rank 1: .*make all groups before the Job")
 
     def test_the_set_up_of_a_replacement_asks_for_what_only_others_have(self):
         manifest = command_manifest(

@@ -163,12 +163,18 @@ class Job(plain.Job):
         self._control.raises = self._raises
         return batch
 
+    def _recover(self, lost: MeetAgain) -> None:
+        """Before ranks compare what they come with, the model is as between two steps: calls of the
+        meeting that is over end, and nobody asks what they came to."""
+        self._control.leave()
+        self._adapter.renew()
+        super()._recover(lost)
+
     def _meet(self) -> None:
         while True:
             super()._meet()
             try:
                 self._control.form()
-                self._adapter.renew()
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:

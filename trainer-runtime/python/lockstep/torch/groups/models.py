@@ -27,8 +27,8 @@ class Plain:
         meeting's groups have failed. Collective."""
 
     def renew(self) -> None:
-        """After the groups were formed anew: what was half done is forgotten, alike on all ranks,
-        a replacement's among them."""
+        """After a step that was lost: the model is as between two steps, and its next step makes
+        the calls that a replacement's first one makes."""
 
 
 class Ddp(Plain):
