@@ -20,6 +20,12 @@ def can_import(*modules):
     return subprocess.run([PYTHON, "-c", words], capture_output=True, check=False).returncode == 0
 
 
+def can_make_backends():
+    """Whether the interpreter of the tests has a torch whose backends Python can make."""
+    words = "import torch; torch._C._distributed_c10d.Backend(0, 1)"
+    return subprocess.run([PYTHON, "-c", words], capture_output=True, check=False).returncode == 0
+
+
 # One thread for each rank. What is installed has its own library.
 VARIABLES = {"OMP_NUM_THREADS": "1"} if _INSTALLED and can_import("lockstep") else {
     "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE),

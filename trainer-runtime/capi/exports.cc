@@ -1,16 +1,14 @@
 // The functions of lockstep.h: arguments are checked here, the work is LibrarySession's.
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "trainer-runtime/capi/api_error.h"
+#include "trainer-runtime/capi/call_arguments.h"
 #include "trainer-runtime/capi/memory_check.h"
 #include "trainer-runtime/capi/progress_report.h"
 #include "trainer-runtime/capi/session_slot.h"
@@ -58,60 +56,27 @@ lockstep_status InSession(const lockstep_session* handle, const Work& work) noex
   });
 }
 
-Result<Deadline> DeadlineOf(double timeout_seconds) {
-  constexpr double kSecondsMax = 1e9;  // 30 years: above, the sum with the clock's time overflows
-  if (!(timeout_seconds > 0) || !std::isfinite(timeout_seconds)) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "timeout_seconds: " + std::to_string(timeout_seconds) +
-                     " found, expected a finite number above 0");
-  }
-  const std::chrono::duration<double> timeout(std::min(timeout_seconds, kSecondsMax));
-  return Deadline::After(SteadyNow(), std::chrono::duration_cast<Duration>(timeout));
+// The same beside calls of other threads.
+template <typename Work>
+lockstep_status BesideCalls(const lockstep_session* handle, const Work& work) noexcept {
+  return Guarded([&]() -> ApiOutcome {
+    const SessionUse use = LookUpSession(handle);
+    if (use.outcome.ok() && use.open->session->only_reports()) {
+      return RefuseReportOnly("a call that needs other ranks");
+    }
+    return use.outcome.ok() ? work(*use.open->session) : use.outcome;
+  });
+}
+
+// Runs `work` with its deadline.
+template <typename Work>
+ApiOutcome Until(double timeout_seconds, const Work& work) {
+  const Result<Deadline> deadline = DeadlineOf(timeout_seconds);
+  return OutcomeOf(deadline.ok() ? Status(work(*deadline)) : Status(deadline.error()));
 }
 
 ApiOutcome NotMet() {
   return {LOCKSTEP_ERROR_NOT_MET, "no rendezvous yet: call lockstep_meet first"};
-}
-
-Result<DataType> TypeOf(int type) {
-  switch (type % LOCKSTEP_TYPE_WITH(0, 1)) {
-    case LOCKSTEP_UINT8:
-      return DataType::kUInt8;
-    case LOCKSTEP_INT32:
-      return DataType::kInt32;
-    case LOCKSTEP_INT64:
-      return DataType::kInt64;
-    case LOCKSTEP_FLOAT32:
-      return DataType::kFloat32;
-    case LOCKSTEP_FLOAT64:
-      return DataType::kFloat64;
-    case LOCKSTEP_FLOAT16:
-      return DataType::kFloat16;
-    case LOCKSTEP_BFLOAT16:
-      return DataType::kBFloat16;
-    default:
-      return Error(ErrorCode::kInvalidArgument, "type: unknown data type " + std::to_string(type));
-  }
-}
-
-Result<ReduceOp> OpOf(int op, DataType type) {
-  switch (op) {
-    case LOCKSTEP_SUM:
-      return ReduceOp::kSum;
-    case LOCKSTEP_MIN:
-      return ReduceOp::kMin;
-    case LOCKSTEP_MAX:
-      return ReduceOp::kMax;
-    case LOCKSTEP_MEAN:
-      if (type == DataType::kUInt8 || type == DataType::kInt32 || type == DataType::kInt64) {
-        return Error(ErrorCode::kInvalidArgument,
-                     std::string("op: ") + DataTypeName(type) +
-                         " has no mean: use LOCKSTEP_SUM and divide the result");
-      }
-      return ReduceOp::kMean;
-    default:
-      return Error(ErrorCode::kInvalidArgument, "op: unknown operation " + std::to_string(op));
-  }
 }
 
 // A structure of the program's, as far as both sides know it; empty where it is too small.
@@ -412,9 +377,8 @@ lockstep_status lockstep_broadcast(lockstep_session* session,
 
 lockstep_status lockstep_barrier(lockstep_session* session, double timeout_seconds) {
   return run::InSession(session, [&](run::LibrarySession& open) {
-    const auto deadline = run::DeadlineOf(timeout_seconds);
-    return deadline.ok() ? run::OutcomeOf(open.Barrier(*deadline))
-                         : run::OutcomeOf(deadline.error());
+    return run::Until(timeout_seconds,
+                      [&](lockstep::Deadline deadline) { return open.Barrier(deadline); });
   });
 }
 
@@ -466,16 +430,21 @@ int lockstep_stop_requested(lockstep_session* session) {
 }
 
 lockstep_status lockstep_abort(lockstep_session* session, const char* reason) {
-  return run::Guarded([&] {
-    const run::SessionUse use = run::LookUpSession(session);
-    if (use.outcome.ok() && use.open->session->only_reports()) {
-      return run::RefuseReportOnly("a call that needs other ranks");
-    }
-    if (use.outcome.ok()) {
-      use.open->session->Abort(lockstep::Error(
-          lockstep::ErrorCode::kAborted, reason == nullptr ? "aborted by the program" : reason));
-    }
-    return use.outcome;
+  return run::BesideCalls(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    open.Abort(lockstep::Error(lockstep::ErrorCode::kAborted,
+                               reason == nullptr ? "aborted by the program" : reason));
+    return {};
+  });
+}
+
+lockstep_status lockstep_await_loss(lockstep_session* session,
+                                    int64_t epoch,
+                                    double timeout_seconds) {
+  return run::BesideCalls(session, [&](const run::LibrarySession& open) {
+    return run::Until(timeout_seconds, [&](lockstep::Deadline deadline) {
+      return open.AwaitLoss(lockstep::Epoch(epoch), deadline)
+          .value_or(lockstep::Error(lockstep::ErrorCode::kTimeout, "no rank was lost"));
+    });
   });
 }
 
@@ -489,9 +458,8 @@ lockstep_status lockstep_report(lockstep_session* session, const lockstep_progre
 
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds) {
   return run::InSession(session, [&](run::LibrarySession& open) {
-    const auto deadline = run::DeadlineOf(timeout_seconds);
-    return deadline.ok() ? run::OutcomeOf(open.Finish(*deadline))
-                         : run::OutcomeOf(deadline.error());
+    return run::Until(timeout_seconds,
+                      [&](lockstep::Deadline deadline) { return open.Finish(deadline); });
   });
 }
 

@@ -37,7 +37,7 @@ enum class Leave {
 
 // A program's session: what `lockstep.h` offers, in our own types. Errors are those of the header,
 // kNotFound standing for "no meeting yet" and kStale for "superseded".
-// Thread: one caller at a time; Abort, Stop and is_stop_requested from any.
+// Thread: one caller at a time; Abort, AwaitLoss, Stop and is_stop_requested from any.
 class LibrarySession {
  public:
   // `plan` as in lockstep_options.
@@ -84,6 +84,11 @@ class LibrarySession {
   Status Finish(Deadline deadline);
 
   void Abort(const Error& reason);
+
+  // As Session::AwaitLoss. Thread: any.
+  std::optional<Error> AwaitLoss(Epoch epoch, Deadline deadline) const {
+    return session_->AwaitLoss(epoch, deadline);
+  }
 
   // This process was asked to stop: waits for no meeting any more.
   void Stop();

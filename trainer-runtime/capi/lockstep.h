@@ -20,8 +20,8 @@
 // - Memory is the host's. GPUs are refused.
 // - Errors are codes, with one sentence in lockstep_last_error(). Nothing here ends the process.
 // - `timeout_seconds`, above 0 and finite, bounds the whole call.
-// - Thread: one at a time, else LOCKSTEP_ERROR_BUSY; lockstep_abort, lockstep_stop_requested and
-//   lockstep_last_error from any.
+// - Thread: one at a time, else LOCKSTEP_ERROR_BUSY; lockstep_abort, lockstep_await_loss,
+//   lockstep_stop_requested and lockstep_last_error from any.
 
 #include <stdint.h>
 
@@ -256,6 +256,14 @@ int lockstep_stop_requested(lockstep_session* session);
 // Ends the call in progress, here and on the other ranks, with ABORTED and `reason`, which may be
 // null. All may meet again. Thread: any; not from a signal handler.
 lockstep_status lockstep_abort(lockstep_session* session, const char* reason);
+
+// Waits until the meeting of `epoch` is over, beside whatever other threads do. For programs whose
+// ranks talk by another library: they end its calls then. Errors: LOST_PEER, ABORTED (the meeting
+// is over); TIMEOUT (it stands, and `timeout_seconds` have passed). Thread: any; lockstep_close
+// takes effect when the wait has ended, so wait for short times.
+lockstep_status lockstep_await_loss(lockstep_session* session,
+                                    int64_t epoch,
+                                    double timeout_seconds);
 
 // Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Does not wait. Say
 // each step: a process that is lost again without one in between gets no successor in its pod.

@@ -70,6 +70,12 @@ std::optional<Error> AbortSwitch::Reason(Epoch epoch) const {
   return ReasonLocked(epoch);
 }
 
+std::optional<Error> AbortSwitch::AwaitReason(Epoch epoch, Deadline deadline) const {
+  std::unique_lock<std::mutex> lock(mutex_);
+  has_struck_.wait_until(lock, deadline.when(), [&] { return ReasonLocked(epoch).has_value(); });
+  return ReasonLocked(epoch);
+}
+
 std::optional<Error> AbortSwitch::ReasonLocked(Epoch epoch) const {
   if (is_stopped_) {
     return Error(ErrorCode::kAborted, "joining was stopped on request");
@@ -80,6 +86,7 @@ std::optional<Error> AbortSwitch::ReasonLocked(Epoch epoch) const {
 // Joining waits on links only, so their end is what it hears. A collective is told the reason; it
 // goes on when this process is asked to stop, because ranks stop together, after a step.
 void AbortSwitch::StrikeLocked() {
+  has_struck_.notify_all();
   if (!links_.empty() && ReasonLocked(epoch_).has_value()) {
     for (const UniqueFd& link : links_) {
       ::shutdown(link.get(), SHUT_RDWR);

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/base/time.h"
 #include "common/base/unique_fd.h"
 #include "trainer-runtime/collectives/communicator.h"
 
@@ -37,12 +39,16 @@ class AbortSwitch {
   // Why the meeting of `epoch` cannot be joined; empty: it can.
   std::optional<Error> Reason(Epoch epoch) const;
 
+  // Waits until the meeting of `epoch` is over, and returns why; empty: the deadline has passed.
+  std::optional<Error> AwaitReason(Epoch epoch, Deadline deadline) const;
+
  private:
   std::optional<Error> ReasonLocked(Epoch epoch) const;
   void TripLocked(Epoch epoch, const Error& reason);
   void StrikeLocked();
 
   mutable std::mutex mutex_;
+  mutable std::condition_variable has_struck_;
   Communicator* communicator_ = nullptr;  // all guarded by mutex_
   std::vector<UniqueFd> links_;           // copies: the owner may close its own at any time
   Epoch epoch_;                           // of what is armed

@@ -60,6 +60,12 @@ class Session {
   // meeting, with `reason`. Thread: any.
   void Abort(const Error& reason) { abort_switch_.TripNewest(reason); }
 
+  // Waits until the meeting of `epoch` is over, and returns why; empty: the deadline has passed.
+  // Thread: any.
+  std::optional<Error> AwaitLoss(Epoch epoch, Deadline deadline) const {
+    return abort_switch_.AwaitReason(epoch, deadline);
+  }
+
   // Ends the newest meeting for this rank: its communicator is gone.
   void Leave();
 

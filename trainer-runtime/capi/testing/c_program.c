@@ -409,19 +409,30 @@ static void* abort_soon(void* session) {
   return NULL;
 }
 
+// Waits until the first meeting is over, beside the call of another thread.
+static void* watch(void* session) {
+  CHECK_FAILS(lockstep_await_loss(session, 0, kPatience), LOCKSTEP_ERROR_ABORTED, "enough of it");
+  return NULL;
+}
+
 // Rank 1 aborts its own call from another thread; rank 0 hears of it when it comes.
 static void abort_a_call(void) {
   lockstep_session* const session = open_session(NULL);
   const lockstep_meeting place = meet(session);
-  pthread_t thread;
+  CHECK(place.epoch == 0);
+  CHECK_FAILS(lockstep_await_loss(session, 0, 0.01), LOCKSTEP_ERROR_TIMEOUT, "no rank was lost");
+  CHECK_FAILS(lockstep_await_loss(session, 0, 0), LOCKSTEP_ERROR_INVALID_ARGUMENT, "timeout");
+  pthread_t threads[2];
   if (place.rank == 1) {
-    CHECK(pthread_create(&thread, NULL, abort_soon, session) == 0);
+    CHECK(pthread_create(&threads[0], NULL, watch, session) == 0);
+    CHECK(pthread_create(&threads[1], NULL, abort_soon, session) == 0);
   } else {
     nap(0.5);
   }
   CHECK_FAILS(lockstep_barrier(session, kPatience), LOCKSTEP_ERROR_ABORTED, "enough of it");
   if (place.rank == 1) {
-    pthread_join(thread, NULL);
+    pthread_join(threads[0], NULL);
+    pthread_join(threads[1], NULL);
   }
   meet(session);
   leave(session);
@@ -466,6 +477,7 @@ static void report_only(void) {
     CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, NULL), invalid, "report_only");
     CHECK_FAILS(lockstep_barrier(session, kShort), invalid, "reports");
     CHECK_FAILS(lockstep_abort(session, "no"), invalid, "reports");
+    CHECK_FAILS(lockstep_await_loss(session, 1, kShort), invalid, "reports");
     CHECK(lockstep_stop_requested(session) == 0);
     CHECK(lockstep_close(session) == LOCKSTEP_OK);
   }

@@ -160,7 +160,7 @@ class Session(abc.ABC, Generic[Array]):
 
     Errors: `MeetAgain` is answered by `meet`; `InvalidArgument` is this call's alone; all others
     derive from `LockstepError`. Every wait is bounded by `timeout`, in seconds.
-    Thread: one at a time; `abort` and `is_stop_requested` from any.
+    Thread: one at a time; `abort`, `await_loss` and `is_stop_requested` from any.
     """
 
     def __init__(self, plan: Optional[str] = None, catch_stop: bool = False) -> None:
@@ -305,6 +305,15 @@ class Session(abc.ABC, Generic[Array]):
     def abort(self, reason: str) -> None:
         """Ends the call in progress, here and on the other ranks, with MeetAgain. Thread: any."""
         self._check(self._library.lockstep_abort(self._handle, reason.encode()))
+
+    def await_loss(self, epoch: int, timeout: float) -> Optional[LockstepError]:
+        """Waits until the meeting of `epoch` is over, and returns why; None: it stands after
+        `timeout`, or there is no session any more. `close` waits for this call. Thread: any."""
+        status: int = self._library.lockstep_await_loss(self._handle, epoch, timeout)
+        if status in (Status.TIMEOUT, Status.CLOSED):
+            return None
+        sentence: bytes = self._library.lockstep_last_error()
+        return error_of(status, sentence.decode(errors="replace"))
 
     def report(self, progress: Progress) -> None:
         """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a

@@ -84,7 +84,7 @@ class Holdings:
         self.scaler = scaler
         buffers = self.buffers()[0]
         self._masks = {name for name, one in buffers.items() if not is_finite(one)}
-        self._unset = {name for name in self._masks if not _has_no_nan(buffers[name])}
+        self._unset = {name for name in self._masks if not has_no_nan(buffers[name])}
 
     def parameters(self) -> dict[str, torch.Tensor]:
         """Of the model, frozen or not, and those that the optimizer alone has."""
@@ -191,7 +191,7 @@ class Holdings:
             if not is_finite(one):
                 return name
         for name, one in self.buffers()[0].items():
-            is_sound = _has_no_nan if name in self._masks else is_finite
+            is_sound = has_no_nan if name in self._masks else is_finite
             if name not in self._unset and not is_sound(one):
                 return name
         names = {id(one): name for name, one in self.parameters().items()}
@@ -200,7 +200,7 @@ class Holdings:
                 if isinstance(one, torch.Tensor) and not is_finite(one):
                     return f"optimizer: {key} of {names.get(id(parameter), 'a parameter')}"
         return next((name for flat in self._extra_flats().values()
-                     for name, one in flat.tensors.items() if not _has_no_nan(one)), None)
+                     for name, one in flat.tensors.items() if not has_no_nan(one)), None)
 
     def _extra_flats(self) -> dict[str, FlatState]:
         """By key. Errors: InvalidArgument (names what cannot be taken apart)."""
@@ -295,7 +295,8 @@ def is_finite(tensor: torch.Tensor) -> bool:
         torch.isfinite(values).all())
 
 
-def _has_no_nan(tensor: torch.Tensor) -> bool:
+def has_no_nan(tensor: torch.Tensor) -> bool:
+    """Infinities it may have."""
     return is_finite(tensor) or not bool(torch.isnan(tensor.detach()).any())
 
 

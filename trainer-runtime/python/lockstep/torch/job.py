@@ -63,6 +63,8 @@ class Job:
     `batches`. Thread: one.
     """
 
+    _holdings_type, _reducer_type, _session = Holdings, StepReducer, None  # of one on groups: own
+
     def __init__(
         self,
         *,
@@ -77,10 +79,9 @@ class Job:
         else of the newest checkpoint, else rank 0's initial one. `scaler`: the GradScaler that
         scales the loss, if there is one; `step` does the rest of its work. Collective.
 
-        Errors: NoJob, InvalidArgument (a second job, after the end of the first; a list of models,
-        an optimizer with closures: names the argument), Mismatch (ranks
-        with another model, optimizer, sampler, plan, or other keys of `extra`; names the first
-        difference with both values), those of `meet`. The session is closed then.
+        Errors: NoJob, InvalidArgument (a second job after the first; a list of models, an optimizer
+        with closures), Mismatch (ranks with another model, optimizer, sampler, plan or `extra`:
+        names the difference), those of `meet`. The session is closed then.
         """
         if _has_finished:
             raise InvalidArgument(
@@ -91,9 +92,9 @@ class Job:
         self.model = model
         self.optimizer = optimizer
         self.sampler = sampler
-        self._holdings = Holdings(model, optimizer, extra, scaler)
+        self._holdings = self._holdings_type(model, optimizer, extra, scaler)
         self._options = options
-        self._reducer = StepReducer(self._holdings)
+        self._reducer = self._reducer_type(self._holdings)
         self._step = 0
         self._has_state = False
         self._is_finished = False
@@ -107,10 +108,9 @@ class Job:
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
         self._owes_turn = False  # a step was taken, and what comes after it was not done
-        # A handler of the program's own is left alone.
-        catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # else the program does
         # What ranks come with is compared once they have met, so that a difference has a name.
-        self.session: Session = open("lockstep.torch.Job", catches_stop)
+        self.session: Session = self._session or open("lockstep.torch.Job", catches_stop)
         store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
         self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)

@@ -1,0 +1,165 @@
+"""lockstep.torch.groups: ranks that train by torch's own groups are killed at each place of a step.
+The others keep their processes, groups and models, and the weights come out as ever. It needs a
+torch whose backends Python can make, and gloo stands for NCCL."""
+
+import pathlib
+import re
+import subprocess
+import unittest
+
+from harness import command_manifest
+from own_program_case import OwnProgramCase
+from python_case import PACKAGE, PYTHON, VARIABLES, can_make_backends, python_words
+
+PROGRAM = pathlib.Path(__file__).with_name("python_groups_program.py")
+KINDS = PROGRAM.with_name("python_groups_kinds_program.py")
+STEPS = 8
+
+
+@unittest.skipUnless(can_make_backends(), "a torch of 2.15 or newer is not installed")
+class GroupsCase(OwnProgramCase):
+    """Runs of python_groups_program.py."""
+
+    known_ends = {}  # of undisturbed runs, by what was run
+
+    def train(self, kind, *words, workers=2):
+        """Runs to the end; the ranks of the moments among `words` die there, all others keep their
+        process. Returns how the ranks have ended, which is equal."""
+        manifest = command_manifest(python_words(PROGRAM, kind, str(STEPS), *words), name="own",
+                                    workers=workers, backoff_limit=3)
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(run.summary["restarts"], [])
+        for rank in range(workers):
+            deaths = sum(word.split(":")[1] == str(rank) for word in words
+                         if ":" in word and not word.startswith("deaf:"))
+            self.assertLessEqual(len(self.pids(run.directory, rank)), deaths + 1)
+            lost = run.pod_log(f"own-worker-{rank}").count("another takes its place")
+            self.assertEqual(lost, deaths, run.output)
+        ends = [re.findall(r"after \d+ steps: .*", run.pod_log(f"own-worker-{rank}"))
+                for rank in range(workers)]
+        self.assertEqual(ends, [ends[0]] * workers)
+        self.assertEqual(len(ends[0]), 1, run.output)
+        return ends[0][0]
+
+    def check(self, kind, *words, moments, workers=2):
+        """The weights after deaths at `moments` are those of an undisturbed run to the bit."""
+        kept = (word for word in words if word not in ("raises", "frozen"))
+        key = (kind, *kept, workers)
+        if key not in self.known_ends:
+            self.known_ends[key] = self.train(*key[:-1], workers=workers)
+            self.assertIn(f"after {STEPS} steps", self.known_ends[key])
+        self.assertEqual(self.train(kind, *words, *moments, workers=workers), self.known_ends[key])
+
+
+class Ddp(GroupsCase):
+    """DistributedDataParallel, with dropout, BatchNorm, clipping and a scheduler."""
+
+    def test_a_rank_killed_in_the_midst_of_backward_and_then_the_other_before_forward(self):
+        self.check("ddp", moments=["allreduce.2:1:3", "forward:0:6"])
+
+    def test_calls_of_a_lost_step_raise_where_they_are_to(self):
+        self.check("ddp", "raises", moments=["allreduce.2:1:3", "allreduce.1:0:5"])
+
+    def test_a_rank_killed_when_all_have_voted(self):
+        self.check("ddp", moments=["update:1:2", "update:0:5"])
+
+    def test_views_unused_parameters_accumulation_and_a_scaler(self):
+        self.check("ddp", "view", "unused", "accumulate", "scaler",
+                   moments=["allreduce.2:1:3", "forward:0:6"])
+
+    def test_a_rank_that_does_not_hear_the_outcome_of_a_vote(self):
+        self.check("ddp", moments=["deaf:1:3", "deaf:0:5"])
+
+    def test_a_frozen_rank_is_found_out_and_replaced(self):
+        self.check("ddp", "frozen", moments=["forward:1:3"])
+
+    def test_a_rank_killed_in_its_set_up(self):
+        self.check("ddp", moments=["setup:1:0"])
+
+    def test_three_ranks_stay_equal_where_one_is_killed_then_two_and_one_in_the_meeting(self):
+        self.train("ddp", "allreduce.2:2:2", "allreduce.2:1:4", "allreduce.2:0:4",
+                   "allreduce.2:2:6", "meeting:1:6", workers=3)
+
+
+class Shards(GroupsCase):
+    """fully_shard: two rows of replicas (HSDP), and none."""
+
+    def test_a_shard_comes_from_the_rank_that_holds_the_same(self):
+        self.check("hsdp", moments=["reduce_scatter_single.2:3:3", "all_gather_single.2:0:5"],
+                   workers=4)
+
+    def test_calls_of_a_lost_step_raise_where_they_are_to(self):
+        self.check("hsdp", "raises", moments=["all_gather_single.2:3:3",
+                                              "reduce_scatter_single.2:0:5"], workers=4)
+
+    def test_ranks_killed_when_all_have_voted_and_in_the_sum_over_replicas(self):
+        self.check("hsdp", moments=["update:1:2", "allreduce.1:2:5"], workers=4)
+
+    def test_a_rank_that_does_not_hear_the_outcome_of_a_vote_takes_the_step_by_itself(self):
+        self.check("hsdp", moments=["deaf:2:3"], workers=4)
+
+    def test_without_a_rank_that_holds_the_same_the_gang_starts_anew(self):
+        for kind, moments, workers, words in (
+                ("fsdp", ["reduce_scatter_single.2:1:3"], 2, "no other rank holds the same: a mesh "
+                                                             "with a dimension of replicas"),
+                ("hsdp", ["reduce_scatter_single.2:3:3", "reduce_scatter_single.2:1:3"], 4,
+                 "which held the same, are lost as well")):
+            manifest = command_manifest(
+                python_words(PROGRAM, kind, str(STEPS), *moments), name="own", workers=workers,
+                backoff_limit=3)
+            run = self.run_job(manifest)
+            self.assertEqual(run.exit_code, 0, run.output)
+            self.assertRegex(
+                run.output, r"the shard of rank \d after step 3 is lost: .*" + words)
+            self.assertRegex(run.output, rf"after {STEPS} steps: ")  # in new pods
+
+
+class Calls(GroupsCase):
+    def test_what_torch_builds_on_groups(self):
+        run = self.run_job(command_manifest(python_words(KINDS), name="own", workers=4))
+        self.assertEqual(run.exit_code, 0, run.output)
+        for rank in range(4):
+            log = run.pod_log(f"own-worker-{rank}")
+            for check in ("calls", "futures", "between_ranks", "objects", "functional", "groups",
+                          "meshes", "models", "checkpoints"):
+                self.assertIn(f"check_{check} is right", log)
+            self.assertIn("the end is right", log)
+
+    def test_groups_with_and_without_a_lost_rank_are_formed_in_one_meeting(self):
+        self.train("ddp", "pairs", "allreduce.1:1:3", "allreduce.3:2:5", workers=3)
+
+    def test_a_group_that_a_replacement_does_not_make_is_named(self):
+        manifest = command_manifest(
+            python_words(PROGRAM, "ddp", str(STEPS), "late", "forward:1:4"), name="own",
+            backoff_limit=3)
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertRegex(
+            run.pod_log("own-worker-0"), r"group \d+/gloo of ranks \[0, 1\] on rank 0, and no such "
+            "group on rank 1: .*make all groups before the Job")
+
+    def test_the_set_up_of_a_replacement_asks_for_what_only_others_have(self):
+        manifest = command_manifest(
+            python_words(PROGRAM, "ddp", str(STEPS), "shares", "forward:1:3"), name="own",
+            backoff_limit=3)
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("broadcast_object_list: called by a process that takes a lost rank's place",
+                      run.pod_log("own-worker-1"))
+
+
+@unittest.skipUnless(can_make_backends(), "a torch of 2.15 or newer is not installed")
+class Parts(unittest.TestCase):
+    def test_the_units_that_need_such_a_torch(self):
+        for name in ("alone", "inner", "install", "models", "vote"):
+            ran = subprocess.run(
+                [PYTHON, "-B", "-m", "unittest", f"lockstep.torch.groups.{name}_test"],
+                env={**VARIABLES, "PYTHONPATH": str(PACKAGE), "PATH": "/usr/bin:/bin"},
+                capture_output=True, text=True, check=False)
+            self.assertEqual(ran.returncode, 0, ran.stderr)
+            self.assertNotIn("skipped", ran.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

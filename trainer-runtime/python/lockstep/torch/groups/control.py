@@ -1,0 +1,269 @@
+"""The session behind a process's groups: who is lost, and the meetings in which groups are formed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import signal
+import threading
+from typing import Any, Optional
+
+import torch
+import torch.distributed
+
+from lockstep.errors import LockstepError, MeetAgain, Mismatch, Status
+from lockstep.session import CALL_SECONDS, Meeting, meeting_seconds
+from lockstep.torch.groups.facade import GroupFacade
+from lockstep.torch.groups.inner import EndingStore
+from lockstep.torch.session import Session
+from lockstep.torch.state import raw_bytes
+
+_dist: Any = torch.distributed
+
+# What ranks of a program with groups of torch have to agree on.
+_PLAN = "lockstep.torch.groups"
+
+# Choice: `close` waits for the watch, and somebody for `close`.
+_WATCH_SECONDS = 0.1
+
+# A call of gloo or NCCL may fail before the session knows who is gone. Choice: above the 2 s in
+# which a silent rank is noticed, with room for a busy machine.
+_CONFIRM_SECONDS = 10.0
+
+_HOST_VARIABLE = "LOCKSTEP_HOST"
+
+# Where a rank meets: a word that ranks of a meeting tell each other.
+_AT_BEGINNING, _AT_JOB = 0, 1
+
+
+def is_replacement() -> bool:
+    """Whether this process takes the place of one that had begun."""
+    names = ("LOCKSTEP_INCARNATION", "LOCKSTEP_PROCESS_START")
+    return any(int(os.environ.get(name) or 0) > 0 for name in names)
+
+
+class GroupsSession(Session):
+    """The session of a process whose groups are torch's. The first meeting is that in which the
+    groups of an undisturbed set-up are formed; the Job takes it over, where nobody was lost."""
+
+    def __init__(self, control: Control, catch_stop: bool) -> None:
+        super().__init__(_PLAN, catch_stop)
+        self._control = control
+        self._is_handed_on = True
+
+    def meet(self, has_state: bool, step: int, timeout: Optional[float] = None) -> Meeting:
+        standing = None if self._is_handed_on else self._standing()
+        self._is_handed_on = True
+        if standing is not None:
+            return standing
+        while True:
+            self._control.leave()
+            meeting = super().meet(has_state, step, timeout)
+            if all(place == _AT_JOB for place in self._places(_AT_JOB)):
+                return meeting
+
+    def meet_at_beginning(self) -> Optional[Meeting]:
+        """None: some rank has been replaced, whose set-up has met nobody: so does this one's."""
+        try:
+            meeting = super().meet(False, 0)
+            if all(place == _AT_BEGINNING for place in self._places(_AT_BEGINNING)):
+                self._is_handed_on = False
+                return meeting
+        except MeetAgain as lost:
+            if lost.status == Status.TIMEOUT:
+                raise
+        return None
+
+    def finish(self, timeout: float = CALL_SECONDS) -> None:
+        """After it a rank that leaves is no loss: the groups stay, and nobody watches them."""
+        self._control.end_watch()
+        super().finish(timeout)
+
+    def close(self) -> None:
+        self._control.end_watch()
+        super().close()
+
+    def _standing(self) -> Optional[Meeting]:
+        try:
+            self.barrier(meeting_seconds())
+            return self.meeting
+        except MeetAgain:
+            return None
+
+    def _places(self, own: int) -> list[int]:
+        """Errors: MeetAgain."""
+        found: list[int] = self.all_gather(torch.tensor(own)).tolist()
+        return found
+
+
+class Control:
+    """Of all groups of this process. Thread: that of the program, but for `lost`, `await_loss`."""
+
+    def __init__(self) -> None:
+        self.raises = True  # a loss raises MeetAgain from calls: nobody would forget what they gave
+        self._facades: dict[str, GroupFacade] = {}
+        self._epoch: Optional[int] = None  # of the groups that are formed; None: this rank is alone
+        self._lost: Optional[LockstepError] = None  # why the meeting of `_epoch` is over
+        self._is_lost = threading.Event()
+        self._mutex = threading.Lock()
+        self._watch: Optional[threading.Thread] = None
+        self._server: Any = None  # of rank 0
+        self._store: Any = None
+        # A handler of the program's own is left alone.
+        catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        self.session = GroupsSession(self, catches_stop)
+        self.default_store: Any = _dist.HashStore()
+        if not is_replacement():
+            meeting = self.session.meet_at_beginning()
+            if meeting is not None:
+                self.form()
+                self.default_store = self._store
+
+    @property
+    def lost(self) -> Optional[LockstepError]:
+        """Why the meeting of the groups is over; None: it stands, or this rank is alone."""
+        return self._lost
+
+    def await_loss(self) -> Optional[LockstepError]:
+        """After a call has failed: why the meeting is over, which may be known a moment later."""
+        if self._epoch is not None and self._watch is not None:
+            self._is_lost.wait(_CONFIRM_SECONDS)
+        return self._lost
+
+    def add(self, facade: GroupFacade) -> None:
+        """A group that the program makes."""
+        self._facades[facade.key] = facade
+        if self._epoch is not None and self._lost is None:
+            facade.form(self._store, self._epoch)
+
+    def forget(self, facade: GroupFacade) -> None:
+        """A group that the program has destroyed."""
+        if self._facades.get(facade.key) is facade:
+            del self._facades[facade.key]
+
+    def leave(self) -> None:
+        """Before a meeting: all calls end, and all inner backends go."""
+        self._end_epoch()
+        for facade in self._facades.values():
+            facade.drop()
+
+    def form(self) -> None:
+        """Makes all groups anew, in the meeting that the session has joined. In one order on all
+        ranks, whatever order they were made in.
+
+        Errors: Mismatch (ranks have other groups; names one), MeetAgain.
+        """
+        epoch = self.session.meeting.epoch
+        if self._epoch == epoch:
+            self._check_groups()
+            return
+        self.leave()
+        self._check_groups()
+        self._store = self._open_store()
+        self._epoch = epoch
+        self._watch = threading.Thread(
+            target=self._watch_for_loss, args=(epoch,), name="lockstep-groups", daemon=True)
+        self._watch.start()
+        try:
+            for key in sorted(self._facades):
+                self._facades[key].form(self._store, epoch)
+        except Exception:
+            loss = self.await_loss()
+            if loss is not None:
+                raise loss from None
+            raise
+
+    def end_watch(self) -> None:
+        """Before the session ends, or another epoch begins."""
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.join()
+
+    def _end_epoch(self) -> None:
+        with self._mutex:
+            self._epoch = self._lost = None
+            self._is_lost.clear()
+        self.end_watch()
+
+    def _watch_for_loss(self, epoch: int) -> None:
+        me = threading.current_thread()
+        while self._watch is me:
+            loss = self.session.await_loss(epoch, _WATCH_SECONDS)
+            if loss is not None:
+                self._lose(epoch, loss)
+                return
+
+    def _lose(self, epoch: int, loss: LockstepError) -> None:
+        """Ends all calls of all groups at the same time: a call may wait for one that waits for
+        another group's."""
+        with self._mutex:
+            if self._epoch != epoch:
+                return
+            self._lost = loss
+        endings = [threading.Thread(target=one.abort, daemon=True)
+                   for one in list(self._facades.values())]
+        for ending in endings:
+            ending.start()
+        self._is_lost.set()
+        for ending in endings:
+            ending.join()
+
+    def _open_store(self) -> Any:
+        """One for the groups of this meeting alone, at rank 0: what an older one holds is of ranks
+        that are gone. Errors: MeetAgain."""
+        self._store = self._server = None
+        address = ""
+        timeout = datetime.timedelta(seconds=meeting_seconds())
+        if self.session.rank == 0:
+            host = os.environ.get(_HOST_VARIABLE) or "127.0.0.1"
+            self._server = _dist.TCPStore(
+                host, 0, is_master=True, wait_for_workers=False, timeout=timeout)
+            address = json.dumps([host, self._server.port])
+        host, port = json.loads(self.gather_texts(address)[0])
+        store = self._server or _dist.TCPStore(
+            host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+        return EndingStore(store, timeout, lambda: self._lost)
+
+    def gather_texts(self, text: str) -> list[str]:
+        """Those of all ranks. Collective. Errors: MeetAgain."""
+        own = torch.tensor(list(text.encode()), dtype=torch.uint8)
+        counts = self.session.all_gather(torch.tensor([own.numel()])).flatten().tolist()
+        padded = torch.zeros(max(counts), dtype=torch.uint8)
+        padded[: own.numel()] = own
+        each = self.session.all_gather(padded)
+        return [raw_bytes(row)[:count].decode() for row, count in zip(each, counts)]
+
+    def _check_groups(self) -> None:
+        """All ranks of a group have it, so that nobody waits for one that has not. Collective.
+        Errors: Mismatch, on all ranks; MeetAgain."""
+        own = {key: one.ranks for key, one in self._facades.items()}
+        each = [json.loads(text) for text in self.gather_texts(json.dumps(own))]
+        for rank, groups in enumerate(each):
+            for key, ranks in groups.items():
+                for other in ranks:
+                    if each[other].get(key) != ranks:
+                        raise Mismatch(
+                            f"group {key} of ranks {ranks} on rank {rank}, and "
+                            f"{each[other].get(key, 'no such group')} on rank {other}: each rank "
+                            "has to make the same groups in the same order, and a rank that is "
+                            "replaced makes those that it finds before its Job: make all groups "
+                            "before the Job", Status.MISMATCH)
+
+
+_control: Optional[Control] = None
+
+
+def control() -> Control:
+    """That of this process, which is made by the first call: it opens the session and meets, where
+    no rank was replaced yet. Errors: NoJob, LockstepError, those of `meet`."""
+    global _control
+    if _control is None:
+        _control = Control()
+    return _control
+
+
+def is_open() -> bool:
+    """Whether this process has one."""
+    return _control is not None

@@ -1,0 +1,138 @@
+"""What a facade holds for one meeting: a backend of torch's own, and how its calls are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import socket
+import threading
+import time
+from typing import Any, Callable, Optional
+
+import torch.distributed
+
+from lockstep.errors import LockstepError
+
+_dist: Any = torch.distributed
+
+# What torch makes a backend by: its options, and those of the program.
+Maker = Callable[[Any, Any], Any]
+
+# Choice: far below what forming a group takes.
+_LOOK_AGAIN_SECONDS = 0.002
+
+# Making a gloo group opens sockets, and what it has opened is told by what is open after it.
+_making = threading.Lock()
+
+
+class EndingStore(_dist.Store):  # type: ignore[misc]
+    """A store whose waits end when the meeting is over: what a lost rank was to write never comes.
+    """
+
+    def __init__(self, store: Any, timeout: datetime.timedelta,
+                 loss: Callable[[], Optional[LockstepError]]) -> None:
+        super().__init__()
+        self._store = store
+        self._seconds = timeout.total_seconds()
+        self._loss = loss
+
+    def set(self, key: str, value: Any) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        self.wait([key])
+        found: bytes = self._store.get(key)
+        return found
+
+    def add(self, key: str, amount: int) -> int:
+        total: int = self._store.add(key, amount)
+        return total
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+        found: bytes = self._store.compare_set(key, expected, desired)
+        return found
+
+    def check(self, keys: list[str]) -> bool:
+        return bool(self._store.check(keys))
+
+    def delete_key(self, key: str) -> bool:
+        return bool(self._store.delete_key(key))
+
+    def num_keys(self) -> int:
+        count: int = self._store.num_keys()
+        return count
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self._seconds = timeout.total_seconds()
+
+    def wait(self, keys: list[str], timeout: Optional[datetime.timedelta] = None) -> None:
+        limit = self._seconds if timeout is None else timeout.total_seconds()
+        began = time.monotonic()
+        while not self._store.check(keys):
+            loss = self._loss()
+            if loss is not None:
+                raise loss
+            if time.monotonic() - began > limit:
+                raise _dist.DistStoreError(f"nobody has written {', '.join(keys)} in {limit:g} s")
+            time.sleep(_LOOK_AGAIN_SECONDS)
+
+
+class Inner:
+    """A backend of one meeting. `backend`: torch's. Thread: `abort` from any."""
+
+    def __init__(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+        options.store = store
+        self.backend = make(options, own_options)
+
+    def abort(self) -> None:
+        """Ends all its calls, here, at once."""
+        self.backend.abort()
+
+
+class GlooInner(Inner):
+    """gloo has no abort: a rank whose neighbour in the ring lives would wait until the timeout. The
+    end of its connections is what it hears."""
+
+    def __init__(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+        with _making:
+            before = _sockets()
+            super().__init__(make, options, own_options, store, epoch)
+            self._sockets = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
+
+    def abort(self) -> None:
+        now = _sockets()
+        for fd, name in self._sockets.items():
+            if now.get(fd) != name:
+                continue  # closed, and maybe another's by now
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as end:
+                # Not the one that listens: gloo's thread ends the process where that fails.
+                if not end.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                    end.shutdown(socket.SHUT_RDWR)
+
+
+class NcclInner(Inner):
+    """nccl2, whose watchdog revokes a communicator that can be made anew, in place of ending the
+    process."""
+
+    def __init__(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+        options.enable_reconfigure = True
+        super().__init__(make, options, own_options, store, epoch)
+        store.set(f"handle/{options.group_rank}", self.backend.get_reconfigure_handle())
+        forming = _dist.distributed_c10d.ReconfigureOptions()
+        forming.uuid = epoch
+        forming.handles = [
+            store.get(f"handle/{rank}").decode() for rank in range(options.group_size)]
+        forming.timeout = options.timeout
+        self.backend.reconfigure(forming).wait()
+
+
+def _sockets() -> dict[int, str]:
+    """Of this process: descriptors, and what they stand for."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            link = os.readlink(f"/proc/self/fd/{name}")
+            if link.startswith("socket:"):
+                found[int(name)] = link
+    return found

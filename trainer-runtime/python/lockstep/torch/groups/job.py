@@ -1,0 +1,246 @@
+"""A training loop on torch's own groups that survives the loss of a process."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator, Mapping, Optional, TypeVar, Union
+
+import torch
+
+from lockstep.errors import InvalidArgument, LockstepError, MeetAgain, Status
+from lockstep.torch import job as plain
+from lockstep.torch.gradients import StepShare
+from lockstep.torch.groups.control import control, is_open
+from lockstep.torch.groups.models import check_optimizer, is_group_initialized, synchronize
+from lockstep.torch.groups.shards import ProgramSaves, Sharded, ShardHoldings, adapter_of
+from lockstep.torch.groups.vote import StepVote
+from lockstep.torch.holdings import Holdings, Stateful
+from lockstep.torch.options import JobOptions
+from lockstep.torch.sampler import Sampler
+from lockstep.torch.state import broadcast_state
+
+Batch = TypeVar("Batch")
+
+
+class Job(plain.Job):
+    """As lockstep.torch.Job, for a model that sums its gradients by torch's own groups, such as
+    DistributedDataParallel's over NCCL:
+
+        import lockstep.torch.groups
+        torch.distributed.init_process_group("nccl")
+        model = DistributedDataParallel(...)
+        job = lockstep.torch.groups.Job(model=model, optimizer=optimizer, sampler=sampler)
+        for inputs, labels in job.batches(loader):
+            with job.attempt():
+                loss = loss_function(model(inputs), labels)
+                loss.backward()
+                job.step(loss)
+
+    A rank that is lost makes all others forget the step: they keep their processes, their groups
+    and the model's objects, meet the replacement, form the groups anew, hand over the state, and
+    take the step again. `raises`: calls of a step that is lost raise MeetAgain, which `attempt`
+    ends; else they return at once, and the step runs to its end on whatever they left.
+
+    Errors: those of the base; InvalidArgument (a model or an optimizer that cannot forget a step,
+    no group of all ranks). Thread: one.
+    """
+
+    _reducer_type = StepVote
+    _reducer: StepVote
+
+    def __init__(
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        sampler: Sampler,
+        extra: Optional[Mapping[str, Stateful]] = None,
+        scaler: Any = None,
+        options: JobOptions = JobOptions(),
+        raises: bool = False,
+    ) -> None:
+        if not is_group_initialized() or not is_open():
+            raise InvalidArgument(
+                "groups: no group of lockstep.torch.groups found, expected one of all ranks: "
+                "import lockstep.torch.groups, then call init_process_group, then make the Job")
+        self._adapter = adapter_of(model)
+        check_optimizer(optimizer)
+        if isinstance(self._adapter, Sharded):
+            self._holdings_type = ShardHoldings
+            options = ProgramSaves.like(options)
+        self._control = control()
+        self._session = self._control.session  # type: ignore[assignment]
+        self._raises = raises
+        self._voted: Optional[Voted] = None
+        super().__init__(model=self._adapter.bare, optimizer=optimizer, sampler=sampler,
+                         extra=extra, scaler=scaler, options=options)
+        self.model = model
+
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Around a step: an exception that comes of a loss ends here, and the batch comes again."""
+        try:
+            yield
+        except Exception as error:
+            loss = self._control.await_loss() if not isinstance(error, MeetAgain) else error
+            if not isinstance(loss, MeetAgain) or self._is_over:
+                raise
+            self._forget(loss)
+
+    def step(
+        self,
+        loss: Union[torch.Tensor, float, None] = None,
+        before_update: Optional[Callable[[], object]] = None,
+    ) -> bool:
+        """As that of the base, but that the gradients are summed already, as the mean over ranks
+        where the model is DistributedDataParallel. `before_update` may call other ranks."""
+        if self._lost is not None and not self._is_open:
+            return False  # `attempt` has ended the step
+        if self._control.lost is not None and self._is_open:
+            loss = None  # whatever it is
+        return super().step(loss, before_update)
+
+    def _take_step(
+        self, share: StepShare, before_update: Optional[Callable[[], object]]
+    ) -> bool:
+        try:
+            self._prepare(before_update)
+            self._check_standing()
+        except MeetAgain as lost:
+            self._forget(lost)
+            return False
+        self._control.raises = True
+        is_sharded = isinstance(self._adapter, Sharded)  # else another rank hands all of it over
+        voted = Voted(self._step, self._holdings) if is_sharded else None
+        is_taken = super()._take_step(share, None)
+        if not is_taken:
+            self._voted = voted
+        return is_taken
+
+    def _prepare(self, before_update: Optional[Callable[[], object]]) -> None:
+        """All that calls other ranks comes before the vote. Errors: MeetAgain."""
+        scaler = self._holdings.scaler
+        if scaler is not None:
+            scaler.unscale_(self.optimizer)
+        if before_update is not None:
+            before_update()
+        self._adapter.settle()
+        synchronize()
+        if scaler is not None:
+            self._reducer.found_inf = any(
+                bool(one.item()) for one in _found_infs(scaler, self.optimizer))
+
+    def _check_standing(self) -> None:
+        loss = self._control.lost
+        if isinstance(loss, LockstepError):
+            raise loss
+
+    def _update(self, before_update: Optional[Callable[[], object]]) -> None:
+        scaler = self._holdings.scaler
+        if scaler is None:
+            self.optimizer.step()
+            return
+        if self._reducer.found_inf:  # on any rank: all skip the step
+            for one in _found_infs(scaler, self.optimizer):
+                one.fill_(1.0)
+        scaler.step(self.optimizer)
+        scaler.update()
+
+    def _forget(self, lost: MeetAgain) -> None:
+        """The step in progress: as where its vote was lost."""
+        self._control.raises = True
+        self._voted = None
+        self._is_open = False
+        self._owes_turn = True
+        self._lost = lost
+        self._reducer.forget_step()
+        if self._holdings.scaler is not None:  # it would not unscale the step again
+            self._holdings.scaler._per_optimizer_states.pop(id(self.optimizer), None)
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _next(self, batches: Iterator[Batch]) -> Batch:
+        batch = super()._next(batches)
+        self._control.raises = self._raises
+        return batch
+
+    def _recover(self, lost: MeetAgain) -> None:
+        """Before ranks compare what they come with, the model is as between two steps: calls of the
+        meeting that is over end, and nobody asks what they came to."""
+        self._control.leave()
+        self._adapter.renew()
+        super()._recover(lost)
+
+    def _meet(self) -> None:
+        while True:
+            super()._meet()
+            try:
+                self._control.form()
+                return
+            except MeetAgain as lost:
+                if lost.status == Status.TIMEOUT:
+                    raise
+                self._watch.count_fruitless(lost)
+
+    def _take_over(self) -> None:
+        """Shards come from the ranks that hold the same; what all have, from the source."""
+        members, source = self.meeting.members, self.meeting.state_source
+        if not isinstance(self._adapter, Sharded):
+            super()._take_over()
+            return
+        if source is None:
+            return  # ranks begin with what the program has made of one seed
+        step = members[source].step
+        if self._has_state and self._step < step:
+            self._roll_forward(step)
+        self._voted = None
+        holdings, timeout = self._holdings, self._options.long_seconds()
+        assert isinstance(holdings, ShardHoldings)
+        for lost, donor in self._adapter.donors(members, step).items():
+            own = holdings.shard() if self.rank == donor else None
+            shard = broadcast_state(self.session, own, donor, timeout)
+            if self.rank == lost:
+                holdings.load_shard(shard)
+        if all(one.has_state and one.step == step for one in members):
+            return
+        common = {"step": step, "sampler": self.sampler.state_dict(), **holdings.common()}
+        common = broadcast_state(self.session, common, source, timeout)
+        if self.rank != source:
+            holdings.load_common(common)
+            self.sampler.load_state_dict(common["sampler"])
+            self._step = step
+
+    def _roll_forward(self, step: int) -> None:
+        """Takes the step that others have taken: all have voted for it, this rank among them, and
+        only the outcome was lost on the way. Errors: LockstepError (it has not)."""
+        if self._voted is None or self._voted.step != self._step or step != self._step + 1:
+            raise LockstepError(
+                f"this rank is at step {self._step} and another at {step}, and no vote was lost: "
+                "this is a fault of Lockstep", Status.INTERNAL)
+        self._voted.put_back()
+        self._update(None)
+        self.optimizer.zero_grad(set_to_none=True)
+        self._step = step
+
+
+class Voted:
+    """What a step has come to before its vote: it is taken later, where others know the outcome."""
+
+    def __init__(self, step: int, holdings: Holdings) -> None:
+        self.step = step
+        self._parameters = list(holdings.parameters().values())
+        self._gradients = [one.grad for one in self._parameters]
+        self._buffers = [(one, one.detach().clone()) for each in holdings.buffers()
+                         for one in each.values()]
+
+    def put_back(self) -> None:
+        """As if it were just before the update."""
+        for parameter, gradient in zip(self._parameters, self._gradients):
+            parameter.grad = gradient
+        with torch.no_grad():
+            for buffer, kept in self._buffers:
+                buffer.copy_(kept)
+
+
+def _found_infs(scaler: Any, optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """What a GradScaler has found in the gradients, one for each device."""
+    return list(scaler._found_inf_per_device(optimizer).values())
