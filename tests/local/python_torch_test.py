@@ -75,7 +75,8 @@ class Torch(TorchCase):
         for lost, left in ((1, 0), (0, 1)):
             started = self.start(self.manifest(f"after:{lost}:7", workers=2))
             _, directory, _ = started
-            self.wait_for(lambda: "meeting again after step 8" in self.log(directory, left))
+            said = "joining a new rendezvous after step 8"
+            self.wait_for(lambda: said in self.log(directory, left))
             run = self.stop(started)
             self.assertEqual(run.exit_code, 130, run.output)
             self.assertIn("asked to stop after 8 steps\n", self.log(directory, left))

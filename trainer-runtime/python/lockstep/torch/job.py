@@ -424,7 +424,7 @@ class Job:
         self._begin = now
 
     def _recover(self, lost: MeetAgain) -> None:
-        print(f"lockstep: meeting again after step {self._step}: {lost}", flush=True)
+        print(f"lockstep: joining a new rendezvous after step {self._step}: {lost}", flush=True)
         self._lost = None
         self._watch.count_fruitless(lost)
         try:
