@@ -250,7 +250,7 @@ std::vector<BadTopology> BadTopologies() {
       {"no processes", {"m", "n", {{Role::kWorker, 1, 0}}}, "spec.roles[0].processes: 0 found"},
       {"unequal processes",
        {"m", "n", {{Role::kChief, 1, 1}, {Role::kWorker, 2, 2}}},
-       "spec.roles[1].processes: 2 found, expected 1 as in role chief"},
+       "spec.roles[1].processes: 2 found, expected 1, as in role chief"},
       {"several processes of a ps",
        {"m", "n", {{}, {Role::kPs, 1, 2}}},
        "spec.roles[1].processes: 2 found, expected 1 for this role"},

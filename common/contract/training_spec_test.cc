@@ -170,7 +170,7 @@ const std::vector<BadSpec>& BadSpecs() {
         "[28, 28, 1]: height, width, channels"}},
       {R"({"model": {"inputShape": [28, 0, 1]}})",
        {"training.model.inputShape: [28,0,1] found, expected sizes from 1 to 65536, without the "
-        "batch"}},
+        "batch dimension"}},
       {R"({"model": {"inputShape": 784}})",
        {"training.model.inputShape: 784 found, expected a list"}},
       {R"({"model": {"layers": []}})",
@@ -296,7 +296,7 @@ TEST(TrainingSpec, NetworksThatCannotWorkAreRefusedWithTheirShapes) {
         "false, or activation: linear there"}},
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 1048576},
            {"type": "Dense", "units": 1048576}])",
-       {"training.model.layers[2]: makes [1048576] with 1099512676352 parameters, expected at "
+       {"training.model.layers[2]: has output shape [1048576] and brings the model to 1099512676352 parameters, expected at "
         "most 268435456 elements in one sample and 2147483648 parameters in all"}},
   };
   for (const BadSpec& row : rows) {

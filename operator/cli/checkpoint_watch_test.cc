@@ -102,13 +102,13 @@ TEST(CheckpointWatch, ModelWhoseNewestCannotBeUsedIsNamed) {
       ElementsAre(CheckpointRemark{true, "model 2 starts at step 0, because it has no checkpoint"},
                   CheckpointRemark{false, "model 0 resumed from the checkpoint of step 672"},
                   CheckpointRemark{true,
-                                   "model 1 resumed from the checkpoint of step 600: that "
-                                   "of step 782 cannot be used; the log of worker-1 says "
-                                   "why"},
+                                   "model 1 resumed from the checkpoint of step 600: the "
+                                   "checkpoint of step 782 cannot be used; the log of "
+                                   "worker-1 says why"},
                   CheckpointRemark{true,
-                                   "model 0 resumed from the checkpoint of step 1000: that "
-                                   "of step 1200 cannot be used; the log of worker-0 says "
-                                   "why"}));
+                                   "model 0 resumed from the checkpoint of step 1000: the "
+                                   "checkpoint of step 1200 cannot be used; the log of "
+                                   "worker-0 says why"}));
 }
 
 // It does not say which of its models it speaks of.

@@ -158,7 +158,7 @@ TEST_F(RunCommandTest, OrderedFailureThatNeverCameIsSaid) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunRun(arguments_), kCliSucceeded);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
-              HasSubstr("never happened: kill=worker-1@time=1h\n"));
+              HasSubstr("not injected: kill=worker-1@time=1h\n"));
   EXPECT_EQ(Summary()["chaosNotFired"][0], "kill=worker-1@time=1h");
 }
 

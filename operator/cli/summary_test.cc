@@ -219,7 +219,7 @@ TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
   RunSummary summary;
   summary.run_directory = "/runs/a";
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("on      lockstep run --resume /runs/a; the files"));
+              HasSubstr("to continue   lockstep run --resume /runs/a; the files"));
   summary.pods = {EndedPod(0, 137, 0)};
   EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("fix the cause")));
   summary.pods = {EndedPod(0, 3, 0)};
@@ -278,7 +278,7 @@ TEST(FormatSummary, JobThatWasMadeShorterHasMoreBehindItThanItAsksFor) {
   summary.checkpoints.restored_step = Step(750);
   EXPECT_THAT(
       FormatSummary(summary),
-      HasSubstr("  steps         750 before this run, and the job asks for 300: nothing was "
+      HasSubstr("  steps         750 before this run, although the job asks for 300: nothing was "
                 "left to train\n"));
 }
 
@@ -343,7 +343,7 @@ TEST(FormatSummary, ChaosThatNeverFiredIsSaid) {
   RunSummary summary = TrainedWithOneLoss();
   summary.chaos_not_fired = {"kill=worker-1@step=6000"};
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("  chaos         not injected:  kill=worker-1@step=6000\n"));
+              HasSubstr("  chaos         not injected: kill=worker-1@step=6000\n"));
 }
 
 TEST(EncodeSummary, HistoryHasEveryDataEpoch) {

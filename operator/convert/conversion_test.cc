@@ -351,7 +351,7 @@ TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {
                      {"kind", "Experiment"},
                      {"spec", {{"trialTemplate", {{"trialSpec", job}}}}}});
   EXPECT_TRUE(experiment.is_job);
-  EXPECT_NE(experiment.text.find("a document of kind Experiment stays as it is; it holds a job at "
+  EXPECT_NE(experiment.text.find("a document of kind Experiment is left as it is; it holds a job at "
                                  "spec.trialTemplate.trialSpec"),
             std::string::npos)
       << experiment.text;

@@ -35,7 +35,7 @@ TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
                   "runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 60, queue: q}}"));
   EXPECT_EQ(conversion.job["spec"]["scheduling"], Json({{"queue", "q"}}));
   ExpectNote(conversion,
-             "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds: not kept: a gang");
+             "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds: not kept: here a gang ");
 }
 
 TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
@@ -114,7 +114,7 @@ TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
     const Conversion conversion = convert(name);
     EXPECT_FALSE(has_scheduler(conversion)) << name;
     ExpectNote(conversion,
-               field + name + "is not kept: Lockstep itself places all pods of the gang or none");
+               field + name + " is not kept: Lockstep itself places all pods of the gang or none");
   }
   EXPECT_TRUE(has_scheduler(convert("mine")));
   ExpectNote(convert("mine"), field + "kept: mine binds each pod to the node");
@@ -134,7 +134,7 @@ TEST(ConvertPyTorchJob, ProcessesThatAreNoTextAreRefusedAndNotCalledMissing) {
   const Conversion conversion = ConvertText(
       KubeflowJob("PyTorchJob", Replica("Worker", "command: [torchrun, t.py]"), "nprocPerNode: 4"));
   EXPECT_EQ(ErrorsOf(conversion), "spec.nprocPerNode: 4 found, expected a text\n");
-  ExpectNoNote(conversion, "not set, which meant");
+  ExpectNoNote(conversion, "nprocPerNode: not set, which meant");
 }
 
 TEST(ConvertPyTorchJob, NoPodsAreReportedWhereTheRolesAre) {

@@ -81,7 +81,7 @@ TEST(ReadLaunchCommand, HorovodrunLeavesItsHostsBehind) {
 
 TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
   const std::string rest =
-      "found after mpirun, expected a Python program that uses Horovod: MPI programs (nccl-tests, "
+      " found after mpirun, expected a Python program that uses Horovod: MPI programs (nccl-tests, "
       "GROMACS) do not work without mpirun";
   EXPECT_EQ(Told("mpirun -np 2 /opt/all_reduce_perf -b 8"), "\"/opt/all_reduce_perf\"" + rest);
   EXPECT_EQ(Told("mpirun gmx_mpi mdrun"), "\"gmx_mpi\"" + rest);
@@ -115,7 +115,7 @@ TEST(ReadLaunchCommand, LauncherBehindMpirunIsRefused) {
            {{"mpirun", "bash", "-c", "mpirun -np 2 python t.py"}, "mpirun"},
            {{"mpirun", "horovodrun", "-np", "2", "python", "t.py"}, "horovodrun"}}) {
     EXPECT_EQ(ReadLaunchCommand(words).problem,
-              name + "found after mpirun, expected the program itself: Lockstep starts every rank");
+              name + " found after mpirun, expected the program itself: Lockstep starts every rank");
   }
   EXPECT_EQ(Told("mpirun -np 2 python3 t.py --launcher torchrun"),
             "mpirun count=2: python3 t.py --launcher torchrun");
@@ -146,7 +146,7 @@ TEST(ReadLaunchCommand, UnknownOptionMakesItUnsureUnlessItHoldsItsValue) {
 
 TEST(ReadLaunchCommand, MissingProgramOrValueIsSaid) {
   EXPECT_EQ(Told("mpirun -np 2"), "no program found after the options of mpirun");
-  EXPECT_EQ(Told("mpirun -np"), "the option -npof mpirun has no value");
+  EXPECT_EQ(Told("mpirun -np"), "the option -np of mpirun has no value");
   EXPECT_EQ(Told("mpirun -np x t.py"), "-np x of mpirun found, expected a number from 1 to 9999");
 }
 

@@ -300,7 +300,7 @@ TEST(ConvertMpiJob, RestartsOfTheLauncherAreThoseOfItsVersion) {
     const Conversion conversion = convert(version, "");
     EXPECT_EQ(FirstRole(conversion)["restartPolicy"], policy) << version;
     EXPECT_EQ(NoteAt(conversion, "spec.runPolicy.backoffLimit"),
-              "not set, which meant  " + restarts +
+              "not set, which meant " + restarts +
                   ": a TrainingJob fails after 6 incidents within a day");
     const Conversion never = convert(version, "restartPolicy: Never");
     EXPECT_EQ(FirstRole(never)["restartPolicy"], policy) << version;

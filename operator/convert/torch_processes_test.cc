@@ -114,7 +114,7 @@ TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {
     EXPECT_EQ(FirstEnv(conversion), CountVariable("8")) << command;
     EXPECT_EQ(
         NotesOf(conversion),
-        "spec.nprocPerNode: kept as PET_NPROC_PER_NODE: the job and WORLD_SIZE count each pod "
+        "spec.nprocPerNode: kept as PET_NPROC_PER_NODE; the job and WORLD_SIZE count each pod "
         "as one rank\n");
     EXPECT_EQ(FirstEnv(ConvertWorkers(command, {8})), CountVariable("auto")) << command;
   }

@@ -251,7 +251,7 @@ TEST(DecideEdit, SizeThatNoClusterOfTodayHoldsDoesNotEndTheGangThatRuns) {
   EXPECT_EQ(EventReasons(decision), "WouldNotFit");
   EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Running");
   const std::string message = MessageOf(decision.status, ConditionType::kResized);
-  EXPECT_NE(message.find("needs 12 GPUs, 8 free on 1 node. The gang of 2 workers runs on"),
+  EXPECT_NE(message.find("needs 12 GPUs, 8 free on 1 node. The gang of 2 workers continues"),
             std::string::npos)
       << message;
   EXPECT_EQ(decision.next_wakeup, world.now + std::chrono::seconds(30));

@@ -44,7 +44,7 @@ TEST(CheckMemory, MemoryThatTheCpuCannotReadIsRefused) {
   const Status status = CheckMemory({"data", reserved, kBytes, DataType::kUInt8, 1});
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_NE(status.error().message().find("GPUs"), std::string::npos);
+  EXPECT_NE(status.error().message().find("GPU memory"), std::string::npos);
   ::munmap(reserved, kBytes);
 }
 

@@ -23,11 +23,11 @@ TEST(PickDevices, ByIndexAndByUuidInTheOrderAskedFor) {
 
 TEST(PickDevices, WhatIsNotVisibleIsNamedWithWhatIs) {
   EXPECT_EQ(RefusalOf({"0", "1"}, {{"GPU-a", ""}}),
-            "spec.training.devices: 1 not found: 2 GPUs asked for, 1 visible: GPU-a");
+            "spec.training.devices: 1 not found: 2 GPUs requested, 1 visible: GPU-a");
   EXPECT_EQ(RefusalOf({"GPU-c"}, TwoDevices()),
-            "spec.training.devices: GPU-c not found: 1 GPU asked for, 2 visible: GPU-a, GPU-b");
+            "spec.training.devices: GPU-c not found: 1 GPU requested, 2 visible: GPU-a, GPU-b");
   EXPECT_EQ(RefusalOf({"0", "GPU-c"}, {}),
-            "spec.training.devices: 0, GPU-c not found: 2 GPUs asked for, none visible");
+            "spec.training.devices: 0, GPU-c not found: 2 GPUs requested, none visible");
 }
 
 TEST(PickDevices, OneDeviceUnderTwoNamesIsRefused) {

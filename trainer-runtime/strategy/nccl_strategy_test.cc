@@ -183,7 +183,7 @@ TEST(NcclStrategy, ProcessThatDiesInMidCallIsNamedByTheOther) {
   EXPECT_THAT(ends[0].text,
               AllOf(StartsWith("rank 0: all_reduce sum of "),
                     HasSubstr(" bytes), epoch 3, call "),
-                    HasSubstr("by NCCL on GPU-"),
+                    HasSubstr("with NCCL on GPU-"),
                     HasSubstr("rank 1 is lost: "),
                     HasSubstr(", after ")));
 }

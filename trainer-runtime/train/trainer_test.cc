@@ -407,7 +407,7 @@ TEST(Trainer, LostSamplesAreNoSuccess) {
   ranks.push_back(MakeRank(MakeSpec(4), store.get()));
   RunMeeting(ranks, Epoch(2));
   ExpectAll(ranks, TrainerVerdict::kInexact);
-  EXPECT_NE(ranks[0]->trainer->trouble().find("1 were lost and 0 used"), std::string::npos)
+  EXPECT_NE(ranks[0]->trainer->trouble().find("1 were lost and 0 were used"), std::string::npos)
       << ranks[0]->trainer->trouble();
 }
 

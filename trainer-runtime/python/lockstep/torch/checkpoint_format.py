@@ -64,7 +64,7 @@ def read_hashed(path: pathlib.Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise ValueError(f"{path.stem}: no JSON, expected an object with sha256") from None
     if not isinstance(document, dict) or "sha256" not in document:
-        raise ValueError(f"{path.stem}: no sha256, expected an object with one")
+        raise ValueError(f"{path.stem}: no sha256 found, expected an object with this key")
     expected = document.pop("sha256")
     found = hashlib.sha256(_compact(document)).hexdigest()
     if found != expected:
