@@ -165,7 +165,8 @@ TEST_F(SavedStateTest, OneModelForAllIsNoModelOfEachNorTheOtherWayRound) {
   std::filesystem::remove_all(folder_ + "/rank-1");
   Save("step-00000040", 7);
   job.spec.training->variables = VariablePlacement::kIndependent;
-  EXPECT_THAT(ProblemOf(job), HasSubstr("spec.strategy: Independent found, expected a different strategy"));
+  EXPECT_THAT(ProblemOf(job),
+              HasSubstr("spec.strategy: Independent found, expected a different strategy"));
 }
 
 }  // namespace

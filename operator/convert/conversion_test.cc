@@ -351,9 +351,10 @@ TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {
                      {"kind", "Experiment"},
                      {"spec", {{"trialTemplate", {{"trialSpec", job}}}}}});
   EXPECT_TRUE(experiment.is_job);
-  EXPECT_NE(experiment.text.find("a document of kind Experiment is left as it is; it holds a job at "
-                                 "spec.trialTemplate.trialSpec"),
-            std::string::npos)
+  EXPECT_NE(
+      experiment.text.find("a document of kind Experiment is left as it is; it holds a job at "
+                           "spec.trialTemplate.trialSpec"),
+      std::string::npos)
       << experiment.text;
   const Json step = {{"resource", {{"manifest", "apiVersion: kubeflow.org/v1\nkind: MPIJob\n"}}}};
   const OtherDocument workflow = DescribeOther({{"apiVersion", "argoproj.io/v1alpha1"},

@@ -114,8 +114,9 @@ TEST(ReadLaunchCommand, LauncherBehindMpirunIsRefused) {
            {{"mpirun", "bash", "-c", "accelerate launch t.py"}, "accelerate"},
            {{"mpirun", "bash", "-c", "mpirun -np 2 python t.py"}, "mpirun"},
            {{"mpirun", "horovodrun", "-np", "2", "python", "t.py"}, "horovodrun"}}) {
-    EXPECT_EQ(ReadLaunchCommand(words).problem,
-              name + " found after mpirun, expected the program itself: Lockstep starts every rank");
+    EXPECT_EQ(
+        ReadLaunchCommand(words).problem,
+        name + " found after mpirun, expected the program itself: Lockstep starts every rank");
   }
   EXPECT_EQ(Told("mpirun -np 2 python3 t.py --launcher torchrun"),
             "mpirun count=2: python3 t.py --launcher torchrun");

@@ -90,4 +90,6 @@ class Declarations(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=1)
+    program = unittest.main(verbosity=1, exit=False)
+    errors._end = None  # tests made jobs fail, which is no end of this process
+    sys.exit(not program.result.wasSuccessful())
