@@ -284,7 +284,7 @@ class ApiServerTest(KubernetesCase):
             "tj.spec.training.model": "The network, layer by layer",
             "tj.spec.training.model.layers.kernelSize": "[height, width]",
             "tj.spec.scheduling.binding": "Direct",
-            "tj.spec.recovery.silentAfterSeconds": "is lost",
+            "tj.spec.recovery.silentAfterSeconds": "counts as lost",
             "tj.status.conditions.type": "GPUAssignment",
         }.items():
             with self.subTest(field):

@@ -75,7 +75,7 @@ class Telling(LocalTest):
         manifest = re.sub("steps: 40", "epochs: 1", manifest)
         again = self.run_job(manifest, "--set", one_epoch_is_16_steps, name="longer")
         self.assertEqual(again.exit_code, 0, again.output)
-        self.assertIn("40 before this run, and the job asks for 16: nothing was left to train",
+        self.assertIn("40 before this run, although the job asks for 16: nothing was left to train",
                       again.output)
         self.assertIn("spec.training.epochs=N, N above 2\n", again.output)
 
