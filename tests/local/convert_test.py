@@ -121,7 +121,7 @@ class Convert(LocalTest):
                       ".command: missing, expected the program to run", told)
         exit_code, job, told = convert(SETTINGS)
         self.assertEqual((exit_code, job), (2, ""))
-        self.assertIn("not converted: a document of kind ConfigMap stays as it is", told)
+        self.assertIn("not converted: a document of kind ConfigMap is left as it is", told)
         self.assertIn("nothing to convert, expected a TFJob, PyTorchJob, MPIJob", told)
 
     def test_job_that_would_be_refused_is_printed_with_the_reason(self):
@@ -147,13 +147,13 @@ class Convert(LocalTest):
         exit_code, job, told = convert(jax + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 2, told)
         self.assertIn("kind: TrainingJob", job)
-        self.assertIn("not converted: a document of kind JAXJob stays as it is", told)
+        self.assertIn("not converted: a document of kind JAXJob is left as it is", told)
 
     def test_documents_of_others_are_left_alone(self):
         exit_code, job, told = convert(SETTINGS + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
         self.assertNotIn("ConfigMap", job)
-        self.assertIn("standard input:1: not converted: a document of kind ConfigMap stays as it "
+        self.assertIn("standard input:1: not converted: a document of kind ConfigMap is left as it "
                       'is, "c"\n', told)
 
     def test_template_is_called_one(self):
