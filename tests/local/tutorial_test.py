@@ -111,7 +111,7 @@ class RecordingTest(LocalTest):
     def test_readme_names_the_time_of_its_picture(self):
         text = (REPOSITORY / "docs" / "demo.svg").read_text()
         seconds = re.search(r"<desc>The next step comes (\S+) s after the kill", text)[1]
-        self.assertIn(f"training goes on {seconds} s later](docs/demo.svg)",
+        self.assertIn(f"training continues {seconds} s later](docs/demo.svg)",
                       (REPOSITORY / "README.md").read_text())
 
 

@@ -475,9 +475,9 @@ static void report_only(void) {
     CHECK(lockstep_open(&options, &session) == LOCKSTEP_OK);
     CHECK(lockstep_report(session, &progress) == LOCKSTEP_OK);
     CHECK_FAILS(lockstep_meet(session, 0, 0, kShort, NULL), invalid, "report_only");
-    CHECK_FAILS(lockstep_barrier(session, kShort), invalid, "reports");
-    CHECK_FAILS(lockstep_abort(session, "no"), invalid, "reports");
-    CHECK_FAILS(lockstep_await_loss(session, 1, kShort), invalid, "reports");
+    CHECK_FAILS(lockstep_barrier(session, kShort), invalid, "report_only");
+    CHECK_FAILS(lockstep_abort(session, "no"), invalid, "report_only");
+    CHECK_FAILS(lockstep_await_loss(session, 1, kShort), invalid, "report_only");
     CHECK(lockstep_stop_requested(session) == 0);
     CHECK(lockstep_close(session) == LOCKSTEP_OK);
   }
