@@ -69,7 +69,7 @@ class UsersTest(JobCase):
                   "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]}}
         self.admin.create(theirs, self.namespace)
         self.create_job("job", 2)
-        self.wait_waiting("job", "service job", "somebody else")
+        self.wait_waiting("job", "service job", "does not belong to this job")
         self.assertEqual(self.service("job")["spec"]["selector"], {"app": "theirs"})
         self.assertEqual(self.pods("job"), [])
 

@@ -78,8 +78,8 @@ class Calls(LocalTest):
         for part in ("mismatch", "begun_mismatch"):
             for log in self.run_parts(part, ends=1):
                 self.assertIn("] OK\n", log)  # of the assertions
-                self.assertRegex(log, "lockstep: the program caught Mismatch and ended as if all "
-                                 'were well, so this process ends with 1: .*calls .* "loss"')
+                self.assertRegex(log, "lockstep: the program caught Mismatch and ended with exit "
+                                 'code 0, so this process ends with 1 instead: .*calls .* "loss"')
 
     def test_a_rank_that_never_calls_is_named(self):
         logs = self.run_parts("silent", stall_seconds=3)
