@@ -388,17 +388,22 @@ Json EncodeDerived(const TrainingJob& job) {
             {"reason", derived.cells.reason}}}};
 }
 
+// Whether `written` has a field of `derived` with another value, in whatever order they come: an
+// API server sorts them.
+bool SaysOther(const Json& written, const Json& derived) {
+  if (!written.is_object() || !derived.is_object()) {
+    return written != derived;
+  }
+  return std::any_of(derived.items().begin(), derived.items().end(), [&](const auto& field) {
+    const auto said = written.find(field.key());
+    return said != written.end() && SaysOther(*said, field.value());
+  });
+}
+
 }  // namespace
 
 bool SaysOtherThanDerived(const Json& status, const TrainingJob& job) {
-  if (!status.is_object()) {
-    return false;
-  }
-  const Json derived = EncodeDerived(job);
-  return std::any_of(derived.items().begin(), derived.items().end(), [&](const auto& field) {
-    const auto written = status.find(field.key());
-    return written != status.end() && *written != field.value();
-  });
+  return status.is_object() && SaysOther(status, EncodeDerived(job));
 }
 
 Json EncodeStatus(const TrainingJob& job) {

@@ -112,6 +112,13 @@ TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
   EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
   object["status"].erase("state");
   EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign) << "another definition may";
+  Json& columns = object["status"]["columns"];
+  const Json step = columns["step"];
+  columns.erase("step");
+  columns["step"] = step;
+  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign) << "an API server sorts fields";
+  columns["step"] = "9/9";
+  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
 }
 
 // More than a parser takes, of whatever is the user's to write.

@@ -70,6 +70,7 @@ class UsersTest(JobCase):
         self.admin.create(theirs, self.namespace)
         self.create_job("job", 2)
         self.wait_waiting("job", "service job", "does not belong to this job")
+        self.assertNotIn("StatusOverwritten", [why for why, *_ in self.events("job")])
         self.assertEqual(self.service("job")["spec"]["selector"], {"app": "theirs"})
         self.assertEqual(self.pods("job"), [])
 
