@@ -31,7 +31,7 @@ struct SilenceLimits {
 // `processes_per_core`: on the host of the process that is waited for. Up to four change nothing.
 SilenceLimits LimitsOf(Duration silent_after, double processes_per_core);
 
-// Within it one who waits for the loss of a process hears of it, unless the process has an excuse.
+// How long the loss of a process takes to be reported at most, unless the process has an excuse.
 Duration LossNoticedWithin(Duration silent_after);
 
 // Whether a process that has heard nothing from a peer for `silent` reports it to the others. It

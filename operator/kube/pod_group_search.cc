@@ -7,7 +7,7 @@
 namespace lockstep::control::kube {
 namespace {
 
-// Choice: often enough that whoever has restarted an API server sees the change within a minute.
+// Choice: after a restart of the API server, its change of versions shows within a minute.
 constexpr Duration kAgainAfter = std::chrono::seconds(30);
 constexpr Duration kAgainAfterFailure = std::chrono::seconds(2);
 constexpr std::size_t kBodyBytesMax = 65536;  // choice: an answer has less than 1 KiB

@@ -166,7 +166,7 @@ TEST_F(PodListenerTest, EndBeforeTheLastStepOrAfterAMismatchIsUnfinishedUntilAll
   document.steps_total = 48;
   document.phase = Phase::kSucceeded;
   EXPECT_EQ(unfinished(document), "");
-  EXPECT_EQ(listener_->Objection(0, 0), "") << "who has said nothing";
+  EXPECT_EQ(listener_->Objection(0, 0), "") << "a process that has reported nothing";
 }
 
 // 76 is also EX_PROTOCOL of BSD's list, which programs end with for reasons of their own.

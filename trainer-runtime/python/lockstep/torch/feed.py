@@ -48,7 +48,7 @@ class Feed(Generic[Batch]):
         self._taken_count += 1
         if len(ids) != self._sampler.slice_size():
             raise self._foreign(step)
-        # A lone batch that was drawn when it was asked for is that one, whoever has drawn it.
+        # If this call drew exactly one batch, and none waited, the loader has yielded that one.
         is_in_order = self._keeps_order or (waiting_count, drawn_count) == (0, 1)
         if not ids or (is_in_order and len(ids) in sizes_of(batch)):
             return batch, Drawn(ids, 0)
