@@ -242,7 +242,7 @@ void Simulation::TakeLabelAway() {
     return;
   }
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
-    const std::vector<PodPlacement>& places = jobs_.Of(job).status.placement;
+    const std::vector<PodPlacement>& places = checks_.JobOf(job).status.placement;
     if (!HoldsPlaces(*job) || places.size() < 2 || places.front().node == places.back().node ||
         processes_.Find(places.back().pod_uid) == nullptr ||
         (!context_.has_faults && UidOf(*job) != long_training_)) {

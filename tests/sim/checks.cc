@@ -39,9 +39,11 @@ std::string EditionOf(const Json& pod) {
 
 Labels LabelsOf(const Json& pod) {
   Labels labels;
-  const Json texts = pod.at("metadata").value("labels", Json::object());
-  for (const auto& [name, text] : texts.items()) {
-    labels[name] = text.get<std::string>();
+  const Json& metadata = pod.at("metadata");
+  if (const auto texts = metadata.find("labels"); texts != metadata.end()) {
+    for (const auto& [name, text] : texts->items()) {
+      labels[name] = text.get<std::string>();
+    }
   }
   return labels;
 }
@@ -52,8 +54,10 @@ Amounts RequestsOfRole(const Json& job, Role name) {
     if (TextAt(role, "name") != RoleName(name)) {
       continue;
     }
-    const Json pod = role.value("template", Json::object());
-    Amounts amounts = RequestsOfSpec(pod.value("spec", Json::object()));
+    Amounts amounts;
+    if (const auto pod = role.find("template"); pod != role.end() && pod->contains("spec")) {
+      amounts = RequestsOfSpec(pod->at("spec"));
+    }
     amounts["nvidia.com/gpu"] = role.value("gpus", int64_t{0}) * 1000;
     return amounts;
   }
@@ -345,9 +349,11 @@ void Checks::CheckPods(const ObjectPtr& job_object) {
     if (key.namespace_name != job.metadata.namespace_name) {
       continue;
     }
+    if (JobUidOf(*object) != job.metadata.uid) {
+      continue;  // before its labels are read: most pods belong to other jobs
+    }
     const auto identity = ParsePodLabels(LabelsOf(*object));
-    if (!identity.has_value() || identity->job_uid != job.metadata.uid ||
-        JobUidOf(*object) != job.metadata.uid) {
+    if (!identity.has_value() || identity->job_uid != job.metadata.uid) {
       continue;
     }
     const std::string name = NameOf(job) + ": " + key.name;

@@ -87,6 +87,9 @@ class Checks {
   // Looks at everything.
   void CheckWorld();
 
+  // The job that the object is, as the checks read it; see DecodedCache for how long it lasts.
+  const TrainingJob& JobOf(const ObjectPtr& object) const { return jobs_.Of(object); }
+
   // Something else that must hold.
   void Require(bool holds, const std::string& what);
 

@@ -90,7 +90,7 @@ void Simulation::DrainFirstRank() {
 
 ObjectPtr Simulation::JobThatClaims() {
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
-    if (!HasEnded(jobs_.Of(job).status) && jobs_.Of(job).status.claim.has_value()) {
+    if (!HasEnded(checks_.JobOf(job).status) && checks_.JobOf(job).status.claim.has_value()) {
       return job;
     }
   }
@@ -244,7 +244,8 @@ std::string Simulation::NodeToStartAnew(const ObjectPtr& job) {
     }
     return "";
   }
-  const Condition* const scheduled = FindCondition(jobs_.Of(job).status, ConditionType::kScheduled);
+  const Condition* const scheduled =
+      FindCondition(checks_.JobOf(job).status, ConditionType::kScheduled);
   if (scheduled == nullptr || scheduled->is_true || scheduled->reason != kReasonPodStuck) {
     return "";
   }

@@ -147,7 +147,10 @@ std::string Shortage(const Amounts& allocatable, const Amounts& used, const Amou
 
 std::string JobUidOf(const Json& object) {
   const Json* const owners = Field(object.at("metadata"), "ownerReferences");
-  for (const Json& owner : owners == nullptr ? Json::array() : *owners) {
+  if (owners == nullptr) {
+    return "";
+  }
+  for (const Json& owner : *owners) {
     if (owner.value("controller", false) && TextAt(owner, "kind") == "TrainingJob") {
       return TextAt(owner, "uid");
     }
@@ -168,7 +171,10 @@ std::string NodeWantedBy(const Json& pod) {
     return bound;
   }
   const Json* const fields = Field(at->at(0), "matchFields");
-  for (const Json& field : fields == nullptr ? Json::array() : *fields) {
+  if (fields == nullptr) {
+    return "";
+  }
+  for (const Json& field : *fields) {
     if (TextAt(field, "key") == "metadata.name" && field.at("values").size() == 1) {
       return field.at("values").at(0).get<std::string>();
     }

@@ -121,7 +121,7 @@ std::string TextAt(const Json& object, std::string_view path) {
   const Json* at = &object;
   while (!path.empty()) {
     const std::size_t dot = path.find('.');
-    const std::string key(path.substr(0, dot));
+    const std::string_view key = path.substr(0, dot);
     path = dot == std::string_view::npos ? std::string_view() : path.substr(dot + 1);
     if (!at->is_object()) {
       return "";

@@ -122,7 +122,7 @@ void Simulation::GiveShare(TrainingJob* job) {
 
 // Its gang, if it runs, stays where it is: the edit is for the next one.
 void Simulation::MoveToOtherShare(const ObjectPtr& job) {
-  TrainingJob edited = jobs_.Of(job);
+  TrainingJob edited = checks_.JobOf(job);
   GiveShare(&edited);
   const SchedulingSpec& scheduling = edited.spec.scheduling;
   context_.Tell("user: moves " + edited.metadata.name + " to queue \"" + scheduling.queue +

@@ -108,7 +108,7 @@ std::string Simulation::Run(Tally* tally) {
   }
   Settle("jobs did not end", minutes(90), [this] { return AllEnded() && !is_crowd_due_; });
   for (const auto& [key, job] : server_.store().Of(kube::kTrainingJobs).objects) {
-    const TrainingJobStatus& status = jobs_.Of(job).status;
+    const TrainingJobStatus& status = checks_.JobOf(job).status;
     tally->succeeded += IsTrue(status, ConditionType::kSucceeded) ? 1 : 0;
     tally->failed += IsTrue(status, ConditionType::kFailed) ? 1 : 0;
   }
@@ -268,7 +268,7 @@ void Simulation::Settle(const std::string& what,
 bool Simulation::AllEnded() {
   const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
   return std::all_of(jobs.begin(), jobs.end(), [this](const auto& object) {
-    const TrainingJob& job = jobs_.Of(object.second);
+    const TrainingJob& job = checks_.JobOf(object.second);
     return !IsDeleting(*object.second) &&
            (HasEnded(job.status) || job.spec.roles[0].gpus > kGpusOfNode);
   });

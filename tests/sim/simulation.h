@@ -12,7 +12,6 @@
 #include "common/base/log.h"
 #include "tests/sim/autoscaler.h"
 #include "tests/sim/checks.h"
-#include "tests/sim/decoded.h"
 #include "tests/sim/nodes.h"
 #include "tests/sim/processes.h"
 #include "tests/sim/sim_operator.h"
@@ -183,7 +182,6 @@ class Simulation {
   std::unique_ptr<Logger> logger_;
   MakeRecorder make_recorder_ = [](const std::string&) { return nullptr; };
   Checks checks_;
-  DecodedCache<TrainingJob> jobs_{DecodeJob};
   std::map<int, std::unique_ptr<SimOperator>> operators_;
   std::map<int, TimePoint> starts_at_;  // of operators that have died
   int next_identity_ = 1;

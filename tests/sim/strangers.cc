@@ -18,7 +18,7 @@ void Simulation::TakeName() {
   if (object == nullptr) {
     return;
   }
-  const TrainingJob& job = jobs_.Of(object);
+  const TrainingJob& job = checks_.JobOf(object);
   Json body = {{"metadata", {{"name", job.metadata.name}}}, {"spec", {{"clusterIP", "None"}}}};
   kube::ResourceType type = kube::kServices;
   if (context_.Happens(2)) {
