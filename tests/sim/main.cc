@@ -137,8 +137,8 @@ std::map<uint64_t, std::string> RunSeeds(const Arguments& arguments, Tally* tall
   return problems;
 }
 
-// So many seeds make every move. Measured: the rarest is made some eight times in them.
-constexpr uint64_t kSeedsForAllMoves = 400;
+// So many seeds make every move. Measured: the rarest is made four times in seeds 41 to 400.
+constexpr uint64_t kSeedsForAllMoves = 360;
 
 constexpr const char* kMovesWanted[] = {"a drain of a node with most ranks",
                                         "a worker 0 that exits 0 on SIGTERM",
