@@ -26,9 +26,7 @@ def manifest(ps=PS, **changes):
     return text.replace("  runPolicy:", f"  - name: ps\n    replicas: {ps}\n  runPolicy:", 1)
 
 
-class ParameterServer(LocalTest):
-    engine = None
-
+class ParameterServerCase(LocalTest):
     def pods(self, run):
         return sorted(pod["name"] for pod in run.summary["pods"])
 
@@ -44,10 +42,16 @@ class ParameterServer(LocalTest):
         self.assertEqual(run.summary["stepsRepeated"], 0, run.output)
         self.assertNotIn("ProgressLost", run.output)
 
+
+class OnLibTorch(ParameterServerCase):
+    """What is shipped."""
+
+    engine = None
+
     def assert_learned_through_deaths(self, role):
         """Two pods are killed in turn, KILLS times in all."""
         deaths = [f"kill={role}-{death % 2}@step={100 + 110 * death}" for death in range(KILLS)]
-        steps = 400 + 110 * KILLS
+        steps = 200 + 110 * KILLS
         text = manifest(steps=steps, every_steps=100, backoff_limit=100)
         text = text.replace("      - {type: Flatten}\n", CONVOLUTION, 1)
         run = self.run_job(text, "--chaos", ",".join(deaths))
@@ -66,6 +70,33 @@ class ParameterServer(LocalTest):
         ends = [samples_after(epoch["step"]) for epoch in run.summary["history"][:-1]]
         self.assertEqual(ends, [9000 * (epoch + 1) for epoch in range(len(ends))],
                          "each data epoch ends with the job's step")
+
+    def test_killed_worker_is_replaced_alone_and_its_share_is_done_once(self):
+        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=250")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
+                                          "quick-worker-1", "quick-worker-1-r1"])
+        self.assert_nothing_was_lost(run)
+        done = re.search(r"shares_done=(\d+)", run.pod_log("quick-worker-1-r1"))
+        self.assertGreater(int(done.group(1)), 0)
+
+    def test_killed_ps_loses_nothing_and_is_replaced_alone(self):
+        run = self.run_job(manifest(), "--chaos", "kill=ps-1@step=150,kill=ps-0@step=400")
+        self.assert_learned(run)
+        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
+                                          "quick-ps-1-r1", "quick-worker-0", "quick-worker-1"])
+        self.assert_nothing_was_lost(run)
+        self.assertIn("ps-0 (killed): in two copies again after", run.output)
+
+    def test_ps_killed_many_times(self):
+        self.assert_learned_through_deaths("ps")
+
+    def test_workers_killed_many_times(self):
+        self.assert_learned_through_deaths("worker")
+
+
+class ParameterServer(ParameterServerCase):
+    """Who is lost, and who counts what: the engine is not the point."""
 
     def assert_one_truth(self, run, steps):
         """The console, the history and the training loss tell of the batches of all workers."""
@@ -88,29 +119,12 @@ class ParameterServer(LocalTest):
         self.assert_learned(run)
         self.assert_one_truth(run, STEPS)
 
-    def test_killed_worker_is_replaced_alone_and_its_share_is_done_once(self):
-        run = self.run_job(manifest(), "--chaos", "kill=worker-1@step=250")
-        self.assert_learned(run)
-        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
-                                          "quick-worker-1", "quick-worker-1-r1"])
-        self.assert_nothing_was_lost(run)
-        done = re.search(r"shares_done=(\d+)", run.pod_log("quick-worker-1-r1"))
-        self.assertGreater(int(done.group(1)), 0)
-
     def test_killed_first_worker_is_replaced_alone(self):
         run = self.run_job(manifest(), "--chaos", "kill=worker-0@step=250")
         self.assert_learned(run)
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-1", "quick-worker-0",
                                           "quick-worker-0-r1", "quick-worker-1"])
         self.assert_nothing_was_lost(run)
-
-    def test_killed_ps_loses_nothing_and_is_replaced_alone(self):
-        run = self.run_job(manifest(), "--chaos", "kill=ps-1@step=150,kill=ps-0@step=400")
-        self.assert_learned(run)
-        self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
-                                          "quick-ps-1-r1", "quick-worker-0", "quick-worker-1"])
-        self.assert_nothing_was_lost(run)
-        self.assertIn("ps-0 (killed): in two copies again after", run.output)
 
     def test_ps_and_workers_lost_at_once_are_replaced_alone(self):
         run = self.run_job(manifest(), "--chaos",
@@ -169,12 +183,6 @@ class ParameterServer(LocalTest):
         run = self.run_job(text.replace("scale: 0.00392156862745098", "scale: 1000000"))
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("the model has diverged", run.output)
-
-    def test_ps_killed_many_times(self):
-        self.assert_learned_through_deaths("ps")
-
-    def test_workers_killed_many_times(self):
-        self.assert_learned_through_deaths("worker")
 
     def test_both_ps_lost_at_once_begin_the_gang_again_at_its_checkpoint(self):
         run = self.run_job(manifest(), "--chaos", "kill=ps-0+ps-1@step=350")
