@@ -15,6 +15,8 @@ BIN = pathlib.Path(
 ).resolve()
 ARCHIVES = BIN.parent / "images"
 USER_ID = 65532
+# Far above what any program here takes, so that a hang is a failure, and a busy machine is none.
+RUN_SECONDS_MAX = 600
 
 
 def require_builder():
@@ -100,5 +102,5 @@ class Root:
         return subprocess.run(
             [*namespaces, "sh", "-c", _CONTAINER, "sh", "env", "-i", *settings, *program],
             env={"PATH": os.environ["PATH"], "ROOT": str(self._folder)},
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=RUN_SECONDS_MAX,
         )
