@@ -1,5 +1,7 @@
 #include "operator/cli/shell_words.h"
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 namespace lockstep::control {
@@ -70,6 +72,21 @@ class WordReader {
 
 Result<std::vector<std::string>> SplitShellWords(std::string_view text) {
   return WordReader(text).Read();
+}
+
+std::string QuoteShellWord(const std::string& text) {
+  const bool is_plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("/._-+=:,@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (is_plain) {
+    return text;
+  }
+  std::string quoted = "'";
+  for (const char c : text) {
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  }
+  return quoted + "'";
 }
 
 }  // namespace lockstep::control

@@ -13,4 +13,7 @@ namespace lockstep::control {
 // (a quote without its end, a backslash at the end). Pure.
 Result<std::vector<std::string>> SplitShellWords(std::string_view text);
 
+// `text` as a shell reads it as one word, for a command line that people copy. Pure.
+std::string QuoteShellWord(const std::string& text);
+
 }  // namespace lockstep::control

@@ -36,6 +36,14 @@ TEST(SplitShellWords, NothingIsExpanded) {
   EXPECT_EQ(Told("$HOME/*.py ~"), "[$HOME/*.py][~]");
 }
 
+TEST(QuoteShellWord, ShellReadsItAsOneWordAgain) {
+  EXPECT_EQ(QuoteShellWord("/runs/a-1.yaml"), "/runs/a-1.yaml");
+  EXPECT_EQ(QuoteShellWord("Anna's two"), "'Anna'\\''s two'");
+  for (const std::string text : {"/runs/a-1.yaml", "Anna's two", "$HOME/*", "a\\b\"c"}) {
+    EXPECT_EQ(Told(QuoteShellWord(text)), "[" + text + "]");
+  }
+}
+
 TEST(SplitShellWords, QuoteOrBackslashWithoutItsEndIsAnError) {
   EXPECT_EQ(Told("python3 'a b.py"), "a quote ' found, expected a second one to close it");
   EXPECT_EQ(Told("\"a"), "a quote \" found, expected a second one to close it");

@@ -1,7 +1,6 @@
 #include "operator/cli/summary.h"
 
 #include <algorithm>
-#include <cctype>
 #include <csignal>
 #include <cstdio>
 #include <map>
@@ -13,6 +12,7 @@
 #include "common/contract/exit_code.h"
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/figures.h"
+#include "operator/cli/shell_words.h"
 
 namespace lockstep::control {
 namespace {
@@ -115,36 +115,52 @@ std::string DescribeEnd(const PodRecord& pod) {
          (pod.message.empty() || pod.message == exit ? "" : ": " + pod.message);
 }
 
-// The pods whose end explains a failure: each task's last one, where it did not succeed, and of a
-// command those that had left before, whom the others may have missed. Where the job has succeeded
-// all the same, the ranks that did not: parameter servers and evaluators have no end of their own.
-std::string FormatCulprits(const RunSummary& summary) {
-  const bool has_succeeded = summary.outcome == RunOutcome::kSucceeded;
-  const auto has_failed = [has_succeeded](const PodRecord& pod) {
-    const bool is_rank = pod.task.role == Role::kChief || pod.task.role == Role::kWorker;
-    return pod.exit_code.value_or(0) != 0 && (is_rank || !has_succeeded);
-  };
-  const auto last = LastPods(summary);
-  std::optional<Duration> first_failure;
-  for (const auto& [task, pod] : last) {
-    if (has_failed(*pod) && pod->ended) {
-      first_failure = std::min(first_failure.value_or(*pod->ended), *pod->ended);
+// Parameter servers and evaluators have no end of their own.
+bool IsRank(const PodRecord& pod) {
+  return pod.task.role == Role::kChief || pod.task.role == Role::kWorker;
+}
+
+// Only ranks fail in a job that succeeds all the same.
+bool HasFailed(const RunSummary& summary, const PodRecord& pod) {
+  return pod.exit_code.value_or(0) != 0 &&
+         (IsRank(pod) || summary.outcome != RunOutcome::kSucceeded);
+}
+
+// When the first of the tasks failed for good, since the run began.
+std::optional<Duration> FirstFailure(const RunSummary& summary) {
+  std::optional<Duration> first;
+  for (const auto& [task, pod] : LastPods(summary)) {
+    if (HasFailed(summary, *pod) && pod->ended) {
+      first = std::min(first.value_or(*pod->ended), *pod->ended);
     }
   }
+  return first;
+}
+
+// Whether the others of a command that failed may have missed this pod, which ended before them.
+bool HadLeft(const RunSummary& summary, const PodRecord& pod, std::optional<Duration> failure) {
+  return pod.exit_code == 0 && pod.ended < failure && !summary.is_training &&
+         summary.outcome != RunOutcome::kSucceeded;
+}
+
+// The pods whose end explains a failure: each task's last one, where it failed, and those that had
+// left before.
+std::string FormatCulprits(const RunSummary& summary) {
+  const auto last = LastPods(summary);
+  const std::optional<Duration> first_failure = FirstFailure(summary);
   std::map<std::string, int64_t> likewise;  // by how they ended
   for (const auto& [task, pod] : last) {
-    likewise[has_failed(*pod) ? DescribeEnd(*pod) : ""] += 1;
+    likewise[HasFailed(summary, *pod) ? DescribeEnd(*pod) : ""] += 1;
   }
   std::string text;
   for (const auto& [task, pod] : last) {
-    if (has_failed(*pod)) {
+    if (HasFailed(summary, *pod)) {
       const std::string how = DescribeEnd(*pod);
       const int64_t count = std::exchange(likewise[how], 0);  // told with the first
       text += count == 0  ? ""
               : count > 1 ? Line(TaskName(task), how + "; likewise " + Plural(count - 1, "other"))
                           : Line(TaskName(task), how);
-    } else if (pod->exit_code && pod->ended < first_failure && !summary.is_training &&
-               !has_succeeded) {
+    } else if (HadLeft(summary, *pod, first_failure)) {
       text += Line(
           TaskName(task),
           "exit code 0, " + Seconds(*first_failure - *pod->ended) + " s before the first failure");
@@ -212,28 +228,12 @@ std::string FormatRestarts(const RunSummary& summary) {
   return text;
 }
 
-// `text` as a shell reads it as one word: these lines are copied into one.
-std::string ShellWord(const std::string& text) {
-  const bool is_plain = std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 ||
-           std::string_view("/._-+=:,@%").find(static_cast<char>(c)) != std::string_view::npos;
-  });
-  if (is_plain) {
-    return text;
-  }
-  std::string quoted = "'";
-  for (const char c : text) {
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  }
-  return quoted + "'";
-}
-
 // " job.yaml --workers 2" behind a command; what came through standard input has no name.
 std::string ManifestWords(const RunSummary& summary) {
   const std::string& file = summary.manifest_file;
-  std::string words = file.empty() ? "" : file == "-" ? " FILE" : " " + ShellWord(file);
+  std::string words = file.empty() ? "" : file == "-" ? " FILE" : " " + QuoteShellWord(file);
   for (const std::string& change : summary.manifest_changes) {
-    words += " " + ShellWord(change);
+    words += " " + QuoteShellWord(change);
   }
   return words;
 }
@@ -243,10 +243,14 @@ std::string ManifestWords(const RunSummary& summary) {
 // there, one with a code of its own, or one whose ranks disagree on when they are done.
 std::string FirstPutRight(const RunSummary& summary) {
   const auto last = LastPods(summary);
-  const bool is_needed = std::ranges::any_of(last, [](const auto& entry) {
+  const std::optional<Duration> first_failure = FirstFailure(summary);
+  const bool is_needed = std::ranges::any_of(last, [&](const auto& entry) {
     const PodRecord& pod = *entry.second;
-    return pod.exit_code && *pod.exit_code < kExitSignalBase &&
-           ClassifyExit(*pod.exit_code, 0, pod.reason).outcome == Outcome::kPermanent;
+    const bool left_early =
+        IsRank(pod) && HadLeft(summary, pod, first_failure) && summary.steps < summary.steps_total;
+    return left_early ||
+           (pod.exit_code && *pod.exit_code < kExitSignalBase &&
+            ClassifyExit(*pod.exit_code, 0, pod.reason).outcome == Outcome::kPermanent);
   });
   const std::string of_program = "cause " + std::string(ExitCauseName(ExitCause::kProgramExit));
   const bool is_said = summary.reason.find(of_program) != std::string::npos;
@@ -257,9 +261,8 @@ std::string FirstPutRight(const RunSummary& summary) {
 
 // Which command goes on with this run, and where it begins.
 std::string FormatWayOn(const RunSummary& summary) {
-  const std::string command = "lockstep run --resume " + ShellWord(summary.run_directory);
-  // What the run's folder keeps is not the manifest as it is to be: that of an earlier run, or one
-  // that must be put right first.
+  const std::string command = "lockstep run --resume " + QuoteShellWord(summary.run_directory);
+  // The run's folder keeps another manifest: that of an earlier run, or one to be put right first.
   const std::string anew = command + ManifestWords(summary);
   const std::string left = "; this attempt did not change the earlier run";
   if (const std::string first = FirstPutRight(summary); !first.empty()) {
@@ -320,7 +323,7 @@ std::string FormatCheckpoints(const RunSummary& summary) {
     const int64_t done = epochs ? std::max(*epochs, summary.data_epoch) : summary.steps;
     text += Line("to continue",
                  "raise the number of " + std::string(epochs ? "epochs" : "steps") +
-                     ": lockstep run --resume " + ShellWord(summary.run_directory) +
+                     ": lockstep run --resume " + QuoteShellWord(summary.run_directory) +
                      " --set spec.training." + (epochs ? "epochs" : "steps") + "=N, N above " +
                      std::to_string(done));
   }
@@ -487,10 +490,11 @@ std::string FormatSummary(const RunSummary& summary) {
   const std::string first = FirstPutRight(summary);
   return summary.outcome == RunOutcome::kSucceeded
              ? text
-             : text + Line("to continue",
-                           first + "lockstep run --resume " + ShellWord(summary.run_directory) +
-                               (first.empty() ? "" : ManifestWords(summary)) +
-                               "; the files in LOCKSTEP_CHECKPOINT_DIR are still there");
+             : text +
+                   Line("to continue",
+                        first + "lockstep run --resume " + QuoteShellWord(summary.run_directory) +
+                            (first.empty() ? "" : ManifestWords(summary)) +
+                            "; the files in LOCKSTEP_CHECKPOINT_DIR are still there");
 }
 
 }  // namespace lockstep::control

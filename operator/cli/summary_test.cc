@@ -215,28 +215,6 @@ TEST(FormatSummary, TryThatDidNotBeginSaysThatTheRunBeforeStands) {
       HasSubstr("lockstep run --resume /runs/a; this attempt did not change the earlier run\n"));
 }
 
-TEST(FormatSummary, CommandThatFailedTellsHowToGoOn) {
-  RunSummary summary;
-  summary.run_directory = "/runs/a";
-  EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("to continue   lockstep run --resume /runs/a; the files"));
-  summary.pods = {EndedPod(0, 137, 0)};
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("fix the cause")));
-  summary.pods = {EndedPod(0, 3, 0)};
-  EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("fix the cause above, then lockstep run --resume /runs/a; the files"));
-  summary.outcome = RunOutcome::kSucceeded;
-  EXPECT_THAT(FormatSummary(summary), Not(HasSubstr("to continue")));
-}
-
-TEST(FormatSummary, AfterARankThatLeftEarlyTheWayOnBeginsWithMendingIt) {
-  RunSummary summary;
-  summary.outcome = RunOutcome::kFailed;
-  summary.pods = {EndedPod(0, 75, 0), EndedPod(1, 0, 0)};
-  summary.reason = "pod a-worker-1 (rank 1) left with exit code 0, cause program_exit; incidents";
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("fix the cause above, then lockstep"));
-}
-
 TEST(FormatSummary, WayOnCanBeCopiedIntoAShell) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;
