@@ -139,6 +139,9 @@ def error_of(status: int, sentence: str) -> LockstepError:
 # workers of a data loader, which then leave their files behind.
 _end: Optional[Tuple[int, str, str]] = None
 
+# Called where a MeetAgain ends this process that the program was to catch.
+_at_loss: Optional[Callable[[], object]] = None
+
 
 def note_end(error: LockstepError) -> None:
     """`error` ends this process's work, though the program may catch it: `run` and `watch_end`
@@ -160,6 +163,7 @@ def run(work: Callable[[], object]) -> NoReturn:
     try:
         work()
     except (Ended, MeetAgain) as end:
+        _tell_of_loss(type(end))
         print(f"lockstep: {end}", file=sys.stderr, flush=True)
         sys.exit(end.exit_code)
     except SystemExit as end:
@@ -173,13 +177,23 @@ def run(work: Callable[[], object]) -> NoReturn:
     sys.exit(code)
 
 
-def watch_end() -> None:
+def watch_end(at_loss: Optional[Callable[[], object]] = None) -> None:
     """From now on a process that does not end by `run` does as if it did: what `note_end` has noted
-    changes an end with 0."""
+    changes an end with 0. `at_loss` is called where nobody has caught a MeetAgain that `note_end`
+    does not know."""
+    global _at_loss
+    _at_loss = at_loss
     exits.call_at_exit(_at_exit)
 
 
+def _tell_of_loss(kind: object) -> None:
+    """Of an exception that nobody has caught."""
+    if _at_loss is not None and _end is None and kind is MeetAgain:
+        _at_loss()
+
+
 def _at_exit() -> None:
+    _tell_of_loss(getattr(sys, "last_type", None))
     if _end is not None and exits.code() == 0:
         exits.end_now(*_caught(_end))
 

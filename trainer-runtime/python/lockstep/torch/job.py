@@ -114,7 +114,7 @@ class Job:
         store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
         self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
-        watch_end()
+        watch_end(lambda: self._watch.tell_of_loss(self._step))
         try:
             with self._ending_with_errors():
                 self._meet()
@@ -250,8 +250,6 @@ class Job:
         return self
 
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
-        if isinstance(error, MeetAgain) and not self._is_over:
-            self._watch.tell_of_loss_in_program()
         if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:

@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import pathlib
+import sys
 import tempfile
 import threading
 import unittest
@@ -12,7 +13,7 @@ import unittest.mock
 import torch
 
 from lockstep import errors, exits
-from lockstep.errors import LockstepError
+from lockstep.errors import LockstepError, MeetAgain, Status
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.torch import job
 from lockstep.torch.job import Job, JobOptions
@@ -56,6 +57,7 @@ class Exits(unittest.TestCase):
         for patch in (
                 unittest.mock.patch.object(job, "open", lambda plan, catches: sessions.own),
                 unittest.mock.patch.object(errors, "_end", None),
+                unittest.mock.patch.object(errors, "_at_loss", None),
                 unittest.mock.patch.object(exits, "call_at_exit"),
                 unittest.mock.patch.object(exits, "code", lambda: self.wanted_code),
                 unittest.mock.patch.object(os, "_exit", self.exit)):
@@ -176,6 +178,44 @@ class Exits(unittest.TestCase):
         with unittest.mock.patch.object(FakeSession, "close", side_effect=LockstepError("why")):
             self.run_on(1, self.script())
         self.assertEqual((self.exit_codes, self.words()), ({0: 75}, ["lockstep: why"]))
+
+    def words_at_loss(self, **options):
+        """Those of a program whose own call loses a rank after step 3."""
+        def lose(made, weight):
+            raise MeetAgain("rank 1 is lost", Status.LOST_PEER)
+
+        job._has_finished = False
+        self.said = io.StringIO()
+        program = self.script(lose, **options)()
+        with contextlib.redirect_stderr(self.said), self.assertRaises(SystemExit) as ended:
+            errors.run(lambda: program.train(FakeSession(FakeExchange(1, alike), 0)))
+        self.assertEqual(ended.exception.code, 75)
+        return self.words()
+
+    def test_a_program_that_lets_a_loss_pass_hears_which_steps_are_lost_and_how_to_keep_them(self):
+        for options, lost in (
+                ({"checkpoint_every": 2}, "the steps since the newest checkpoint are lost"),
+                ({}, "all steps of this run are lost, because JobOptions.checkpoint_every is 0 and "
+                     "no checkpoint was written"),
+                ({"checkpoint_every": 2, "checkpoint_directory": None},
+                 "all steps of this run are lost, because checkpoint_directory is not set and no "
+                 "checkpoint was written")):
+            self.assertEqual(self.words_at_loss(**options), [
+                "lockstep: a call of job.session lost a rank after step 3, and the program did not "
+                f"catch lockstep.MeetAgain: {lost}. To keep the steps, catch lockstep.MeetAgain "
+                "around the call and take the next batch", "lockstep: rank 1 is lost"])
+
+    def test_a_program_without_run_that_lets_a_loss_pass_hears_it_as_well(self):
+        self.run_on(1, self.script())
+        self.wanted_code = 1
+        uncaught = unittest.mock.patch.object(sys, "last_type", MeetAgain, create=True)
+        with contextlib.redirect_stderr(self.said), uncaught:
+            errors._at_exit()
+            self.assertRegex("".join(self.words()), "did not catch lockstep.MeetAgain: all steps")
+            count = len(self.words())
+            errors.note_end(MeetAgain("no step was completed", Status.LOST_PEER))
+            errors._at_exit()  # what the loop itself has raised is not for the program to catch
+        self.assertEqual(len(self.words()), count)
 
     def test_an_error_of_the_loop_that_the_program_caught_is_watched_for(self):
         with unittest.mock.patch.object(exits, "call_at_exit") as call:

@@ -384,8 +384,7 @@ class Loop(unittest.TestCase):
                 session.should_stop = unittest.mock.Mock(side_effect=[lost, Leave.NOT])
                 raise lost
 
-            said = io.StringIO()
-            with contextlib.redirect_stderr(said), contextlib.suppress(MeetAgain), made:
+            with contextlib.suppress(MeetAgain), made:
                 for (inputs,) in made.batches(loader):
                     loss = made.model(inputs).square().mean()
                     loss.backward()
@@ -393,7 +392,6 @@ class Loop(unittest.TestCase):
                     with contextlib.suppress(*[MeetAgain] * catches):
                         lose() if made.step_count == 1 else None
             self.assertEqual((made.step_count, session.epoch), (2, 2) if catches else (1, 1))
-            self.assertEqual("catch lockstep.MeetAgain" in said.getvalue(), not catches)
 
     def test_a_batch_without_step_says_how_to_accumulate(self):
         made = self.job(FakeSession())

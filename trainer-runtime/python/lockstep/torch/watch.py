@@ -21,11 +21,6 @@ _COMPARED_EVERY = 50
 # before this process gives up.
 _FRUITLESS_MEETINGS_MAX = 20
 
-_MEET_AGAIN_HINT = (
-    "lockstep: a call of job.session lost a rank, and the program left the loop: the gang "
-    "restarts from the newest checkpoint (JobOptions.checkpoint_every). To keep the steps of the "
-    "other ranks, catch lockstep.MeetAgain around the call and take the next batch")
-
 _DIVERGED = (": the model has diverged; a smaller learning rate may help; to continue training "
              "anyway, set JobOptions(terminate_on_nan=False)")
 
@@ -66,9 +61,17 @@ class Watch:
                   "the newest checkpoint with finite weights is kept", file=sys.stderr, flush=True)
         self._is_finite = is_finite
 
-    def tell_of_loss_in_program(self) -> None:
-        """Where the program left the loop with the MeetAgain of a call of its own."""
-        print(_MEET_AGAIN_HINT, file=sys.stderr, flush=True)
+    def tell_of_loss(self, step: int) -> None:
+        """Where the program did not catch the MeetAgain of a call of its own."""
+        options = self._options
+        lost = "the steps since the newest checkpoint are lost"
+        if options.checkpoint_every == 0 or options.checkpoint_folder() is None:
+            missing = ("checkpoint_directory is not set" if options.checkpoint_every else
+                       "JobOptions.checkpoint_every is 0")
+            lost = f"all steps of this run are lost, because {missing} and no checkpoint was written"
+        print(f"lockstep: a call of job.session lost a rank after step {step}, and the program did "
+              f"not catch lockstep.MeetAgain: {lost}. To keep the steps, catch lockstep.MeetAgain "
+              "around the call and take the next batch", file=sys.stderr, flush=True)
 
     def check_scalers(self) -> None:
         """Before the first step. Errors: InvalidArgument (a GradScaler is in use, and the job was
