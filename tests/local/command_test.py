@@ -2,11 +2,13 @@
 
 import errno
 import json
+import os
 import signal
 import socket
 import subprocess
 import time
 import unittest
+import unittest.mock
 
 from harness import BIN, REPOSITORY, LocalTest, command_manifest, training_manifest
 
@@ -112,6 +114,16 @@ class Ends(LocalTest):
             run = self.exit_of(f"exit {code}", backoff_limit=1)
             self.assertEqual(run.exit_code, 1, run.output)
             self.assertEqual(sum(entry["count"] for entry in run.summary["restarts"]), 1)
+
+    def test_a_killed_pod_leaves_nothing_of_torchrun_among_temporary_files(self):
+        temporary = self.scratch / "temporary"
+        temporary.mkdir()
+        for script in ('echo {} >"$TORCHELASTIC_ERROR_FILE"; kill -9 $PPID; sleep 1000',
+                       'while :; do echo {} >"$TORCHELASTIC_ERROR_FILE"; done & exit 0'):
+            with unittest.mock.patch.dict(os.environ, TMPDIR=str(temporary)):
+                run = self.run_job(command_manifest(["sh", "-c", script], workers=1))
+            self.assertEqual(run.exit_code, int("kill" in script), run.output)
+            self.assertEqual(list(temporary.iterdir()), [], script)
 
     def test_missing_program_names_itself(self):
         run = self.run_job(command_manifest(["no-such-program-here"], workers=1))

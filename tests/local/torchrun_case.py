@@ -44,10 +44,6 @@ class TorchrunCase(unittest.TestCase):
         self.torchrun.write_text(TORCHRUN)
         self.torchrun.chmod(0o755)
 
-    def environment(self):
-        """A torchrun that outlives its script for a moment writes of its end there."""
-        return {**super().environment(), "TMPDIR": str(self.scratch)}
-
     def words(self, deed="none:none", options=()):
         """Ranks that compute."""
         return [str(self.torchrun), *options, str(PROGRAM), str(self.scratch), deed]

@@ -305,12 +305,13 @@ Result<std::unique_ptr<HttpServer>> MeetByHorovod(const WorkerEnvironment& envir
 
 // Tells the lone process of a pod where torchrun in it is to leave how its ranks ended. Without the
 // file its summary says so.
-std::optional<TorchrunErrorFile> OfferErrorFile(std::vector<SupervisedProcess>* processes) {
+std::optional<TorchrunErrorFile> OfferErrorFile(const std::string& termination_message_file,
+                                                std::vector<SupervisedProcess>* processes) {
   EnvironmentMap& variables = processes->front().environment;
   if (processes->size() > 1 || variables.count(kTorchrunErrorFile) > 0) {
     return std::nullopt;
   }
-  Result<TorchrunErrorFile> file = TorchrunErrorFile::Make();
+  Result<TorchrunErrorFile> file = TorchrunErrorFile::Make(termination_message_file);
   if (!file.ok()) {
     return std::nullopt;
   }
@@ -442,7 +443,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
         &environment.value(), horovod.error(), Outcome::kRetryable, options.logger);
   }
   SuperviseOptions supervise = BaseOptions(options);
-  const std::optional<TorchrunErrorFile> error_file = OfferErrorFile(&processes.value());
+  const std::optional<TorchrunErrorFile> error_file =
+      OfferErrorFile(environment->termination_message_file, &processes.value());
   supervise.torchrun_error_file = error_file.has_value() ? error_file->path() : "";
   supervise.processes = std::move(processes).value();
   supervise.grace = environment->grace;

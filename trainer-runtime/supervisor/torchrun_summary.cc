@@ -5,7 +5,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <system_error>
 #include <unistd.h>
 
@@ -111,11 +110,21 @@ std::optional<RankEnd> ParseErrorFile(std::string_view text) {
              : std::nullopt;
 }
 
-Result<TorchrunErrorFile> TorchrunErrorFile::Make() {
+Result<TorchrunErrorFile> TorchrunErrorFile::Make(const std::string& pods_file) {
+  if (!pods_file.empty()) {
+    Result<TorchrunErrorFile> made = MakeIn(std::filesystem::path(pods_file).parent_path());
+    if (made.ok()) {
+      return made;
+    }
+  }
   std::error_code error;
-  const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-  // A name that nobody can guess, as others may write in the same folder.
-  std::string path = (error ? "/tmp" : base.string()) + "/lockstep-torchrun-XXXXXX";
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  return MakeIn(error ? "/tmp" : temporary);
+}
+
+Result<TorchrunErrorFile> TorchrunErrorFile::MakeIn(const std::filesystem::path& folder) {
+  // A name that nobody can guess, as others may write in the folder for temporary files.
+  std::string path = folder / "lockstep-torchrun-XXXXXX";
   const UniqueFd file(::mkstemp(path.data()));
   if (!file.is_open()) {
     return SystemError(errno, "making " + path);

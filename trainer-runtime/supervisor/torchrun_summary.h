@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,12 +45,13 @@ class TorchrunSummary {
 // and `pid`. Null where the text is no such file, or does not say how the rank ended.
 std::optional<RankEnd> ParseErrorFile(std::string_view text);
 
-// A path for the file that torchrun fills so. Nothing is there before torchrun makes it, so a
-// runtime that is killed leaves nothing behind. What is there goes with this object.
+// A path for the file that torchrun fills so. Nothing is there before torchrun makes it. What is
+// there goes with this object. If the runtime is killed first, it goes with the pod's own folder.
 class TorchrunErrorFile {
  public:
-  // Errors: as mkstemp(3).
-  static Result<TorchrunErrorFile> Make();
+  // In the folder of `pods_file`, which is one of this pod alone; in the folder for temporary files
+  // where that one cannot be written to, or `pods_file` is empty. Errors: as mkstemp(3).
+  static Result<TorchrunErrorFile> Make(const std::string& pods_file);
 
   TorchrunErrorFile(TorchrunErrorFile&& other) noexcept;
   TorchrunErrorFile& operator=(TorchrunErrorFile&&) = delete;
@@ -59,6 +61,8 @@ class TorchrunErrorFile {
 
  private:
   explicit TorchrunErrorFile(std::string path) : path_(std::move(path)) {}
+
+  static Result<TorchrunErrorFile> MakeIn(const std::filesystem::path& folder);
 
   std::string path_;  // empty: moved from
 };
