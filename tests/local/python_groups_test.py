@@ -22,6 +22,10 @@ class GroupsCase(OwnProgramCase):
 
     known_ends = {}  # of undisturbed runs, by what was run
 
+    def environment(self):
+        """torch leaves its caches among temporary files."""
+        return {**super().environment(), "TMPDIR": str(self.scratch)}
+
     def train(self, kind, *words, workers=2):
         """Runs to the end; the ranks of the moments among `words` die there, all others keep their
         process. Returns how the ranks have ended, which is equal."""
