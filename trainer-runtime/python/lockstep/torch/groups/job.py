@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator, Mapping, Optional, TypeVar, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
 import torch
 
@@ -158,10 +158,11 @@ class Job(plain.Job):
             self._holdings.scaler._per_optimizer_states.pop(id(self.optimizer), None)
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _next(self, batches: Iterator[Batch]) -> Batch:
-        batch = super()._next(batches)
-        self._control.raises = self._raises
-        return batch
+    def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
+        """As that of the base."""
+        for batch in super().batches(loader):
+            self._control.raises = self._raises
+            yield batch
 
     def _recover(self, lost: MeetAgain) -> None:
         """Before ranks compare what they come with, the model is as between two steps: calls of the

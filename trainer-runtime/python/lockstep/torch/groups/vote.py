@@ -60,7 +60,7 @@ class StepVote(StepReducer):
             int(has_loss), _bits_of(share.loss if share.loss is not None else 0.0),
             int(self.found_inf), int(are_finite(used)),
         ]
-        each = self._meet_others(session, len(share.ids), timeout)
+        each = self._meet_others(session, len(share.ids), timeout, share.unseen_count)
         self._agree(session, each, timeout)
         counts = each[:, 0].tolist()
         words = torch.zeros(len(row) + max(counts), dtype=torch.int64)
@@ -79,7 +79,7 @@ class StepVote(StepReducer):
         self.found_inf = any(one[4] for one in rows)
         return StepSum(
             loss, torch.tensor(list(itertools.chain.from_iterable(ids)), dtype=torch.int64),
-            sum(one[1] for one in rows), all(one[5] for one in rows))
+            sum(one[1] for one in rows), all(one[5] for one in rows), int(each[:, 3].sum()))
 
 
 def are_finite(gradients: list[torch.Tensor]) -> bool:
