@@ -107,7 +107,8 @@ class Faults(LocalTest):
         leave = "sys.exit(75) if (job.rank, job.step_count) == (1, 2) and once('a') else 0"
         run = self.run_job(self.manifest(leave + BREAK, **LOOSE))
         self.assertEqual(run.exit_code, 0, run.output)
-        self.assertIn("left after 3 of 8 steps, which are saved", run.pod_log("own-worker-0"))
+        self.assertIn("left the loop after 3 of 8 steps, and they are saved",
+                      run.pod_log("own-worker-0"))
         self.assertEqual([path.name for path in (run.directory / "checkpoints").glob("step-*")],
                          ["step-00000003"])
 

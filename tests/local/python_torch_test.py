@@ -125,7 +125,7 @@ class Torch(TorchCase):
                          f"be written by own-worker-0: {problem}")
         self.assertRegex(run.output, rf"own-worker-0.*{problem}")
         self.assertRegex(run.summary["pods"][0]["message"],
-                         rf"^asked to stop after \d+ steps, which are not saved: {problem}$")
+                         rf"^asked to stop after \d+ steps, but they are not saved: {problem}$")
 
     def test_workers_of_a_loader_are_in_the_way_of_neither_a_stop_nor_the_end(self):
         directory, _ = self.stop_in_the_middle(self.manifest(variables=["LOADER_WORKERS=1"]))

@@ -375,12 +375,13 @@ Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest
   const std::string folder = FolderOf(step);
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
-    return Error(ErrorCode::kCorrupt, "it is no folder");
+    return Error(ErrorCode::kCorrupt, "it is not a folder");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
   if (manifest.step != step) {
     return Error(ErrorCode::kCorrupt,
-                 "its manifest is of step " + std::to_string(manifest.step.value()));
+                 "manifest: step: " + std::to_string(manifest.step.value()) + " found, expected " +
+                     std::to_string(step.value()));
   }
   const bool came_later = oldest_own && step > *oldest_own;
   if (manifest.writer.job_uid != options_.job_uid &&

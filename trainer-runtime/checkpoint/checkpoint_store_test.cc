@@ -331,7 +331,7 @@ TEST_F(CheckpointStoreTest, FolderOfAnotherStepIsSkipped) {
   SaveAndWait(store.get(), 10);
   std::filesystem::copy(directory_ + "/step-00000010", directory_ + "/step-00000099");
   EXPECT_EQ(NewestStep(store.get()), 10);
-  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("its manifest is of step 10")));
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("manifest: step: 10 found, expected 99")));
 }
 
 // Acceptance: a checkpoint cut at every byte of its manifest and of its tensors file.

@@ -59,7 +59,7 @@ def check_agreement(
     """
     each = _gather_terms(session, terms, timeout)
     if each is not None:
-        found = first_difference(each) or "ranks came with the same in another order"
+        found = first_difference(each) or "ranks have the same names in a different order"
         raise Mismatch(beginning + found, Status.MISMATCH)
 
 

@@ -71,7 +71,7 @@ class Writer:
         """Of a file. Errors: ValueError (a field is not there)."""
         names = ("jobUid", "attempt", "epoch", "incarnation")
         if not all(name in document for name in names):
-            raise ValueError(f"{sorted(document)} found, expected {', '.join(names)}")
+            raise ValueError(f"fields {sorted(document)} found, expected {', '.join(names)}")
         return Writer(*(document[name] for name in names))
 
     def __str__(self) -> str:
@@ -150,8 +150,8 @@ class CheckpointStore:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InvalidArgument(f"checkpoint_directory: {self._directory} cannot be made: {error}"
-                                  ) from None
+            raise InvalidArgument(
+                f"checkpoint_directory: {self._directory} cannot be created: {error}") from None
 
     def claim(self, writer: Writer) -> None:
         """Makes this process the one that writes. Errors: Superseded (a newer writer of the job
@@ -245,8 +245,9 @@ class CheckpointStore:
             found = manifest.get("fingerprint")
             if found != {"lockstep.torch": fingerprint}:
                 raise Mismatch(
-                    f"{folder}: its model, sampler or plan are others than this program's: "
-                    f"fingerprint {found} found, expected {fingerprint}", Status.MISMATCH)
+                    f"{folder} belongs to another model, sampler or plan: fingerprint {found} "
+                    f"found, expected {fingerprint}; to train this one, set another "
+                    "checkpoint_directory", Status.MISMATCH)
             state: dict[str, Any] = unflatten(decode(raw))
             return state
         return None
@@ -313,12 +314,14 @@ class CheckpointStore:
         """Manifest and tensors, verified; `own_steps` are those of this job's own checkpoints.
         Errors: those of _DAMAGE, OSError, _LaterFormat, _CameLater."""
         if folder.exists() and not folder.is_dir():
-            raise ValueError("it is no folder")
+            raise ValueError("it is not a folder")
         manifest = _read_manifest(folder)
         if manifest["step"] != step:
-            raise ValueError(f"its manifest is of step {manifest['step']}")
+            raise ValueError(f"manifest: step: {manifest['step']} found, expected {step}")
         if not self._is_own(manifest) and own_steps and step > own_steps[0]:
-            raise _CameLater(f"written by job {manifest['jobUid']}")
+            assert self._writer is not None, "else all checkpoints are its own"
+            raise _CameLater(
+                f"written by job {manifest['jobUid']}, expected {self._writer.job_uid}")
         path = folder / manifest["tensors"]["file"]
         raw = read_regular(path, manifest["tensors"]["bytes"])
         if len(raw) != manifest["tensors"]["bytes"]:
@@ -417,13 +420,14 @@ class CheckpointStore:
             raise self._taken_over_by(holder)
         if holder.order() > writer.order():
             raise Superseded(
-                f"{self._directory} is now written by {holder}, not by {writer}: that one saves, "
-                "and there is nothing to put right", Status.SUPERSEDED)
+                f"{self._directory} is now written by {holder}, not by {writer}: the other "
+                "process saves, and you need to do nothing", Status.SUPERSEDED)
 
     def _taken_over_by(self, holder: Writer) -> TakenOver:
         return TakenOver(
-            f"{self._directory} was taken over by job {holder.job_uid}, which began to write there "
-            "later; two jobs must not share one: name another as this one's checkpoint_directory",
+            f"the checkpoint directory {self._directory} was taken over by job {holder.job_uid}, "
+            "which began to write there later; two jobs must not share one: set another "
+            "checkpoint_directory in this job",
             Status.SUPERSEDED)
 
     def _read_fence(self) -> tuple[Writer, list[str]]:
@@ -438,7 +442,8 @@ class CheckpointStore:
             return None, []
         except ValueError as damage:
             # Whoever claims has met all ranks, so nobody newer can have written it.
-            print(f"lockstep: the fence is replaced: {damage}", file=sys.stderr, flush=True)
+            print(f"lockstep: {self._directory / _FENCE} is damaged and is replaced: {damage}",
+                  file=sys.stderr, flush=True)
             return None, []
 
     def _write_atomically(self, name: str, text: bytes) -> None:

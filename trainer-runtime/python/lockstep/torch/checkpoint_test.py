@@ -60,14 +60,14 @@ class Flat(unittest.TestCase):
         self.assertIsInstance(found["extra"]["milestones"], collections.Counter)
 
     def test_what_cannot_be_handed_on_is_named(self):
-        with self.assertRaisesRegex(InvalidArgument, "extra/f is of function"):
+        with self.assertRaisesRegex(InvalidArgument, "extra/f: function found, expected a tensor"):
             flatten({"extra": {"f": equal}})
 
 
     def test_two_tensors_of_one_path_are_refused(self):
         one = torch.ones(1)
         for state in ({"a": {"b": one}, "a/b": one}, {"a": {1: one, "1": one}}):
-            with self.assertRaisesRegex(InvalidArgument, "two tensors are called a/"):
+            with self.assertRaisesRegex(InvalidArgument, "two tensors have the name a/"):
                 flatten(state)
 
 
@@ -230,7 +230,7 @@ class Store(unittest.TestCase):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             self.assertEqual(store.load_newest("print")["step"], 1)
-        self.assertIn("step-00000009: its manifest is of step 1\n", said.getvalue())
+        self.assertIn("step-00000009: manifest: step: 1 found, expected 9\n", said.getvalue())
 
     def test_one_of_another_job_that_came_later_is_skipped(self):
         self.save(self.store(job="other"), 9)
@@ -240,7 +240,7 @@ class Store(unittest.TestCase):
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             self.assertEqual(store.load_newest("print")["step"], 2)
-        self.assertIn("step-00000009: written by job other\n", said.getvalue())
+        self.assertIn("step-00000009: written by job other, expected mine\n", said.getvalue())
 
     def test_the_newest_stays_though_somebody_is_removing_it(self):
         store = self.store()
@@ -252,7 +252,7 @@ class Store(unittest.TestCase):
     def test_that_of_another_program_is_refused(self):
         store = self.store()
         self.save(store, 1)
-        with self.assertRaisesRegex(Mismatch, "others than this program's"):
+        with self.assertRaisesRegex(Mismatch, "belongs to another model, sampler or plan"):
             store.load_newest("another")
 
     def test_that_of_a_later_release_is_refused(self):
@@ -352,7 +352,7 @@ class Store(unittest.TestCase):
         self.save(self.store(epoch=2), 2)
         with self.assertRaisesRegex(
                 Superseded, "is now written by attempt 0, epoch 2, incarnation 0 of job job, not "
-                "by attempt 0, epoch 1, incarnation 0 of job job: that one saves"):
+                "by attempt 0, epoch 1, incarnation 0 of job job: the other process saves"):
             self.save(old, 3)
         with self.assertRaisesRegex(Superseded, "is now written by"):
             self.store(epoch=1)
@@ -373,7 +373,7 @@ class Store(unittest.TestCase):
         self.store(job="second")
         for attempt in (lambda: self.save(first, 2), lambda: self.store(job="first")):
             with self.assertRaisesRegex(
-                    TakenOver, "taken over by job second, .*: name another as this one's"):
+                    TakenOver, "taken over by job second, .*: set another checkpoint_directory"):
                 attempt()
 
 

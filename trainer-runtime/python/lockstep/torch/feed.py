@@ -55,8 +55,9 @@ class Feed(Generic[Batch]):
         found = size_of_rows(batch)
         if found is not None and 1 < found < len(ids):
             raise LockstepError(
-                f"step {step}: the batch has {found} samples, and the sampler gave {len(ids)}: a "
-                "collate_fn must drop none, as they count as used; leave them out of the dataset")
+                f"step {step}: the batch has {found} samples, but the sampler gave {len(ids)}: a "
+                "collate_fn must not drop samples, because they count as used; remove them from "
+                "the dataset instead")
         return batch, Drawn(ids, len(ids))
 
     def _error(self, step: int, has_ended: bool) -> LockstepError:
@@ -65,21 +66,21 @@ class Feed(Generic[Batch]):
         if drawn == 0:
             return self._foreign(step)
         if has_ended:
-            what = (f"the loader has ended after {self._taken_count} batches of "
-                    f"{self._taken_count + len(self._sampler)}, and has drawn {drawn} of the "
-                    "sampler")
+            what = (f"the loader ended after {self._taken_count} of "
+                    f"{self._taken_count + len(self._sampler)} batches, and drew {drawn} from "
+                    "the sampler")
         else:
-            what = (f"the loader has yielded {self._taken_count + 1} batches, and has drawn "
-                    f"{drawn} of the sampler")
+            what = (f"the loader yielded {self._taken_count + 1} batches, and drew {drawn} from "
+                    "the sampler")
         return LockstepError(
-            f"step {step}: {what}: what lies around it must neither drop nor repeat one; give "
-            "job.batches the DataLoader itself")
+            f"step {step}: {what}: code around a DataLoader must not drop or repeat batches; pass "
+            "the DataLoader itself to job.batches")
 
     def _foreign(self, step: int) -> LockstepError:
         return LockstepError(
-            f"step {step}: the loader's batch is not that of the sampler: make it with "
-            "batch_sampler=job.sampler, of a dataset that has its samples by number, which an "
-            "IterableDataset has not")
+            f"step {step}: the loader does not use the job's sampler: create it with "
+            "DataLoader(dataset, batch_sampler=job.sampler); the dataset must return samples by "
+            "their number, which an IterableDataset cannot do")
 
 
 def keeps_order(loader: Any, sampler: Sampler) -> bool:
@@ -95,9 +96,10 @@ def keeps_order(loader: Any, sampler: Sampler) -> bool:
 
 def tell_unseen() -> None:
     """Once: from here on the job knows less than its totals could say."""
-    print("lockstep: the job does not see which samples its batches have, and counts what was "
-          "drawn of the sampler: give job.batches the DataLoader itself, and let a batch have a "
-          "tensor with a row for each sample", file=sys.stderr, flush=True)
+    print("lockstep: the job does not see which samples its batches have, so it counts the samples "
+          "that were drawn from the sampler; to have the batches checked, pass the DataLoader "
+          "itself to job.batches, and put a tensor with one row for each sample into each batch",
+          file=sys.stderr, flush=True)
 
 
 def sizes_of(batch: Any, depth: int = _DEPTH_MAX) -> set[int]:

@@ -77,18 +77,18 @@ class Use(unittest.TestCase):
         found = self.use(moves, workers=2)
         self.assertEqual((found.lost, found.repeated, found.unseen), (None, None, COUNT))
         self.assertEqual(
-            str(found), "24 samples drawn; what the steps used of 24 of these was not seen")
+            str(found), "24 samples drawn; it is not known whether the steps used 24 of them")
 
     def test_batches_that_are_dropped_are_an_error_at_the_latest_at_the_end(self):
         for workers in (0, 2):
             with self.subTest(workers), self.assertRaisesRegex(
-                    LockstepError, "^step 6: the loader has ended after 5 batches of 6, and has "
-                    "drawn 6 of the sampler: .*neither drop nor repeat"):
+                    LockstepError, "^step 6: the loader ended after 5 of 6 batches, and "
+                    "drew 6 from the sampler: .*must not drop or repeat"):
                 self.use(drops, workers)
 
     def test_batches_that_are_repeated_are_an_error_or_not_seen(self):
-        with self.assertRaisesRegex(LockstepError, "^step 4: the loader has yielded 4 batches, and "
-                                    "has drawn 3 of the sampler: "):
+        with self.assertRaisesRegex(LockstepError, "^step 4: the loader yielded 4 batches, and "
+                                    "drew 3 from the sampler: "):
             self.use(repeats)
         self.assertEqual(self.use(repeats, workers=2).lost, None)
 
@@ -98,7 +98,7 @@ class Use(unittest.TestCase):
         self.assertEqual(self.use(swaps).unseen, 8)
 
     def test_a_batch_that_is_dropped_for_one_that_is_repeated_is_no_loss_of_0(self):
-        with self.assertRaisesRegex(LockstepError, "^step 4: the loader has yielded 4 batches"):
+        with self.assertRaisesRegex(LockstepError, "^step 4: the loader yielded 4 batches"):
             self.use(drops_and_repeats)
         self.assertEqual(self.use(drops_and_repeats, workers=2).lost, None)
 
@@ -107,8 +107,8 @@ class Use(unittest.TestCase):
             return torch.utils.data.default_collate(
                 [sample for sample in samples if sample[0] % 4 != 3])
 
-        with self.assertRaisesRegex(LockstepError, "^step 1: the batch has 3 samples, and the "
-                                    "sampler gave 4: a collate_fn must drop none"):
+        with self.assertRaisesRegex(LockstepError, "^step 1: the batch has 3 samples, but the "
+                                    "sampler gave 4: a collate_fn must not drop"):
             self.use(collate_fn=drop_odd)
 
     def test_a_collate_fn_that_packs_samples_is_not_seen(self):
@@ -119,7 +119,7 @@ class Use(unittest.TestCase):
 
     def test_a_loader_that_knows_no_sampler_is_refused(self):
         for loader in ([torch.zeros(4)], iter([])):
-            with self.assertRaisesRegex(LockstepError, "make it with batch_sampler=job.sampler"):
+            with self.assertRaisesRegex(LockstepError, "batch_sampler=job.sampler"):
                 Feed(loader, Sampler(COUNT, 4)).next(1)
 
 

@@ -27,7 +27,7 @@ def loss_of(loss: Union[torch.Tensor, float, None]) -> Optional[float]:
     if isinstance(loss, torch.Tensor):
         if loss.numel() != 1:
             raise InvalidArgument(
-                f"loss: shape {list(loss.shape)} found, expected one number, the mean over the "
+                f"loss: shape {list(loss.shape)} found, expected one number: the mean over the "
                 "batch's samples")
         loss = loss.detach().item()
     return real_number("loss", loss)
@@ -204,8 +204,8 @@ class StepReducer:
             hashes = self._holdings.parameter_hashes()
             check_equal(
                 session, hashes, timeout, "a parameter that was added or replaced must start with "
-                "the same values on all ranks: make it before the Job, or use the same seed of "
-                "torch on all ranks")
+                "the same values on all ranks: create it before the Job, or seed torch with the "
+                "same number on all ranks")
             self._known = {id(one): one for one in self._all.values()}
             self.note_weights()
 

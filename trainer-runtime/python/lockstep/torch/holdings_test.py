@@ -165,7 +165,7 @@ class Hashes(unittest.TestCase):
         sparse = torch.ones(2, 2).to_sparse()
         for words, one in (
                 ("state: extra/a/v: torch.sparse_coo found, expected a", stateful({"v": sparse})),
-                ("state: extra/a/v is of set, which cannot be handed on", stateful({"v": {1}})),
+                ("state: extra/a/v: set found, expected a tensor", stateful({"v": {1}})),
                 ("extra: a: NoneType found, expected something that has state_dict and", None)):
             with self.assertRaisesRegex(InvalidArgument, f"^{words}"):
                 Holdings(model, optimizer, {"a": one})

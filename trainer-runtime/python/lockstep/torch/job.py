@@ -85,9 +85,9 @@ class Job:
         """
         if _has_finished:
             raise InvalidArgument(
-                "Job: a second one in this process found, expected one: with the end of the first "
-                "all ranks have said that no work is left; train on by `epochs` of one sampler, or "
-                "in a job of its own")
+                "Job: a second Job in this process found, expected one: when the first one ended, "
+                "all ranks reported that no work is left; to train longer, raise epochs of the "
+                "Sampler; to train another model, use another job")
         directory = options.checkpoint_folder()
         self.model = model
         self.optimizer = optimizer
@@ -182,7 +182,7 @@ class Job:
         some have left the loop), LockstepError (no batch is in progress).
         """
         if not self._is_open:
-            raise LockstepError("step: there is no batch in progress; call it once for each")
+            raise LockstepError("step: no batch is in progress; call step once for each batch")
         exits.note(0)  # what was asked for before was caught
         value = loss_of(loss)
         self._watch.check_scalers()
@@ -295,7 +295,7 @@ class Job:
     def _end_at_exit(self) -> None:
         """As `close` does, but where a rank is lost this process meets nobody again."""
         if not self._is_whole:
-            raise LockstepError(f"the update after step {self._step} has failed halfway")
+            raise LockstepError(f"the update after step {self._step} failed halfway")
         self._drop_batch()
         if self._owes_turn:
             if self._is_save_due():
@@ -346,9 +346,9 @@ class Job:
             if self._is_open:
                 self._is_open = False
                 raise LockstepError(
-                    "step was not called for the last batch, and each batch is a step; to "
-                    "accumulate gradients give the sampler a larger batch_size, and split the "
-                    "batch before one step")
+                    "step was not called for the last batch, expected one call for each batch; to "
+                    "accumulate gradients, give the sampler a larger batch_size, split each batch, "
+                    "and then call step once")
             self._between_steps()
 
     def _seed(self) -> None:

@@ -124,7 +124,8 @@ class Exits(unittest.TestCase):
         with unittest.mock.patch.object(threading.Thread, "start", refuse):
             self.run_on(2, self.script())
         self.assertEqual((self.exit_codes, self.saved()), ({}, ["step-00000003"]))
-        self.assertEqual(self.words(), ["lockstep: left after 3 of 6 steps, which are saved"])
+        self.assertEqual(self.words(), [
+            "lockstep: the program left the loop after 3 of 6 steps, and they are saved"])
 
     def test_a_last_step_that_cannot_be_saved_is_told(self):
         full = unittest.mock.patch("lockstep.torch.checkpoint.CheckpointStore._write",
@@ -132,7 +133,7 @@ class Exits(unittest.TestCase):
         with full:
             self.run_on(2, self.script())
         self.assertEqual(self.exit_codes, {0: 74, 1: 74})
-        self.assertRegex(self.said.getvalue(), "left after 3 of 6 steps, which are not saved: No ")
+        self.assertRegex(self.said.getvalue(), "after 3 of 6 steps, but they are not saved: No ")
 
     def test_a_rank_that_ends_after_the_last_step_ends_with_the_others(self):
         class Last(self.script()):

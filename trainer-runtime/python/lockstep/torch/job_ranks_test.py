@@ -215,8 +215,8 @@ class Ranks(unittest.TestCase):
                 yield from reversed(list(loader)) if sessions.own.rank == 1 else loader
 
         for one in where_nobody_fails(self.run_on(2, Swaps)):
-            self.assertEqual(str(one.totals), "24 samples drawn; what the steps used of 12 of "
-                             "these was not seen")
+            self.assertEqual(str(one.totals), "24 samples drawn; it is not known whether the steps "
+                             "used 12 of them")
             self.assertEqual((one.totals.lost, one.totals.repeated), (None, None))
         self.assertEqual(self.said.getvalue().count("the job does not see which samples"), 1)
 

@@ -156,15 +156,16 @@ class Loop(unittest.TestCase):
             with contextlib.redirect_stderr(words):
                 self.leave_early(self.job(session, 2, checkpoint_every=2), 3, in_batch)
             self.assertEqual(self.saved()[-1], "step-00000003")
-            self.assertEqual(words.getvalue(),
-                             "lockstep: left after 3 of 4 steps, which are saved\n")
+            self.assertEqual(words.getvalue(), "lockstep: the program left the loop after 3 of 4 "
+                             "steps, and they are saved\n")
             self.assertEqual((session.reports[-1].step, session.is_closed), (3, True))
             self.directory = self.directory.with_name("second")
 
     def test_a_loop_that_is_left_early_and_cannot_be_saved_is_told(self):
         session = FakeSession()
         made = self.job(session)
-        with self.full_disk(), self.assertRaisesRegex(NotSaved, "left after 1 of 2 steps, .*space"):
+        words = "left the loop after 1 of 2 steps, .*space"
+        with self.full_disk(), self.assertRaisesRegex(NotSaved, words):
             self.leave_early(made, 1)
         self.assertTrue(session.is_closed)
 
@@ -229,12 +230,12 @@ class Loop(unittest.TestCase):
         problem = f"No space left on device: {self.directory}; free space there, or keep fewer " \
             "checkpoints (checkpoint_keep)"
         self.assertEqual(
-            stopped["reason"], f"asked to stop after 1 steps, which are not saved: {problem}")
+            stopped["reason"], f"asked to stop after 1 steps, but they are not saved: {problem}")
         self.assertEqual(
             stopped["checkpoints"],
             {"written": 0, "failed": 1, "skipped": 0, "lastError": problem})
         self.assertEqual((ended["outcome"], ended["lastStep"]), ("permanent", 2))
-        self.assertRegex(ended["reason"], "2 steps, which are not saved: .*No space left")
+        self.assertRegex(ended["reason"], "2 steps, but they are not saved: .*No space left")
 
     def test_others_that_did_not_wait_for_the_last_checkpoint_make_nobody_write_it_again(self):
         session = FakeSession()
@@ -302,7 +303,7 @@ class Loop(unittest.TestCase):
     def test_there_is_no_second_job_after_the_end_of_the_first(self):
         self.train(self.job(FakeSession()))
         model = torch.nn.Linear(1, 1)
-        with self.assertRaisesRegex(InvalidArgument, "^Job: a second one in this process found"):
+        with self.assertRaisesRegex(InvalidArgument, "^Job: a second Job in this process found"):
             Job(model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
                 sampler=Sampler(8, 4))
 
@@ -404,7 +405,7 @@ class Loop(unittest.TestCase):
         made = self.job(FakeSession())
         stream = torch.utils.data.IterableDataset
         stream = type("Stream", (stream,), {"__iter__": lambda self: iter(torch.ones(8, 1))})
-        with self.assertRaisesRegex(LockstepError, "by number, which an IterableDataset has not"):
+        with self.assertRaisesRegex(LockstepError, "their number, which an IterableDataset"):
             next(made.batches(torch.utils.data.DataLoader(stream(), batch_size=4)))
 
     def test_a_loss_or_gradient_that_is_not_finite_ends_the_job_before_the_update(self):

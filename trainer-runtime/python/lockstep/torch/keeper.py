@@ -85,18 +85,18 @@ class Keeper:
         """Returns once it is written. `is_early`: as of a loop that was left before its end.
         Collective. Errors: NotSaved, on all ranks; MeetAgain."""
         progress = self._progress()
-        what = (f"left after {progress.step} of {progress.steps_total} steps" if is_early else
-                f"trained to the end, {progress.step} steps")
+        what = (f"the program left the loop after {progress.step} of {progress.steps_total} steps"
+                if is_early else f"training ended after {progress.step} steps")
         has_to_save = self.store is not None and self.is_behind
         problem = self._save_and_wait()
         words = self._hear_of_chief(problem, timeout)
         if words is not None:
-            reason = f"{what}, which are not saved: {words}"
+            reason = f"{what}, but they are not saved: {words}"
             if problem is not None:
                 self._leave_unsaved("permanent", reason, problem)
             raise NotSaved(reason, Status.SYSTEM)
         if has_to_save and is_early and self._session.rank == 0:
-            print(f"lockstep: {what}, which are saved", file=sys.stderr, flush=True)
+            print(f"lockstep: {what}, and they are saved", file=sys.stderr, flush=True)
 
     def stop(self, leave: Leave, timeout: float) -> NoReturn:
         """Ends this rank, which was asked to stop, after a checkpoint. Collective where all leave
@@ -109,7 +109,7 @@ class Keeper:
                 self.stop_without(Stopped(self._asked(), Status.STOPPED))
             if words is not None and problem is None:
                 raise StoppedUnsaved(
-                    f"{self._asked()}, which rank 0 could not save: {words}", Status.STOPPED)
+                    f"{self._asked()}, but rank 0 could not save them: {words}", Status.STOPPED)
         self._end_stop(problem)
 
     def stop_without(self, stop: Stopped) -> NoReturn:
@@ -123,8 +123,7 @@ class Keeper:
         if self.store is None:
             raise Stopped(self._asked(), Status.STOPPED) from stop
         if not self._session.should_save():
-            raise Stopped(f"{self._asked()}, which a lower rank holds, too", Status.STOPPED
-                          ) from stop
+            raise Stopped(f"{self._asked()}, and a lower rank saves them", Status.STOPPED) from stop
         problem: Optional[Exception] = None
         try:
             # The chief may have come to it before it left.
@@ -141,7 +140,7 @@ class Keeper:
     def _end_stop(self, problem: Optional[Exception]) -> NoReturn:
         if problem is None:
             raise Stopped(self._asked(), Status.STOPPED)
-        reason = f"{self._asked()}, which are not saved: {problem}"
+        reason = f"{self._asked()}, but they are not saved: {problem}"
         self._leave_unsaved("preempted", reason, problem)
         raise StoppedUnsaved(reason, Status.STOPPED)
 

@@ -113,7 +113,7 @@ class Stops(unittest.TestCase):
         self.claim_as_chief()
         end = self.stop_without(self.keeper(FakeSession(1, should_save=False)))
         self.assertEqual((type(end), str(end)),
-                         (Stopped, "asked to stop after 7 steps, which a lower rank holds, too"))
+                         (Stopped, "asked to stop after 7 steps, and a lower rank saves them"))
         self.assertEqual((self.saved(), self.words.exists()), ([], False))
 
     def test_what_the_chief_has_written_is_not_written_again(self):
@@ -147,7 +147,7 @@ class Stops(unittest.TestCase):
             end = self.stop_without(self.keeper(FakeSession(1)))
         self.assertEqual((type(end), end.exit_code), (StoppedUnsaved, 143))
         self.assertRegex(
-            str(end), "^asked to stop after 7 steps, which are not saved: No space left .*; ")
+            str(end), "^asked to stop after 7 steps, but they are not saved: No space left .*; ")
         self.assertIn("No space left", self.words.read_text())
 
     def test_what_a_stop_could_not_save_is_not_tried_again_on_the_way_out(self):
@@ -172,11 +172,11 @@ class Stops(unittest.TestCase):
             keeper = self.keeper(FakeSession(rank))
             keeper.claim()
             end = self.stop_without(keeper)
-            self.assertRegex(str(end), "which are not saved: No such file.*; restore what was")
+            self.assertRegex(str(end), "but they are not saved: No such file.*; restore what was")
         self.assertFalse(self.directory.exists())
 
     def test_an_end_that_the_chief_cannot_save_is_one_for_all(self):
-        with self.assertRaisesRegex(NotSaved, "^trained to the end, 7 steps, .*: No space left$"):
+        with self.assertRaisesRegex(NotSaved, "^training ended after 7 steps, .*: No space left$"):
             self.keeper(FakeSession(1, chief_said="No space left")).save_at_end(False, 1.0)
         self.assertFalse(self.words.exists())  # the chief's are enough
 
@@ -204,7 +204,7 @@ class Stops(unittest.TestCase):
         end = self.stop(self.keeper(FakeSession(1, chief_said="No space left")))
         self.assertEqual(type(end), StoppedUnsaved)
         self.assertEqual(
-            str(end), "asked to stop after 7 steps, which rank 0 could not save: No space left")
+            str(end), "asked to stop after 7 steps, but rank 0 could not save them: No space left")
         self.assertFalse(self.words.exists())  # the chief's are enough
         session = FakeSession(0)
         keeper = self.keeper(session)

@@ -68,8 +68,8 @@ class Totals(NamedTuple):
 
     def __str__(self) -> str:
         if self.unseen > 0:
-            return (f"{self.consumed} samples drawn; what the steps used of {self.unseen} of these "
-                    "was not seen")
+            return (f"{self.consumed} samples drawn; it is not known whether the steps used "
+                    f"{self.unseen} of them")
         return f"{self.consumed} samples used, {self.lost} lost, {self.repeated} repeated"
 
 
@@ -166,7 +166,8 @@ class Sampler:
         Errors: InvalidArgument (no such sample, or one used too often to count).
         """
         if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < self.sample_count:
-            raise InvalidArgument(f"ids: {ids.tolist()} are not all of {self.sample_count} samples")
+            raise InvalidArgument(
+                f"ids: {ids.tolist()} found, expected numbers from 0 to {self.sample_count - 1}")
         used, counts = torch.unique(ids, return_counts=True)
         uses = self._uses[used] + counts
         if uses.numel() and int(uses.max()) > _USES_MAX:
@@ -248,7 +249,8 @@ class Sampler:
         magic, sample_count, *counts = _LEDGER_HEADER.unpack_from(raw)
         if magic != _LEDGER_MAGIC or not sample_count == self.sample_count == counters:
             raise InvalidArgument(
-                f"ledger: of {sample_count} samples found, expected {self.sample_count}")
+                f"ledger: {sample_count} samples found, expected sample_count of the Sampler, "
+                f"{self.sample_count}")
         uses = array.array("H", raw[_LEDGER_HEADER.size :])
         self._uses = torch.tensor(uses.tolist(), dtype=torch.int32)
         self._counts = _Counts(*counts)

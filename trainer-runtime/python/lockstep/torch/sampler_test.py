@@ -71,7 +71,7 @@ class Cursor(unittest.TestCase):
         second.load_state_dict(first.state_dict())
         self.assertEqual(list(second), batches[4:])
         self.assertEqual(second.totals(), first.totals())
-        with self.assertRaisesRegex(InvalidArgument, "of 10 samples found, expected 11"):
+        with self.assertRaisesRegex(InvalidArgument, "^ledger: 10 samples found, expected .*, 11$"):
             Sampler(11, 4).load_state_dict(first.state_dict())
 
 
@@ -117,7 +117,7 @@ class Ledger(unittest.TestCase):
         self.assertEqual(sampler.ledger(), expected + b"\1\0\1\0\0\0")
 
     def test_ids_that_are_none_are_refused(self):
-        with self.assertRaisesRegex(InvalidArgument, "not all of 4 samples"):
+        with self.assertRaisesRegex(InvalidArgument, "found, expected numbers from 0 to 3"):
             Sampler(4, 2).advance(torch.tensor([4]))
         for arguments in ((0, 1), (1, 0)):
             with self.assertRaisesRegex(InvalidArgument, "expected a whole number from 1"):

@@ -46,7 +46,7 @@ class Session(_Session[torch.Tensor]):
         if array.device.type != "cpu" or array.layout != torch.strided:
             raise InvalidArgument(
                 f"{name}: a tensor on {array.device}, {array.layout} found, expected a dense "
-                "tensor on cpu")
+                "tensor on the CPU")
         data_type = data_type_of(array.dtype, name)
         if not array.is_contiguous():
             raise InvalidArgument(

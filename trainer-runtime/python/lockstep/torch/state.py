@@ -39,10 +39,11 @@ class FlatState(NamedTuple):
     tensors: dict[str, torch.Tensor]
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """As safetensors calls it. Errors: InvalidArgument."""
+def dtype_name(dtype: torch.dtype, beginning: str = "") -> str:
+    """As safetensors calls it. Errors: InvalidArgument, after `beginning`."""
     if dtype not in _NAMES:
-        raise InvalidArgument(f"a tensor of {dtype} cannot be handed on")
+        names = ", ".join(str(one) for one in _NAMES)
+        raise InvalidArgument(f"{beginning}{dtype} found, expected one of {names}")
     return _NAMES[dtype]
 
 
@@ -65,11 +66,11 @@ def _flatten(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Json:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, torch.Tensor):
-        dtype_name(value.dtype)
+        dtype_name(value.dtype, f"state: {path}: ")
         if value.layout != torch.strided:
             raise InvalidArgument(f"state: {path}: {value.layout} found, expected a dense tensor")
         if path in tensors:
-            raise InvalidArgument(f"state: two tensors are called {path}")
+            raise InvalidArgument(f"state: two tensors have the name {path}")
         tensors[path] = value.detach()
         return {"@tensor": path}
 
@@ -82,7 +83,9 @@ def _flatten(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Json:
     if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
         kind = "@counter" if isinstance(value, collections.Counter) else "@dict"
         return {kind: [[key, below(key, item)] for key, item in value.items()]}
-    raise InvalidArgument(f"state: {path} is of {type(value).__name__}, which cannot be handed on")
+    raise InvalidArgument(
+        f"state: {path}: {type(value).__name__} found, expected a tensor, a number, a string, "
+        "None, or a list, tuple or dict of these")
 
 
 def unflatten(flat: FlatState) -> Any:
@@ -116,7 +119,9 @@ def broadcast_state(session: Session[torch.Tensor], state: Any, root: int, timeo
     length = torch.tensor([len(text)], dtype=torch.int64)
     session.broadcast(length, root, timeout)
     if not 0 < int(length) <= _DESCRIPTION_BYTES_MAX:
-        raise InvalidArgument(f"state: a description of {int(length)} bytes")
+        raise InvalidArgument(
+            f"state: a description of {int(length)} bytes found, expected 1 to "
+            f"{_DESCRIPTION_BYTES_MAX}")
     description = torch.zeros(int(length), dtype=torch.uint8)
     if is_root:
         description = torch.frombuffer(bytearray(text), dtype=torch.uint8)

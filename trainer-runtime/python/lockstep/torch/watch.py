@@ -68,7 +68,8 @@ class Watch:
         if options.checkpoint_every == 0 or options.checkpoint_folder() is None:
             missing = ("checkpoint_directory is not set" if options.checkpoint_every else
                        "JobOptions.checkpoint_every is 0")
-            lost = f"all steps of this run are lost, because {missing} and no checkpoint was written"
+            lost = (f"all steps of this run are lost, because {missing} and no checkpoint was "
+                    "written")
         print(f"lockstep: a call of job.session lost a rank after step {step}, and the program did "
               f"not catch lockstep.MeetAgain: {lost}. To keep the steps, catch lockstep.MeetAgain "
               "around the call and take the next batch", file=sys.stderr, flush=True)
