@@ -83,6 +83,7 @@ class Calls(LocalTest):
             self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
             self.assertRegex(run.output,
                              who + " exited with code 0 while other ranks still needed it: ")
+            self.assertIn("  to continue   fix the cause above, then lockstep run", run.output)
 
     def test_ranks_that_are_killed_when_all_work_is_done_have_succeeded(self):
         run = self.run_job(command_manifest(
