@@ -73,6 +73,18 @@ Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& fold
   return found;
 }
 
+bool HoldsNoWork(const std::string& folder) {
+  std::error_code error;
+  for (auto at = std::filesystem::directory_iterator(folder, error);
+       !error && at != std::filesystem::directory_iterator();
+       at.increment(error)) {
+    if (at->path().filename() != "fence.json") {
+      return false;
+    }
+  }
+  return !error || error.value() == ENOENT;
+}
+
 std::optional<Step> HighestOf(const std::vector<FoundCheckpoint>& newest) {
   const auto highest = std::ranges::max_element(newest, {}, &FoundCheckpoint::step);
   return highest == newest.end() ? std::nullopt : std::optional(highest->step);

@@ -114,7 +114,8 @@ std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run
 }
 
 std::string DescribeEarlierRun(const EarlierRun& earlier,
-                               const std::vector<FoundCheckpoint>& newest) {
+                               const std::vector<FoundCheckpoint>& newest,
+                               bool is_empty) {
   std::string text = "an earlier run in this folder ";
   text += earlier.outcome.empty() ? "did not finish" : earlier.outcome;
   // A run of a moment may have ended before anybody heard how many steps it was to have.
@@ -129,9 +130,14 @@ std::string DescribeEarlierRun(const EarlierRun& earlier,
     return text + "; its newest checkpoint is of " +
            StepsBetween(*LowestOf(newest), *HighestOf(newest));
   }
-  // Of a command nobody knows what it keeps where, whatever steps it has reported.
-  return has_trained && !CheckpointFolderOf(earlier, "").empty() ? text + "; it has no checkpoint"
-                                                                 : text;
+  if (!has_trained) {
+    return text;
+  }
+  if (!CheckpointFolderOf(earlier, "").empty()) {
+    return text + "; it has no checkpoint";
+  }
+  // What a command keeps elsewhere, nobody knows.
+  return is_empty ? text + "; LOCKSTEP_CHECKPOINT_DIR is empty now" : text;
 }
 
 }  // namespace lockstep::control

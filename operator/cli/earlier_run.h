@@ -49,8 +49,10 @@ Status CheckSameJob(const EarlierRun& earlier,
 std::string CheckpointFolderOf(const EarlierRun& earlier, const std::string& run_directory);
 
 // "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of step
-// 20". `newest`: what lies in its checkpoint folder now, of each model.
+// 20". `newest`: what lies in its checkpoint folder now, of each model; `is_empty`: nothing does,
+// not even of a command, which writes what it wants.
 std::string DescribeEarlierRun(const EarlierRun& earlier,
-                               const std::vector<FoundCheckpoint>& newest);
+                               const std::vector<FoundCheckpoint>& newest,
+                               bool is_empty);
 
 }  // namespace lockstep::control

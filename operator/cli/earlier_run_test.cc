@@ -74,24 +74,24 @@ TEST_F(EarlierRunTest, JobThatWasMadeShorterIsToldWithoutWhatItAskedFor) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "succeeded", "reason": "", "steps": 188, "stepsTotal": 94})";
-  EXPECT_THAT(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(188), "", {}}}),
+  EXPECT_THAT(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(188), "", {}}}, false),
               HasSubstr("succeeded after 188 steps; its"));
 }
 
 TEST_F(EarlierRunTest, EndIsTold) {
   ASSERT_TRUE(WriteJobRecord(folder_, Job(), Json(), "/data").ok());
-  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}, true),
             "an earlier run in this folder did not finish");
   std::ofstream(folder_ + "/summary.json")
       << R"({"outcome": "stopped", "reason": "", "steps": 20, "stepsTotal": 120})";
   EXPECT_EQ(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(20), "", {}}}),
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(20), "", {}}}, false),
       "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of "
       "step 20");
   EXPECT_THAT(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(16), "", 0}, {Step(20), "", 1}}),
+      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(16), "", 0}, {Step(20), "", 1}}, false),
       ::testing::HasSubstr("its newest checkpoint is of steps 16 to 20"));
-  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}),
+  EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}, false),
             "an earlier run in this folder stopped after 20 of 120 steps");
 }
 
@@ -101,11 +101,14 @@ TEST_F(EarlierRunTest, MissingCheckpointIsToldOfATrainingAlone) {
   earlier.outcome = "succeeded";
   earlier.steps = 40;
   earlier.job_text = R"({"spec": {"training": {}}})";
-  EXPECT_EQ(DescribeEarlierRun(earlier, {}),
+  EXPECT_EQ(DescribeEarlierRun(earlier, {}, false),
             "an earlier run in this folder succeeded after 40 steps; it has no checkpoint");
   earlier.job_text = R"({"spec": {}})";
-  EXPECT_EQ(DescribeEarlierRun(earlier, {}),
+  EXPECT_EQ(DescribeEarlierRun(earlier, {}, false),
             "an earlier run in this folder succeeded after 40 steps");
+  EXPECT_EQ(DescribeEarlierRun(earlier, {}, true),
+            "an earlier run in this folder succeeded after 40 steps; LOCKSTEP_CHECKPOINT_DIR is "
+            "empty now");
 }
 
 // Another job, a command for one, may go on in the folder: the checkpoints are the earlier one's.

@@ -360,16 +360,19 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
   }
   if (const auto earlier = ReadEarlierRun(directory.path()); earlier.ok()) {
     const std::string its_own = CheckpointFolderOf(*earlier, directory.path());
-    const auto newest = NewestCheckpointsIn(
-        its_own.empty() ? CheckpointDirectoryOf(shop.job, directory.path()) : its_own);
+    const std::string folder =
+        its_own.empty() ? CheckpointDirectoryOf(shop.job, directory.path()) : its_own;
+    const auto newest = NewestCheckpointsIn(folder);
     if (!newest.ok()) {
       console->Print("warning: reading the earlier run in this folder: " +
                      newest.error().ToString());
       return TellUnused(shop, console);
     }
-    const std::string text = DescribeEarlierRun(*earlier, *newest);
+    const bool is_empty = HoldsNoWork(folder);
+    const std::string text = DescribeEarlierRun(*earlier, *newest, is_empty);
     // Work that is gone is nothing to be quiet about.
-    const bool is_lost = earlier->steps > 0 && !its_own.empty() && newest->empty();
+    const bool is_lost =
+        earlier->steps > 0 && (its_own.empty() ? is_empty : newest->empty());
     is_lost ? console->Print("warning: " + text) : console->Tell(text);
   }
   TellUnused(shop, console);

@@ -173,13 +173,16 @@ std::string PodListener::Objection(int local_rank, int exit_code) {
     return NoSuccess("ranks had called different things", newest->mismatch);
   }
   const int64_t step = newest->step.value();
-  const int64_t steps_total = newest->steps_total.value_or(step);
-  if (newest->backend.empty() || step >= steps_total) {
+  if (newest->backend.empty() || !newest->steps_total.has_value()) {
     return "";
   }
-  return NoSuccess("told of step " + std::to_string(step) + " of " + std::to_string(steps_total) +
-                       " last and never said that all work is done",
-                   "to end early, leave the loop and close the job, or call finish on all ranks");
+  return NoSuccess(
+      "told of step " + std::to_string(step) + " of " + std::to_string(*newest->steps_total) +
+          " last and never said that all work is done",
+      step < *newest->steps_total
+          ? "to end early, leave the loop and close the job, or call finish on all ranks"
+          : "after an error at the end the last steps may not be saved; a program whose work is "
+            "done calls finish on all ranks");
 }
 
 pid_t PodListener::SessionOf(int local_rank) const {

@@ -147,7 +147,7 @@ TEST_F(PodListenerTest, ThatAllWorkIsDoneIsKnownOfTheProcessThatSaidIt) {
 
 // Only of a session that has met its peers: one that only reports may end early, as by
 // EarlyStopping.
-TEST_F(PodListenerTest, EndBeforeTheLastStepOrAfterAMismatchIsUnfinishedUntilAllWorkIsDone) {
+TEST_F(PodListenerTest, EndIsUnfinishedUntilAllWorkIsSaidToBeDone) {
   Listen(kNeverSilent);
   const auto unfinished = [this](const StatusDocument& document) {
     Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
@@ -159,6 +159,10 @@ TEST_F(PodListenerTest, EndBeforeTheLastStepOrAfterAMismatchIsUnfinishedUntilAll
   document.backend = "tcp";
   EXPECT_THAT(unfinished(document),
               testing::HasSubstr("but told of step 5 of 48 last and never said"));
+  document.step = Step(48);
+  EXPECT_THAT(unfinished(document),
+              testing::HasSubstr("but told of step 48 of 48 last and never said"))
+      << "an error after the last step was caught, and the code of the process hidden";
   document.steps_total.reset();
   EXPECT_EQ(unfinished(document), "") << "who knows no plan";
   document.mismatch = "rank 1 called barrier";

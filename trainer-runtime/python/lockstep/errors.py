@@ -97,6 +97,12 @@ class Diverged(Ended):
     exit_code = 79
 
 
+class Inexact(Ended):
+    """Training has come to its end, and samples were lost or used twice."""
+
+    exit_code = 80
+
+
 class TakenOver(Ended):
     """Another job writes into this one's checkpoint directory by now."""
 

@@ -6,6 +6,7 @@ samples. What a dataset returns for an id is its own matter.
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, Generic, Iterable, Iterator, Mapping, NamedTuple, Optional, TypeVar
 
@@ -37,8 +38,8 @@ class Feed(Generic[Batch]):
         self._taken_count = 0
 
     def next(self, step: int) -> tuple[Batch, Drawn]:
-        """The batch for `step`. Errors: LockstepError (the loader has dropped or repeated one, or
-        samples of it; its batches are not the sampler's)."""
+        """The batch for `step`; the first that is not seen is told of. Errors: LockstepError (the
+        loader has dropped or repeated one, or samples of it; its batches are not the sampler's)."""
         waiting_count = self._sampler.handed_out_count
         batch = next(self._batches, None)
         drawn_count = self._sampler.handed_out_count - waiting_count
@@ -48,9 +49,9 @@ class Feed(Generic[Batch]):
         self._taken_count += 1
         if len(ids) != self._sampler.slice_size():
             raise self._foreign(step)
-        # If this call drew exactly one batch, and none waited, the loader has yielded that one.
-        is_in_order = self._keeps_order or (waiting_count, drawn_count) == (0, 1)
-        if not ids or (is_in_order and len(ids) in sizes_of(batch)):
+        # A generator around the loader may yield another batch than the one that it has drawn, and
+        # a collate_fn that drops samples may leave one field of the batch as long as it was.
+        if not ids or (self._keeps_order and sizes_of(batch) == {len(ids)}):
             return batch, Drawn(ids, 0)
         found = size_of_rows(batch)
         if found is not None and 1 < found < len(ids):
@@ -58,6 +59,7 @@ class Feed(Generic[Batch]):
                 f"step {step}: the batch has {found} samples, but the sampler gave {len(ids)}: a "
                 "collate_fn must not drop samples, because they count as used; remove them from "
                 "the dataset instead")
+        tell_unseen()
         return batch, Drawn(ids, len(ids))
 
     def _error(self, step: int, has_ended: bool) -> LockstepError:
@@ -94,12 +96,13 @@ def keeps_order(loader: Any, sampler: Sampler) -> bool:
              or loader.batch_sampler is None and loader.sampler is sampler))
 
 
+@functools.lru_cache(maxsize=None)
 def tell_unseen() -> None:
     """Once: from here on the job knows less than its totals could say."""
     print("lockstep: the job does not see which samples its batches have, so it counts the samples "
           "that were drawn from the sampler; to have the batches checked, pass the DataLoader "
-          "itself to job.batches, and put a tensor with one row for each sample into each batch",
-          file=sys.stderr, flush=True)
+          "itself to job.batches, and give each tensor and list of a batch as many rows as it has "
+          "samples", file=sys.stderr, flush=True)
 
 
 def sizes_of(batch: Any, depth: int = _DEPTH_MAX) -> set[int]:

@@ -26,7 +26,7 @@ from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
-from lockstep.torch.feed import Drawn, Feed, tell_unseen
+from lockstep.torch.feed import Drawn, Feed
 from lockstep.torch.gradients import LeftLoop, StepReducer, StepShare, loss_of
 from lockstep.torch.holdings import Holdings, Stateful
 from lockstep.torch.keeper import Keeper, Snapshot
@@ -98,12 +98,12 @@ class Job:
         self._step = 0
         self._has_state = False
         self._is_finished = False
-        self._is_over = False  # nothing is expected of this rank any more
+        self._is_over = False  # nothing is expected of this rank any more,
+        self._end: Optional[LockstepError] = None  # after an error
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
         self._is_whole = True  # no update is half done
         self._drawn = Drawn([], 0)  # what the batch that is out, or was last, is made of
-        self._has_told = False  # of batches that are not seen
         self._used_count = 0  # samples that all ranks used in the newest step
         self._loss: Optional[float] = None
         self._begin = time.monotonic()
@@ -181,6 +181,7 @@ class Job:
         job does not know), Diverged, Mismatch (ranks hold other values, train other parameters, or
         some have left the loop), LockstepError (no batch is in progress).
         """
+        self._end_anew()
         if not self._is_open:
             raise LockstepError("step: no batch is in progress; call step once for each batch")
         exits.note(0)  # what was asked for before was caught
@@ -278,8 +279,14 @@ class Job:
                 raise left.error(self._progress()) from None
         except LockstepError as error:
             self._is_over = True
+            self._end = type(error)(str(error), error.status)  # without the frames of the first
             note_end(error)
             raise
+
+    def _end_anew(self) -> None:
+        """For a program that has caught what ended the job, and would go on without the batch."""
+        if self._end is not None:
+            raise type(self._end)(str(self._end), self._end.status)
 
     def _at_exit(self) -> None:
         """Of a process that ends without `close`, and maybe with 0 while other ranks go on."""
@@ -338,11 +345,9 @@ class Job:
             self._seed()
             self._reducer.begin_step()
             batch, self._drawn = feed.next(self._step + 1)
-            if self._drawn.unseen_count > 0 and not self._has_told:
-                self._has_told = True
-                tell_unseen()
             self._is_open = True
             yield batch
+            self._end_anew()
             if self._is_open:
                 self._is_open = False
                 raise LockstepError(
@@ -405,6 +410,7 @@ class Job:
     def _save_and_finish(self) -> None:
         self._watch.check_before_save(self._step)
         self._keeper.save_at_end(not self.sampler.is_done, self._options.long_seconds())
+        self.sampler.check_end()
         self.session.finish(self._options.long_seconds())
 
     def _progress(self) -> Progress:

@@ -18,6 +18,7 @@ from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.library import Leave
 from lockstep.session import Meeting, Member
 from lockstep.torch import holdings, job
+from lockstep.torch.feed import tell_unseen
 from lockstep.torch.job import Job, JobOptions
 from lockstep.torch.sampler import Sampler
 
@@ -212,8 +213,12 @@ class Ranks(unittest.TestCase):
     def test_what_one_rank_does_not_see_of_its_samples_no_rank_claims(self):
         class Swaps(Program):
             def wrap(self, loader):
-                yield from reversed(list(loader)) if sessions.own.rank == 1 else loader
+                return self.reverse(loader) if sessions.own.rank == 1 else loader
 
+            def reverse(self, loader):
+                yield from reversed(list(loader))
+
+        tell_unseen.cache_clear()
         for one in where_nobody_fails(self.run_on(2, Swaps)):
             self.assertEqual(str(one.totals), "24 samples drawn; it is not known whether the steps "
                              "used 12 of them")

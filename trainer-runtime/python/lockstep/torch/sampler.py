@@ -15,7 +15,7 @@ from typing import Any, Iterator, NamedTuple, Optional
 import torch
 
 from lockstep.arguments import truth, whole_number
-from lockstep.errors import InvalidArgument
+from lockstep.errors import Inexact, InvalidArgument, Status
 from lockstep.torch.state import raw_bytes
 
 _LEDGER_MAGIC = b"LSLEDGR1"
@@ -196,6 +196,13 @@ class Sampler:
         if unseen > 0:
             return Totals(counts.consumed, counts.expected, None, None, unseen)
         return Totals(*counts)
+
+    def check_end(self) -> None:
+        """Errors: Inexact (all is done, but not with each sample as often as planned)."""
+        totals = self.totals()
+        if self.is_done and (totals.lost or totals.repeated):
+            raise Inexact(f"trained to the end, but not by the plan: {totals}; train again from an "
+                          "older checkpoint, or from step 0", Status.INTERNAL)
 
     def _counted(self) -> _Counts:
         wanted = torch.zeros_like(self._uses)

@@ -4,7 +4,7 @@ import unittest
 
 import torch
 
-from lockstep.errors import InvalidArgument
+from lockstep.errors import Inexact, InvalidArgument
 from lockstep.torch.sampler import Sampler, mix, permutation
 
 
@@ -108,6 +108,8 @@ class Ledger(unittest.TestCase):
         self.assertEqual(sampler.totals(), (2, 2, 1, 1, 0))
         sampler.advance(torch.tensor([2, 3]))
         self.assertEqual(sampler.totals(), (4, 4, 1, 1, 0))
+        with self.assertRaisesRegex(Inexact, "4 samples used, 1 lost, 1 repeated"):
+            sampler.check_end()
 
     def test_is_laid_out_as_the_built_in_trainers(self):
         sampler = Sampler(3, 2, shuffle=False)
