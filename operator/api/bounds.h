@@ -28,9 +28,9 @@ inline constexpr double kHungSecondsMin = 1;  // below it a program that reads a
 inline constexpr int64_t kGraceSecondsMax = 24 * 3600;  // a day is a mistake, not a grace period
 inline constexpr std::size_t kLabelsMax = 256;          // annotations and nodeSelector, too
 inline constexpr std::size_t kInitContainersMax = 16;
-inline constexpr std::size_t kVolumesMax = 1000;
 inline constexpr std::size_t kPortsMax = 64;  // of a container; each may be a port of the node
-inline constexpr std::size_t kEnvironmentMax = 1000;
+// Of every other list: variables, volumes, words of a command, whatever is passed on.
+inline constexpr std::size_t kEntriesMax = 1000;
 inline constexpr std::size_t kEnvironmentNameMax = 256;
 inline constexpr std::size_t kEnvironmentSourcesMax = 64;
 inline constexpr std::size_t kResourceNamesMax = 32;

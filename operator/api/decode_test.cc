@@ -209,7 +209,7 @@ TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
   EXPECT_TRUE(pod.tolerations[0].is_exists);
   EXPECT_EQ(pod.tolerations[1],
             (Toleration{"gpu", false, "a100", "NoExecute", std::chrono::seconds(60)}));
-  EXPECT_EQ(pod.raw["spec"]["volumes"][0]["name"], "data");
+  EXPECT_EQ((*pod.raw)["spec"]["volumes"][0]["name"], "data");
 }
 
 TEST(DecodeTrainingJob, CountsRanksAndNotTheOtherPods) {

@@ -46,8 +46,8 @@ Json EncodeRole(const RoleSpec& role) {
   if (!role.warm.empty()) {
     value["warm"] = role.warm;
   }
-  if (!role.pod.raw.empty()) {
-    value["template"] = role.pod.raw;
+  if (!role.pod.raw->empty()) {
+    value["template"] = *role.pod.raw;
   }
   return value;
 }

@@ -35,6 +35,7 @@ std::string ReadText(ObjectReader& reader, std::string_view key) {
 
 std::vector<std::string> ReadWords(ObjectReader& reader,
                                    std::string_view key,
+                                   std::size_t max,
                                    std::vector<Error>* errors) {
   std::vector<std::string> words;
   const Json* value = reader.Find(key);
@@ -44,7 +45,7 @@ std::vector<std::string> ReadWords(ObjectReader& reader,
         DescribeJson(*value) + " found, expected a list of words such as " + "[python3, train.py]");
     return words;
   }
-  const std::vector<const Json*> items = reader.List(key);
+  const std::vector<const Json*> items = ListUpTo(reader, key, max);
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (items[i]->is_string()) {
       words.push_back(items[i]->get<std::string>());

@@ -22,10 +22,11 @@ using Errors = std::vector<Error>;
 // invites, so the message says how to quote it.
 std::string ReadText(ObjectReader& reader, std::string_view key);
 
-// A list of words such as a command line's; empty when absent. A single string is answered with how
-// to write it as a list.
+// A list of words such as a command line's; empty when absent, or when there are more than `max`
+// (ListUpTo). A single string is answered with how to write it as a list.
 std::vector<std::string> ReadWords(ObjectReader& reader,
                                    std::string_view key,
+                                   std::size_t max,
                                    std::vector<Error>* errors);
 
 // An object whose values are all text; empty when absent.

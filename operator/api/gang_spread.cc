@@ -18,8 +18,8 @@ using Labels = std::map<std::string, std::string>;
 Labels LabelsOfPods(const TrainingJob& job, const RoleSpec& role) {
   Labels labels;
   const Json::json_pointer where("/metadata/labels");
-  if (role.pod.raw.contains(where) && role.pod.raw.at(where).is_object()) {
-    for (const auto& [name, value] : role.pod.raw.at(where).items()) {
+  if (role.pod.raw->contains(where) && role.pod.raw->at(where).is_object()) {
+    for (const auto& [name, value] : role.pod.raw->at(where).items()) {
       labels[name] = value.is_string() ? value.get<std::string>() : "";
     }
   }

@@ -52,11 +52,9 @@ NodeRequirement ReadRequirement(ObjectReader& reader, Errors* errors) {
   }
   const std::optional<NodeOperator> op = RequireEnum(reader, "operator", kNodeOperatorNames);
   requirement.op = op.value_or(NodeOperator::kExists);
-  requirement.values = ReadWords(reader, "values", errors);
-  if (requirement.values.size() > kAffinityValuesMax) {
-    reader.Fail("values", TooMany(requirement.values.size(), "values", kAffinityValuesMax));
-  }
-  if (op.has_value()) {
+  const std::size_t errors_before = errors->size();
+  requirement.values = ReadWords(reader, "values", kAffinityValuesMax, errors);
+  if (op.has_value() && errors->size() == errors_before) {
     CheckValues(reader, requirement);
   }
   reader.Finish();
@@ -152,7 +150,7 @@ void RefuseForeignPods(ObjectReader& term) {
 
 // What is preferred only is Kubernetes' own.
 void ReadPreferred(ObjectReader& reader, Errors* errors) {
-  for (const Json* const preferred : reader.List(kPreferred)) {
+  for (const Json* const preferred : ListUpTo(reader, kPreferred, kEntriesMax)) {
     const ObjectReader is_object(*preferred, reader.PathOf(kPreferred), errors);
   }
 }

@@ -182,7 +182,7 @@ void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, 
 }  // namespace
 
 void ReadEnvironment(ObjectReader& container, PodTemplate* pod, Errors* errors) {
-  const std::vector<const Json*> variables = ListUpTo(container, "env", kEnvironmentMax);
+  const std::vector<const Json*> variables = ListUpTo(container, "env", kEntriesMax);
   for (std::size_t i = 0; i < variables.size(); ++i) {
     ReadVariable(*variables[i], container.PathOf("env", i), pod, errors);
   }

@@ -35,7 +35,7 @@ bool CheckNotOurs(ObjectReader& reader, const std::string& name) {
 std::vector<std::string> ReadProgramWords(ObjectReader& reader,
                                           std::string_view key,
                                           Errors* errors) {
-  std::vector<std::string> words = ReadWords(reader, key, errors);
+  std::vector<std::string> words = ReadWords(reader, key, kEntriesMax, errors);
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i].size() > kExecStringBytesMax) {
       AddError(errors,
@@ -132,8 +132,8 @@ InitContainer ReadInitContainer(const Json& value,
   if (reader.Require("image", "the image to run") != nullptr) {
     ReadText(reader, "image");
   }
-  ReadWords(reader, "command", errors);
-  ReadWords(reader, "args", errors);
+  ReadWords(reader, "command", kEntriesMax, errors);
+  ReadWords(reader, "args", kEntriesMax, errors);
   ReadText(reader, "workingDir");
   container.is_sidecar = reader.Choice("restartPolicy", {"Always"}).has_value();
   if (const Json* const resources = reader.Find("resources")) {
@@ -236,10 +236,10 @@ void CheckVolumeName(ObjectReader& reader, std::set<std::string>* names) {
 
 void CheckVolumeNames(ObjectReader& spec, Errors* errors) {
   const Json* const volumes = spec.Find("volumes");
-  if (volumes == nullptr || !volumes->is_array()) {
+  if (volumes == nullptr || !volumes->is_array() || volumes->size() > kEntriesMax) {
     return;  // PassPodFields tells
   }
-  const std::vector<const Json*> items = ListUpTo(spec, "volumes", kVolumesMax);
+  const std::vector<const Json*> items = spec.List("volumes");
   std::set<std::string> names;
   for (std::size_t i = 0; i < items.size(); ++i) {
     if (items[i]->is_object()) {

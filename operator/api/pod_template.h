@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/copy_on_write.h"
 #include "common/base/error.h"
 #include "common/base/value_members.h"
 #include "common/contract/environment.h"
@@ -64,7 +65,9 @@ struct PodTemplate {
   ResourceVector overhead;              // what the pod costs beside its containers
   ResourceVector pod_requests;          // of all containers together, in place of theirs
   ResourceVector pod_limits;            // likewise; zero: no limit
-  Json raw = Json::object();  // {metadata, spec} as written; empty object without a template
+  // {metadata, spec} as written; empty object without a template. A megabyte, perhaps, and jobs are
+  // copied for each decision.
+  CopyOnWrite<Json> raw{Json::object()};
 
   // Whether the template names a command for the trainer container.
   bool has_command() const { return !command.empty() || !args.empty(); }

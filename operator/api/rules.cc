@@ -206,7 +206,7 @@ class RuleChecker {
 
   void CheckProgram(const RoleSpec& role, const std::string& path) {
     const std::string command_path = path + ".template." + std::string(kContainerPath) + ".command";
-    const bool has_template = !role.pod.raw.empty();
+    const bool has_template = !role.pod.raw->empty();
     if (spec_.training && role.pod.has_command()) {
       Fail(command_path, "cannot be used with spec.training, expected only one of the two");
     }

@@ -14,8 +14,8 @@ constexpr const char* kDefaultScheduler = "default-scheduler";  // of pods that 
 
 std::string SchedulerOf(const RoleSpec& role) {
   const Json::json_pointer where("/spec/schedulerName");
-  const bool names_one = role.pod.raw.contains(where) && role.pod.raw.at(where).is_string();
-  return names_one ? role.pod.raw.at(where).get<std::string>() : kDefaultScheduler;
+  const bool names_one = role.pod.raw->contains(where) && role.pod.raw->at(where).is_string();
+  return names_one ? role.pod.raw->at(where).get<std::string>() : kDefaultScheduler;
 }
 
 std::string SchedulerPath(std::size_t role) {

@@ -89,11 +89,7 @@ std::string ReadParent(ObjectReader& reader) {
 
 std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* errors) {
   std::set<std::string> namespaces;
-  const std::vector<std::string> words = ReadWords(reader, "namespaces", errors);
-  if (words.size() > kNamespacesMax) {
-    reader.Fail("namespaces", TooMany(words.size(), "entries", kNamespacesMax));
-    return namespaces;
-  }
+  const std::vector<std::string> words = ReadWords(reader, "namespaces", kNamespacesMax, errors);
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool is_name = IsHostLabel(words[i]);
     if (!is_name || !namespaces.insert(words[i]).second) {

@@ -77,7 +77,7 @@ std::string UnusedPodFieldsOf(const TrainingJob& job) {
     }
   };
   for (const RoleSpec& role : job.spec.roles) {
-    const Json& spec = role.pod.raw.value("spec", Json::object());
+    const Json& spec = role.pod.raw->value("spec", Json::object());
     for (const char* field : {"volumes", "securityContext"}) {
       if (spec.contains(field)) {
         add(field);

@@ -52,8 +52,8 @@ Watches::Watches(const WatchLoopOptions& options,
                  const std::string& namespace_name,
                  const FollowedToo& too,
                  WorkQueueOfUpdates* queue)
-    : jobs_(Follow<kube::RawObject>(
-          {kube::kTrainingJobs, namespace_name, "", ""}, kube::DecodeRaw, options, queue)),
+    : jobs_(Follow<StoredJob>(
+          {kube::kTrainingJobs, namespace_name, "", ""}, DecodeStoredJob, options, queue)),
       pods_(Follow<kube::Pod>(OursIn(kube::kPods, ""), kube::DecodePod, options, queue)) {
   WatchLoopOptions now_and_then = options;
   now_and_then.read_interval = kForeignReadInterval;

@@ -45,7 +45,7 @@ class Watches {
   template <typename T>
   using Watch = std::unique_ptr<ReflectorDriver<T>>;
 
-  Watch<kube::RawObject> jobs_;
+  Watch<StoredJob> jobs_;
   Watch<kube::Pod> pods_;
   Watch<PodUse> foreign_pods_;
   Watch<kube::Node> nodes_;

@@ -121,8 +121,7 @@ TEST_F(ApiClusterTest, WrittenJobThatIsGoneFromTheWatchIsAskedForOnce) {
   ASSERT_TRUE(WriteStatus(job_).ok());
   Watch(BodyOf(OtherJob(), "9"));
   News news;
-  view_.Apply(kube::Replaced<kube::RawObject>{{kube::DecodeRaw(BodyOf(OtherJob(), "9")).value()}},
-              &news);
+  view_.Apply(kube::Replaced<StoredJob>{{DecodeStoredJob(BodyOf(OtherJob(), "9")).value()}}, &news);
   EXPECT_EQ(news.urgent.count(kMnist), 1U);
   EXPECT_EQ(PlacesHeldBesides(kOther), 1) << "until it is known to be gone";
 
@@ -152,7 +151,7 @@ TEST_F(ApiClusterTest, PlaceThatAJobWasAboutToGetIsFreeWhenTheJobIsGone) {
   api_.ExpectSilence(std::string("PUT ") + kJobPath + "/status");
   cluster_.StartStatusWrite(kMnist, job_);
   News news;
-  view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}, &news);
+  view_.Apply(kube::Deleted<StoredJob>{DecodeStoredJob(JobBody("10")).value()}, &news);
   EXPECT_FALSE(Settle(kMnist).front().ok());
   TrainingJob next = job_;
   next.metadata.uid = "uid-of-the-next";
@@ -230,7 +229,7 @@ TEST_F(ApiClusterTest, JobThatIsBeingDeletedIsSeenAndCanBeWrittenUntilItIsGone) 
   EXPECT_TRUE(WriteStatus(job_).ok());
 
   News news;
-  view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("13")).value()}, &news);
+  view_.Apply(kube::Deleted<StoredJob>{DecodeStoredJob(JobBody("13")).value()}, &news);
   EXPECT_EQ(Read(kMnist).error().code(), ErrorCode::kNotFound);
 }
 

@@ -16,9 +16,9 @@
 namespace lockstep::control {
 
 // What the watches have to say.
-using WatchUpdate = std::variant<kube::ObjectUpdate<kube::RawObject>,  // TrainingJobs
-                                 kube::ObjectUpdate<kube::Pod>,        // with our label
-                                 kube::ObjectUpdate<PodUse>,           // without it
+using WatchUpdate = std::variant<kube::ObjectUpdate<StoredJob>,
+                                 kube::ObjectUpdate<kube::Pod>,  // with our label
+                                 kube::ObjectUpdate<PodUse>,     // without it
                                  kube::ObjectUpdate<kube::Node>,
                                  kube::ObjectUpdate<StoredQueue>,
                                  kube::ObjectUpdate<PriorityClass>,

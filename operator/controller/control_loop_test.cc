@@ -65,8 +65,8 @@ TEST_F(ControlLoopTest, CalendarIsThatOfTheMomentOfLeading) {
 TEST_F(ControlLoopTest, WhatAPodMayAnswerIsBounded) {
   Json pod = ParseJson(PodBody(job_.metadata.uid)).value();
   pod["status"]["podIP"] = "10.0.0.1";
-  loop_.Apply(kube::ObjectUpdate<kube::RawObject>(
-                  kube::Upserted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}),
+  loop_.Apply(kube::ObjectUpdate<StoredJob>(
+                  kube::Upserted<StoredJob>{DecodeStoredJob(JobBody("10")).value()}),
               now_);
   loop_.Apply(kube::ObjectUpdate<kube::Pod>(
                   kube::Upserted<kube::Pod>{kube::DecodePod(DumpJson(pod)).value()}),
@@ -80,10 +80,10 @@ TEST_F(ControlLoopTest, WhatAPodMayAnswerIsBounded) {
 }
 
 TEST_F(ControlLoopTest, PodsOfAJobThatIsGoneAreNotAskedAfterTheLeadIsLost) {
-  const auto job = kube::DecodeRaw(JobBody("10")).value();
+  const auto job = DecodeStoredJob(JobBody("10")).value();
   Json pod = ParseJson(PodBody(job_.metadata.uid)).value();
   pod["status"]["podIP"] = "10.0.0.1";
-  loop_.Apply(kube::ObjectUpdate<kube::RawObject>(kube::Upserted<kube::RawObject>{job}), now_);
+  loop_.Apply(kube::ObjectUpdate<StoredJob>(kube::Upserted<StoredJob>{job}), now_);
   loop_.Apply(kube::ObjectUpdate<kube::Pod>(
                   kube::Upserted<kube::Pod>{kube::DecodePod(DumpJson(pod)).value()}),
               now_);
@@ -91,7 +91,7 @@ TEST_F(ControlLoopTest, PodsOfAJobThatIsGoneAreNotAskedAfterTheLeadIsLost) {
   Turn();
   ASSERT_EQ(TargetsOfMnist(), 1U);
 
-  loop_.Apply(kube::ObjectUpdate<kube::RawObject>(kube::Deleted<kube::RawObject>{job}), now_);
+  loop_.Apply(kube::ObjectUpdate<StoredJob>(kube::Deleted<StoredJob>{job}), now_);
   loop_.StandBy(now_);
   EXPECT_EQ(TargetsOfMnist(), 0U);
 }

@@ -278,7 +278,7 @@ TEST_F(EffectBatchTest, PodsOfALargeGangAreMadeReadyAFewAtATimeEachWhenAnotherIs
 TEST_F(EffectBatchTest, NoMorePodsAreMadeForAJobThatIsDeleted) {
   StartToCreate(100);
   News news;
-  view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}, &news);
+  view_.Apply(kube::Deleted<StoredJob>{DecodeStoredJob(JobBody("10")).value()}, &news);
 
   EXPECT_EQ(CallsUntilTheEnd(), "");
   ASSERT_EQ(answers_.size(), 100U);

@@ -13,6 +13,10 @@ namespace {
 // be sent and not answered; each may be a pod of 30 KB, so 15 MB, and 8 MB more of 256 turns.
 constexpr std::size_t kCallsOpenMany = 512;
 
+// With so many bytes of one job under way it sends nothing more: a pod may be as large as the API
+// server takes one, 1.5 MB, and to write it takes the controller's thread some milliseconds.
+constexpr std::size_t kBytesOfJobMany = std::size_t{1} << 20U;
+
 }  // namespace
 
 void ErrandRunner::Begin(const JobId& job, std::unique_ptr<Errand> errand) {
@@ -29,7 +33,9 @@ void ErrandRunner::Accept(kube::CallsAnswered answered) {
   }
   LOCKSTEP_CHECK(answered.results.size() == 1, "a call must have exactly one result");
   open.mapped().read(std::move(answered.results.front()));
-  --running_.at(open.mapped().job).open_count;
+  Running& running = running_.at(open.mapped().job);
+  --running.open_count;
+  running.open_bytes -= open.mapped().bytes;
   Advance(open.mapped().job);
 }
 
@@ -69,8 +75,9 @@ void ErrandRunner::Send(const JobId& job, Running* running) {
       continue;
     }
     ++running->open_count;
+    running->open_bytes += request->body.size();
     last_ticket_ = last_ticket_.Next();
-    open_.emplace(last_ticket_, Open{job, std::move(call.read)});
+    open_.emplace(last_ticket_, Open{job, request->body.size(), std::move(call.read)});
     std::vector<kube::Request> requests;
     requests.push_back(*std::move(request));
     api_->StartCalls(last_ticket_, job.namespace_name + "/" + job.name, std::move(requests));
@@ -78,7 +85,8 @@ void ErrandRunner::Send(const JobId& job, Running* running) {
 }
 
 bool ErrandRunner::MaySend(const Running& running) const {
-  return running.open_count < (open_.size() < kCallsOpenMany ? calls_of_job_max_ : 1);
+  return running.open_bytes < kBytesOfJobMany &&
+         running.open_count < (open_.size() < kCallsOpenMany ? calls_of_job_max_ : 1);
 }
 
 }  // namespace lockstep::control

@@ -19,7 +19,8 @@ namespace lockstep::control {
 // Thread: one, the controller's. `api` outlives it.
 class ErrandRunner {
  public:
-  // `calls_of_job_max`: calls of one job that are under way. Precondition: at least one.
+  // `calls_of_job_max`: calls of one job that are under way; fewer where their bodies are large.
+  // Precondition: at least one.
   ErrandRunner(kube::CallStarter* api, std::size_t calls_of_job_max)
       : api_(api), calls_of_job_max_(calls_of_job_max) {}
 
@@ -40,10 +41,12 @@ class ErrandRunner {
     std::unique_ptr<Errand> errand;
     std::deque<ErrandCall> waiting;  // of the present round
     std::size_t open_count = 0;      // asked, not answered
+    std::size_t open_bytes = 0;      // of their bodies
   };
 
   struct Open {
     JobId job;
+    std::size_t bytes = 0;
     std::function<void(kube::CallResult)> read;
   };
 

@@ -22,7 +22,7 @@ class LateReplyTest : public testing::Test, protected ApiClusterWorld {
 
   void WatchJobGo() {
     News news;
-    view_.Apply(kube::Deleted<kube::RawObject>{kube::DecodeRaw(JobBody("10")).value()}, &news);
+    view_.Apply(kube::Deleted<StoredJob>{DecodeStoredJob(JobBody("10")).value()}, &news);
   }
 
   void WatchPod(const std::string& version) {

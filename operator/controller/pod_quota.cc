@@ -44,7 +44,7 @@ void Raise(const QuotaAmounts& amounts, QuotaAmounts* most) {
 
 // Requests that are not written are the limits.
 QuotaAmounts AmountsOfContainer(const Json& container, std::string_view kind) {
-  const Json resources = ObjectOr(container, "resources");
+  const Json& resources = ObjectOr(container, "resources");
   QuotaAmounts amounts = ReadAmountsOf(ObjectOr(resources, "limits"));
   if (kind == kRequestsPrefix) {
     for (const auto& [name, amount] : ReadAmountsOf(ObjectOr(resources, "requests"))) {
@@ -106,9 +106,9 @@ void SetCount(int64_t pod_count, QuotaAmounts* amounts) {
 ResourceQuota ReadResourceQuota(const Json& object) {
   ResourceQuota quota;
   std::vector<Error> ignored;
-  const Json metadata = ObjectOr(object, "metadata");
+  const Json& metadata = ObjectOr(object, "metadata");
   quota.name = ObjectReader(metadata, "", &ignored).String("name").value_or("");
-  const Json spec = ObjectOr(object, "spec");
+  const Json& spec = ObjectOr(object, "spec");
   quota.hard = ReadAmountsOf(ObjectOr(spec, "hard"));
   quota.used = ReadAmountsOf(ObjectOr(ObjectOr(object, "status"), "used"));
   quota.has_scopes = !ListIn(spec, "scopes").empty() || FindField(spec, "scopeSelector") != nullptr;
@@ -116,7 +116,7 @@ ResourceQuota ReadResourceQuota(const Json& object) {
 }
 
 QuotaAmounts QuotaUseOf(const Json& pod) {
-  const Json spec = ObjectOr(pod, "spec");
+  const Json& spec = ObjectOr(pod, "spec");
   QuotaAmounts use;
   Name(AmountsOfPod(spec, kRequestsPrefix), kRequestsPrefix, &use);
   Name(AmountsOfPod(spec, kLimitsPrefix), kLimitsPrefix, &use);

@@ -6,11 +6,11 @@
 #include <set>
 #include <utility>
 
-#include "operator/api/placement.h"
 #include "operator/reconcile/act/ask_capacity.h"
 #include "operator/reconcile/act/clean_pods.h"
 #include "operator/reconcile/act/device_check.h"
 #include "operator/reconcile/act/evict_gang.h"
+#include "operator/reconcile/act/gang_pods.h"
 #include "operator/reconcile/act/gang_restart.h"
 #include "operator/reconcile/act/key_check.h"
 #include "operator/reconcile/act/kueue_share.h"
@@ -18,7 +18,6 @@
 #include "operator/reconcile/act/late_verdict.h"
 #include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/note_unplanned.h"
-#include "operator/reconcile/act/old_pods.h"
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/act/refused_replacement.h"
 #include "operator/reconcile/act/relaunch.h"
@@ -32,8 +31,6 @@
 #include "operator/reconcile/act/summary.h"
 #include "operator/reconcile/act/suspension.h"
 #include "operator/reconcile/act/take_up.h"
-#include "operator/reconcile/build/pod.h"
-#include "operator/reconcile/build/pod_request.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/detect/echo.h"
@@ -44,7 +41,6 @@
 #include "operator/reconcile/detect/vain_meeting.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/early_end.h"
-#include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
@@ -52,7 +48,6 @@
 #include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/policy/clock_skew.h"
 #include "operator/reconcile/policy/deadline.h"
-#include "operator/reconcile/policy/grace.h"
 #include "operator/reconcile/policy/success_policy.h"
 #include "operator/reconcile/policy/suspect_nodes.h"
 #include "operator/reconcile/policy/ttl.h"
@@ -60,10 +55,6 @@
 
 namespace lockstep::control {
 namespace {
-
-// A pod that was decided and does not appear is created again after this long. Choice: a create
-// that was lost costs no more than a second, and one that is only slow to appear is harmless.
-constexpr std::chrono::seconds kCreateRetry{1};
 
 GangView View(DecisionBuilder* builder) {
   return WithEarlyEnds(
@@ -208,118 +199,6 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
       SetCondition(status,
                    {ConditionType::kRestarting, false, change.reason, change.message},
                    builder->now());
-    }
-  }
-}
-
-// Whether the member's pod may be created beside what is left of its predecessors: never beside one
-// that was not even asked to end, and where a successor inherits the address not before that is
-// free.
-bool MayStart(const DecisionBuilder& builder, const Member& member) {
-  const bool inherits_address =
-      std::holds_alternative<LoopbackAddressing>(builder.topology().addressing);
-  // Without the cluster's scheduler nobody but us waits until a predecessor's room is free.
-  const bool is_direct = builder.spec().scheduling.binding == PodBinding::kDirect &&
-                         !IsPlacedNatively(builder.status());
-  return member.predecessor == Predecessor::kGone ||
-         (member.predecessor == Predecessor::kLeaving && !inherits_address && !is_direct);
-}
-
-// Whether the member's pod was decided, was never seen, and may be created now.
-bool IsCreatable(const DecisionBuilder& builder, const Member& member) {
-  return member.state == MemberState::kNotSeen && !member.node.empty() &&
-         MayStart(builder, member) && builder.observed().service != ServiceState::kForeign &&
-         !AwaitsPodGroup(builder.status(), builder.observed().native, member);
-}
-
-// Creates every pod that was decided and never seen: all of them, or none if one cannot be built.
-void CreateMissing(const GangView& view, DecisionBuilder* builder) {
-  std::vector<Effect> creations;
-  const ServiceState service = builder->observed().service;
-  bool has_first = false;  // a gang's first pods find the job's key gone if somebody took it away
-  for (const Member& member : view.members) {
-    const PodPlacement& placement = *builder->PlacementOf(member.task);
-    if (IsStarting(member)) {
-      builder->WakeAt(StartDeadline(builder->job(), placement, member, builder->now()));
-      WakeForStartProblems(placement, builder);
-    }
-    if (member.state != MemberState::kNotSeen || member.node.empty()) {
-      continue;
-    }
-    const auto next_try = NextTryOf(member, *builder);
-    builder->WakeAt(next_try.value_or(builder->now() + kCreateRetry));
-    if (!IsCreatable(*builder, member) || next_try.value_or(WallTime{}) > builder->now()) {
-      continue;
-    }
-    has_first = has_first || member.number.incarnation == Incarnation();
-    auto pod = BuildPod(builder->job(),
-                        RequestPod(builder->job(), builder->status(), member.task),
-                        builder->observed().settings);
-    if (!pod.ok()) {
-      builder->Fail("InvalidPod", "pod " + member.pod_name + ": " + pod.error().ToString());
-      return;
-    }
-    creations.push_back(CreatePod{std::move(pod).value()});
-  }
-  const bool is_wanted = has_first || service == ServiceState::kMissing;
-  if (service != ServiceState::kNotNeeded && service != ServiceState::kForeign && is_wanted &&
-      !view.members.empty()) {
-    builder->Do(PrepareJob{});
-  } else if (service == ServiceState::kReady && !creations.empty()) {
-    builder->Do(RenewKey{});
-  }
-  for (Effect& creation : creations) {
-    builder->Do(std::move(creation));
-  }
-}
-
-// Whether the pod's removal waits for its successor, which is about to be created or has no node
-// yet: removing a pod takes the API server as long as creating one, and one that has ended is
-// mostly in nobody's way. Where the server has refused the successor it may be: quotas that count
-// objects count it.
-bool GivesWay(const GangView& view,
-              const DecisionBuilder& builder,
-              const kube::Pod& pod,
-              const TaskId& task) {
-  const auto successor = std::find_if(view.members.begin(),
-                                      view.members.end(),
-                                      [&](const Member& member) { return member.task == task; });
-  if (!HasEnded(pod) || successor == view.members.end() || NextTryOf(*successor, builder)) {
-    return false;
-  }
-  const bool is_unbound =
-      successor->state == MemberState::kPending && successor->pod->spec.node_name.empty();
-  return is_unbound || IsCreatable(builder, *successor);
-}
-
-// Older pods of a rank that lives on are killed at once: their work is taken over. Pods of an older
-// attempt, or of a suspended job, get their grace, where there is a kubelet to give it.
-void RemoveStale(const GangView& view, DecisionBuilder* builder) {
-  for (const kube::Pod* pod : view.stale) {
-    const auto name = ParsePodName(pod->name);
-    const bool is_superseded =
-        name.has_value() && name->number.attempt == builder->status().attempt;
-    const bool is_forced = MayBeForced(*pod, *builder);
-    const bool is_given_up =
-        !pod->spec.node_name.empty() && !IsNodeReady(builder->observed(), pod->spec.node_name);
-    if (!is_superseded && is_forced && is_given_up) {
-      builder->Delete(
-          *pod, std::chrono::seconds(0), "the attempt is over, and the pod's node does not report");
-    } else if (!is_superseded && is_forced && IsOverdue(*pod, builder->now())) {
-      builder->Delete(
-          *pod, std::chrono::seconds(0), "the attempt is over, and the node does not end the pod");
-    } else if (!is_superseded) {
-      builder->Delete(*pod,
-                      GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
-                      "the attempt is over");
-    } else if (!AwaitsVerdict(*builder, *pod) && (!pod->is_deleting || !HasEnded(*pod)) &&
-               !GivesWay(view, *builder, *pod, name->task)) {
-      builder->Delete(
-          *pod,
-          is_forced || HasEnded(*pod)
-              ? std::chrono::seconds(0)
-              : GraceOf(*pod, builder->status(), builder->observed(), builder->is_training()),
-          "replaced");
     }
   }
 }

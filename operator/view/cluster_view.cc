@@ -36,30 +36,20 @@ ClusterView::ClusterView(std::set<std::string> namespaces,
   }
 }
 
-void ClusterView::Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news) {
-  if (const auto* replaced = std::get_if<kube::Replaced<kube::RawObject>>(&jobs)) {
-    std::vector<kube::Item<StoredJob>> items;
-    for (const auto& raw : replaced->items) {
-      if (IsServed(raw.key)) {
-        items.push_back(Decoded(raw));
-      }
-    }
-    std::vector<kube::ObjectKey> doubtful;
-    for (const JobChange& change : jobs_.Replace(items, &doubtful)) {
-      NoteJobChange(change, news);
-    }
-    for (const kube::ObjectKey& key : doubtful) {
-      doubtful_jobs_.insert(KeyOf(key));
-      news->urgent.insert(KeyOf(key));
-    }
-  } else if (const auto* upserted = std::get_if<kube::Upserted<kube::RawObject>>(&jobs)) {
-    const kube::Item<kube::RawObject>& item = upserted->item;
-    if (IsServed(item.key) && jobs_.IsNews(item.key, item.uid, item.resource_version)) {
-      NoteJobChange(jobs_.Put(Decoded(item), Source::kWatch), news);
-    }
-  } else {
-    const auto& item = std::get<kube::Deleted<kube::RawObject>>(jobs).item;
-    NoteJobChange(jobs_.Remove(item.key, item.uid), news);
+void ClusterView::Apply(const kube::ObjectUpdate<StoredJob>& jobs, News* news) {
+  std::vector<kube::ObjectKey> doubtful;
+  const auto note = [&](const JobChange& change) { NoteJobChange(change, news); };
+  if (const auto* replaced = std::get_if<kube::Replaced<StoredJob>>(&jobs)) {
+    kube::Replaced<StoredJob> served = *replaced;
+    std::erase_if(served.items, [&](const auto& item) { return !IsServed(item.key); });
+    jobs_.Apply(std::move(served), &doubtful, note);
+  } else if (const auto* upserted = std::get_if<kube::Upserted<StoredJob>>(&jobs);
+             upserted == nullptr || IsServed(upserted->item.key)) {
+    jobs_.Apply(jobs, &doubtful, note);
+  }
+  for (const kube::ObjectKey& key : doubtful) {
+    doubtful_jobs_.insert(KeyOf(key));
+    news->urgent.insert(KeyOf(key));
   }
 }
 
@@ -98,8 +88,12 @@ void ClusterView::Apply(const kube::ObjectUpdate<kube::Service>& services, News*
 }
 
 void ClusterView::LearnJob(const kube::Item<kube::RawObject>& item, News* news) {
-  if (IsServed(item.key)) {
-    NoteJobChange(jobs_.Put(Decoded(item), Source::kReply), news);
+  if (!IsServed(item.key) ||
+      !jobs_.IsNews(item.key, item.uid, item.resource_version, Source::kReply)) {
+    return;
+  }
+  if (auto job = DecodeStoredJob(item.object->json); job.ok()) {
+    NoteJobChange(jobs_.Put(*std::move(job), Source::kReply), news);
   }
 }
 
@@ -403,13 +397,6 @@ void ClusterView::NoteServiceChange(const ObjectCache<kube::Service>::Change& ch
   if (change.before != change.after) {
     news->urgent.insert(KeyOf(change.key));  // a job's service has the job's name
   }
-}
-
-kube::Item<StoredJob> ClusterView::Decoded(const kube::Item<kube::RawObject>& raw) const {
-  return {raw.key,
-          raw.uid,
-          raw.resource_version,
-          std::make_shared<const StoredJob>(DecodeStoredJob(raw.object->json))};
 }
 
 ClusterView::Counts ClusterView::counts() const {

@@ -58,7 +58,7 @@ class ClusterView {
   ClusterView& operator=(const ClusterView&) = delete;
 
   // What a watch has told. Adds to `news`.
-  void Apply(const kube::ObjectUpdate<kube::RawObject>& jobs, News* news);
+  void Apply(const kube::ObjectUpdate<StoredJob>& jobs, News* news);
   void Apply(const kube::ObjectUpdate<kube::Pod>& pods,
              News* news);  // with the label lockstep.dev/job
   void Apply(const kube::ObjectUpdate<PodUse>& foreign_pods, News* news);  // without it
@@ -332,7 +332,6 @@ class ClusterView {
                       const std::string& uid,
                       News* news);
   void NoteServiceChange(const ObjectCache<kube::Service>::Change& change, News* news);
-  kube::Item<StoredJob> Decoded(const kube::Item<kube::RawObject>& raw) const;
   JobUsage CountUsage(const JobId& key) const;
 
   std::set<std::string> namespaces_;

@@ -15,21 +15,19 @@
 namespace lockstep::control {
 namespace {
 
-using JobUpsert = kube::Upserted<kube::RawObject>;
+using JobUpsert = kube::Upserted<StoredJob>;
 using PodUpsert = kube::Upserted<kube::Pod>;
 using PodList = kube::Replaced<kube::Pod>;
 
 const JobId kMnist{"default", "mnist"};
 
-kube::Item<kube::RawObject> JobItem(const TrainingJob& job,
-                                    const std::string& version,
-                                    const std::string& created = "2026-01-01T00:00:00Z") {
+kube::Item<StoredJob> JobItem(const TrainingJob& job,
+                              const std::string& version,
+                              const std::string& created = "2026-01-01T00:00:00Z") {
   Json object = EncodeTrainingJob(job);
   object["metadata"]["creationTimestamp"] = created;
-  return {{job.metadata.namespace_name, job.metadata.name},
-          job.metadata.uid,
-          version,
-          std::make_shared<const kube::RawObject>(kube::RawObject{DumpJson(object)})};
+  object["metadata"]["resourceVersion"] = version;
+  return DecodeStoredJob(DumpJson(object)).value();
 }
 
 // A gang of one worker whose place is promised on `node`.
@@ -368,10 +366,7 @@ TEST_F(ClusterViewTest, OwnStatusWriteIsNoNewsAndItsEchoNeither) {
 TEST_F(ClusterViewTest, JobThatCannotBeReadIsKeptWithItsProblem) {
   Json object = EncodeTrainingJob(MakeTrainingJob(1));
   object["spec"]["strategy"] = "Guess";
-  Apply(JobUpsert{{{"default", "mnist"},
-                   "uid-1",
-                   "1",
-                   std::make_shared<const kube::RawObject>(kube::RawObject{DumpJson(object)})}});
+  Apply(JobUpsert{DecodeStoredJob(DumpJson(object)).value()});
 
   ASSERT_NE(view_.FindJob(kMnist), nullptr);
   EXPECT_NE(view_.FindJob(kMnist)->problem.find("spec.strategy"), std::string::npos);
@@ -391,18 +386,19 @@ TEST_F(ClusterViewTest, RunningJobThatNoParserTakesStaysOnItsQueuesBill) {
   };
   ASSERT_EQ(held(), 2);
 
-  kube::Item<kube::RawObject> edited = JobItem(job, "3");
-  std::string json = edited.object->json;
+  Json object = EncodeTrainingJob(job);
+  object["metadata"]["resourceVersion"] = "3";
+  std::string json = DumpJson(object);
   const std::string deep =
       "\"spec\":{\"deep\":" + std::string(100, '[') + std::string(100, ']') + ",";
   json.replace(json.find("\"spec\":{"), 8, deep);
-  edited.object = std::make_shared<const kube::RawObject>(kube::RawObject{json});
+  const kube::Item<StoredJob> edited = DecodeStoredJob(json).value();
   Apply(JobUpsert{edited});
 
   EXPECT_NE(view_.FindJob(kMnist)->problem, "");
   EXPECT_EQ(held(), 2);
   EXPECT_EQ(view_.counts().unreadable_jobs, 1U);
-  Apply(kube::Deleted<kube::RawObject>{edited});
+  Apply(kube::Deleted<StoredJob>{edited});
   Apply(kube::Deleted<kube::Pod>{PodItem("mnist", "u1", "4")});
   EXPECT_EQ(held(), 0) << "deleting it works";
 }

@@ -44,7 +44,8 @@ TEST(RunKinds, SameManifestIsOfTheSameKindWhateverTheJobIsCalled) {
 TEST(RunKinds, OtherArgumentsAreOfTheSameWiderKind) {
   TrainingJob job = CommandJob();
   const std::vector<std::string> kinds = KindsOf(job);
-  job.spec.roles.front().pod.raw = {{"spec", {{"containers", {{{"args", {"--lr=0.1"}}}}}}}};
+  job.spec.roles.front().pod.raw =
+      Json::object({{"spec", {{"containers", {{{"args", {"--lr=0.1"}}}}}}}});
   EXPECT_NE(KindsOf(job)[0], kinds[0]);
   EXPECT_EQ(KindsOf(job)[1], kinds[1]);
 }

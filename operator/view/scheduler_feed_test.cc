@@ -81,9 +81,7 @@ class FakeStore {
   // Another one, which hears of all at once.
   void TellAll(ClusterView* view) const {
     News news;
-    view->Apply(
-        kube::ObjectUpdate<kube::RawObject>(kube::Replaced<kube::RawObject>{ItemsOf(jobs_)}),
-        &news);
+    view->Apply(kube::ObjectUpdate<StoredJob>(kube::Replaced<StoredJob>{ItemsOf(jobs_)}), &news);
     view->Apply(kube::ObjectUpdate<kube::Node>(kube::Replaced<kube::Node>{ItemsOf(nodes_)}), &news);
     view->Apply(kube::ObjectUpdate<PodUse>(kube::Replaced<PodUse>{ItemsOf(foreign_)}), &news);
     view->Apply(kube::ObjectUpdate<kube::Pod>(kube::Replaced<kube::Pod>{ItemsOf(pods_)}), &news);
@@ -258,20 +256,18 @@ class FakeStore {
     return std::make_shared<const T>(object);
   }
 
-  kube::Item<kube::RawObject> JobItem(const TrainingJob& job) {
+  kube::Item<StoredJob> JobItem(const TrainingJob& job) {
     Json object = EncodeTrainingJob(job);
     object["metadata"]["creationTimestamp"] =
         "2026-01-01T00:00:0" + job.metadata.name.substr(4) + "Z";
-    return {{"default", job.metadata.name},
-            job.metadata.uid,
-            std::to_string(++version_),
-            Shared(kube::RawObject{DumpJson(object)})};
+    object["metadata"]["resourceVersion"] = std::to_string(++version_);
+    return DecodeStoredJob(DumpJson(object)).value();
   }
 
   Prng prng_;
   int64_t version_ = 1;
   std::map<std::string, TrainingJob> manifests_;
-  Items<kube::RawObject> jobs_;
+  Items<StoredJob> jobs_;
   Items<kube::Pod> pods_;
   Items<kube::Node> nodes_;
   Items<PodUse> foreign_;

@@ -12,6 +12,7 @@
 #include "operator/api/status.h"
 #include "operator/kube/decode.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/view/object_origin.h"
 
 namespace lockstep::control {
 namespace {
@@ -54,9 +55,10 @@ Json Read(std::string_view json, std::string* problem) {
 
 }  // namespace
 
-StoredJob DecodeStoredJob(std::string_view json) {
+Result<kube::Item<StoredJob>> DecodeStoredJob(std::string_view json) {
+  LOCKSTEP_ASSIGN_OR_RETURN(kube::Item<kube::RawObject> raw, kube::DecodeRaw(json));
   StoredJob stored;
-  const Json document = Read(json, &stored.problem);
+  const Json document = Read(raw.object->json, &stored.problem);
   DecodedJob decoded = DecodeTrainingJob(document);
   stored.job = std::move(decoded.job);
   decoded.errors.insert(
@@ -81,7 +83,7 @@ StoredJob DecodeStoredJob(std::string_view json) {
     stored.is_deleting = reader.Has("deletionTimestamp");
     stored.finalizers = FinalizersOf(reader.Find("finalizers"));
   }
-  return stored;
+  return ItemOf(std::move(raw), std::move(stored));
 }
 
 bool WantsPlace(const StoredJob& stored) {

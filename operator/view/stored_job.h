@@ -4,8 +4,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/result.h"
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
+#include "operator/kube/item.h"
 
 namespace lockstep::control {
 
@@ -24,8 +26,10 @@ struct StoredJob {
   friend bool operator==(const StoredJob&, const StoredJob&) = default;
 };
 
-// Reads what the API server sent. Never fails: what cannot be read is a problem of the job.
-StoredJob DecodeStoredJob(std::string_view json);
+// Reads what the API server sent. What cannot be read is a problem of the job. A manifest of a
+// megabyte takes half a second: the thread of the watch has it, the controller's does not.
+// Errors: those of kube::DecodeRaw.
+Result<kube::Item<StoredJob>> DecodeStoredJob(std::string_view json);
 
 // Whether the job has no place and wants one, now or after a pause.
 bool WantsPlace(const StoredJob& stored);

@@ -16,6 +16,10 @@ TrainingJob Job() {
   return job;
 }
 
+StoredJob Decoded(const Json& object) {
+  return *DecodeStoredJob(DumpJson(object)).value().object;
+}
+
 Json StoredObject() {
   return EncodeTrainingJob(Job());
 }
@@ -23,16 +27,16 @@ Json StoredObject() {
 TEST(StoredJob, FieldThatIsNotKnownIsOfANewerVersion) {
   Json object = StoredObject();
   object["spec"]["runPolicy"]["color"] = "blue";
-  const StoredJob stored = DecodeStoredJob(DumpJson(object));
+  const StoredJob stored = Decoded(object);
   EXPECT_TRUE(stored.is_newer);
   EXPECT_EQ(stored.problem.find("spec.runPolicy.color: unknown field"), 0U) << stored.problem;
 }
 
 TEST(StoredJob, WrongValueIsOfNoVersion) {
-  EXPECT_EQ(DecodeStoredJob(DumpJson(StoredObject())).problem, "");
+  EXPECT_EQ(Decoded(StoredObject()).problem, "");
   Json object = StoredObject();
   object["spec"]["runPolicy"]["backoffLimit"] = "unknown field";
-  const StoredJob stored = DecodeStoredJob(DumpJson(object));
+  const StoredJob stored = Decoded(object);
   EXPECT_FALSE(stored.is_newer);
   EXPECT_NE(stored.problem, "");
 }
@@ -40,37 +44,37 @@ TEST(StoredJob, WrongValueIsOfNoVersion) {
 TEST(StoredJob, WordThatIsNotKnownIsOfANewerVersion) {
   Json object = StoredObject();
   object["spec"]["strategy"] = "Pipelined";
-  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+  EXPECT_TRUE(Decoded(object).is_newer);
 }
 
 TEST(StoredJob, WhatIsWrongBesideAFieldThatIsNotKnownStaysWrong) {
   Json object = StoredObject();
   object["spec"]["runPolicy"]["color"] = "blue";
   object["spec"]["runPolicy"]["backoffLimit"] = -1;
-  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  EXPECT_FALSE(Decoded(object).is_newer);
 }
 
 TEST(StoredJob, FieldThatIsNotKnownMayStandForOneThatIsMissing) {
   Json object = StoredObject();
   object["spec"].erase("roles");
-  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  EXPECT_FALSE(Decoded(object).is_newer);
   object["spec"]["gang"] = {{"size", 3}};
-  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+  EXPECT_TRUE(Decoded(object).is_newer);
 }
 
 TEST(StoredJob, FieldThatIsNotKnownMayBeWhyARuleIsBroken) {
   Json object = StoredObject();
   object["spec"]["strategy"] = "None";
-  EXPECT_NE(DecodeStoredJob(DumpJson(object)).problem, "");
-  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_newer);
+  EXPECT_NE(Decoded(object).problem, "");
+  EXPECT_FALSE(Decoded(object).is_newer);
   object["spec"]["color"] = "blue";
-  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_newer);
+  EXPECT_TRUE(Decoded(object).is_newer);
 }
 
 TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
   Json object = StoredObject();
   object["spec"]["training"]["optimizer"] = {{"type", "SGD"}, {"beta1", 0.9}};
-  const StoredJob stored = DecodeStoredJob(DumpJson(object));
+  const StoredJob stored = Decoded(object);
   EXPECT_NE(stored.problem.find("beta1: unknown field in SGD"), std::string::npos)
       << stored.problem;
   EXPECT_FALSE(stored.is_newer);
@@ -107,18 +111,18 @@ TEST(StoredJob, WordsOfTheStatusThatDoNotFollowFromItAreSomebodyElses) {
   world.Launch();
   Json object = EncodeTrainingJob(world.job);
   object["status"] = EncodeStatus(world.job);
-  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
+  EXPECT_FALSE(Decoded(object).is_status_foreign);
   object["status"]["state"] = "Succeeded";
-  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
+  EXPECT_TRUE(Decoded(object).is_status_foreign);
   object["status"].erase("state");
-  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign) << "another definition may";
+  EXPECT_FALSE(Decoded(object).is_status_foreign) << "another definition may";
   Json& columns = object["status"]["columns"];
   const Json step = columns["step"];
   columns.erase("step");
   columns["step"] = step;
-  EXPECT_FALSE(DecodeStoredJob(DumpJson(object)).is_status_foreign) << "an API server sorts fields";
+  EXPECT_FALSE(Decoded(object).is_status_foreign) << "an API server sorts fields";
   columns["step"] = "9/9";
-  EXPECT_TRUE(DecodeStoredJob(DumpJson(object)).is_status_foreign);
+  EXPECT_TRUE(Decoded(object).is_status_foreign);
 }
 
 // More than a parser takes, of whatever is the user's to write.
@@ -139,12 +143,12 @@ TEST(StoredJob, ManifestThatNoParserTakesKeepsWhatTheStatusSays) {
   for (int i = 0; i < 20'000; ++i) {
     wide[std::to_string(i)] = "";
   }
-  const StoredJob whole = DecodeStoredJob(DumpJson(object));
+  const StoredJob whole = Decoded(object);
   ASSERT_EQ(whole.problem, "");
   for (const auto& [field, value] : {std::pair("spec", deep), std::pair("metadata", wide)}) {
     Json hostile = object;
     hostile[field][field == std::string("spec") ? "deep" : "annotations"] = value;
-    const StoredJob stored = DecodeStoredJob(DumpJson(hostile));
+    const StoredJob stored = Decoded(hostile);
     EXPECT_NE(stored.problem, "");
     EXPECT_EQ(stored.job.status, whole.job.status);
     EXPECT_EQ(stored.job.metadata.uid, whole.job.metadata.uid);

@@ -55,10 +55,7 @@ Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json) {
     stored.problem = document.error().ToString();
   }
   stored.version = raw.resource_version;
-  return kube::Item<StoredQueue>{std::move(raw.key),
-                                 std::move(raw.uid),
-                                 std::move(raw.resource_version),
-                                 std::make_shared<const StoredQueue>(std::move(stored))};
+  return ItemOf(std::move(raw), std::move(stored));
 }
 
 namespace {

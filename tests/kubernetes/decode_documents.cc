@@ -50,11 +50,11 @@ Json AnswerToStored(const std::string& text) {
     return {{"problems", problem.empty() ? Json::array() : Json::array({problem})},
             {"micros", micros}};
   }
-  const StoredJob stored = DecodeStoredJob(text);
+  const Result<kube::Item<StoredJob>> read = DecodeStoredJob(text);
   const double micros = ThreadMicros() - start;
-  return {
-      {"problems", stored.problem.empty() ? Json::array() : ProblemsOfJob(text, stored.problem)},
-      {"micros", micros}};
+  const std::string problem = read.ok() ? read->object->problem : read.error().ToString();
+  return {{"problems", problem.empty() ? Json::array() : ProblemsOfJob(text, problem)},
+          {"micros", micros}};
 }
 
 Json AnswerToSent(const std::string& text) {

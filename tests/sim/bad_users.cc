@@ -149,7 +149,7 @@ void Simulation::CreateHugeJob() {
   }
   pod["containers"][0]["command"] = Json::array({"python3", "train.py"});
   pod["containers"][0]["resources"]["requests"]["memory"] = "1" + std::string(17, '0');
-  job.spec.roles[0].pod.raw = {{"spec", std::move(pod)}};
+  job.spec.roles[0].pod.raw = Json::object({{"spec", std::move(pod)}});
   Json body = EncodeTrainingJob(job);
   body.erase("status");
   body["metadata"].erase("uid");

@@ -156,7 +156,7 @@ SimOperator::SimOperator(Parts parts, std::string identity)
       election_(LeaseOf(identity_), parts_.context->prng.Next()),
       loop_(LoopOptions(*parts_.context),
             {&network_, this, this, parts_.logger, nullptr, parts_.recorder.get()}),
-      jobs_({kube::kTrainingJobs, "", "", ""}, kube::DecodeRaw, parts_.context, parts_.server),
+      jobs_({kube::kTrainingJobs, "", "", ""}, DecodeStoredJob, parts_.context, parts_.server),
       pods_(OursIn(kube::kPods), kube::DecodePod, parts_.context, parts_.server),
       foreign_pods_({kube::kPods,
                      "",

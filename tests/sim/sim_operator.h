@@ -135,7 +135,7 @@ class SimOperator final : public Publisher, public ControlSender {
   SimNetwork network_;
   kube::LeaseElection election_;
   ControlLoop loop_;
-  SimWatch<kube::RawObject> jobs_;
+  SimWatch<StoredJob> jobs_;
   SimWatch<kube::Pod> pods_;
   SimWatch<PodUse> foreign_pods_;
   SimWatch<kube::Node> nodes_;

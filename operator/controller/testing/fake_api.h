@@ -145,7 +145,7 @@ class ApiClusterWorld {
 
   void Watch(const std::string& job) {
     News news;
-    view_.Apply(kube::Upserted<kube::RawObject>{kube::DecodeRaw(job).value()}, &news);
+    view_.Apply(kube::Upserted<StoredJob>{DecodeStoredJob(job).value()}, &news);
   }
 
   // Lets the next replies come.

@@ -83,11 +83,9 @@ class RoundBench : public testing::Test {
   void Store(const TrainingJob& job) {
     Json object = EncodeTrainingJob(job);
     object["metadata"]["creationTimestamp"] = FormatRfc3339(created_.at(job.metadata.name));
-    view_.Apply(kube::ObjectUpdate<kube::RawObject>(kube::Upserted<kube::RawObject>{
-                    {{"default", job.metadata.name},
-                     job.metadata.uid,
-                     NextVersion(),
-                     std::make_shared<const kube::RawObject>(kube::RawObject{DumpJson(object)})}}),
+    object["metadata"]["resourceVersion"] = NextVersion();
+    view_.Apply(kube::ObjectUpdate<StoredJob>(
+                    kube::Upserted<StoredJob>{DecodeStoredJob(DumpJson(object)).value()}),
                 &news_);
   }
 

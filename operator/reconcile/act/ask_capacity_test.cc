@@ -354,14 +354,14 @@ TEST(CapacityManifests, AskForWhatThePodsAskForAndHoldNothingElseOfTheTemplate) 
   TrainingJob job = AskingJob();
   AddRole(Role::kPs, 0, &job);
   job.spec.roles[0].pod.requests.cpu_milli = 1500;
-  job.spec.roles[0].pod.raw = {
-      {"metadata", {{"labels", {{"team", "vision"}}}}},
-      {"spec",
-       {{"nodeSelector", {{"pool", "a"}}},
-        {"affinity", {{"podAntiAffinity", {{"some", "rule"}}}}},
-        {"containers",
-         Json::array({{{"name", "trainer"},
-                       {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}};
+  job.spec.roles[0].pod.raw = Json::object(
+      {{"metadata", {{"labels", {{"team", "vision"}}}}},
+       {"spec",
+        {{"nodeSelector", {{"pool", "a"}}},
+         {"affinity", {{"podAntiAffinity", {{"some", "rule"}}}}},
+         {"containers",
+          Json::array({{{"name", "trainer"},
+                        {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}});
   job.status.provisioning =
       CapacityAsk{7, OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", {}, false}, 0, {}, ""};
 

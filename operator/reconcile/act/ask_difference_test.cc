@@ -58,7 +58,7 @@ TEST_F(AskDifference, RequestThatIsNotWhatWasAskedIsNotTrustedAndIsAskedAnew) {
 }
 
 TEST_F(AskDifference, TemplateThatIsNotWhatWasAskedIsNotTrustedEither) {
-  world_.job.spec.roles[0].pod.raw["spec"]["nodeSelector"] = {{"pool", "a"}};
+  world_.job.spec.roles[0].pod.raw.Edit()["spec"]["nodeSelector"] = {{"pool", "a"}};
   const auto resources = [](CapacityObject* one) -> Json& {
     return one->content["spec"]["containers"][0]["resources"];
   };

@@ -202,7 +202,7 @@ TEST(CapacityPorts, PortsOfNodesAreAskedForToo) {
   TrainingJob job = AskingJob();
   RoleSpec& role = job.spec.roles[0];
   role.pod.requests.host_ports = {{2222, 1}, {8080, 1}};
-  role.pod.raw = {{"spec", {{"hostNetwork", true}}}};
+  role.pod.raw = Json::object({{"spec", {{"hostNetwork", true}}}});
   job.status.provisioning =
       CapacityAsk{1, OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", {}, false}, 0, {}, ""};
   const Json spec = CapacityTemplateManifest(job, role, {})["template"]["spec"];

@@ -346,12 +346,12 @@ TEST(WorkloadManifest, AsksForWhatThePodsAskForAndHoldsNothingElseOfTheTemplate)
   TrainingJob job = QueuedJob();
   job.spec.roles[0].gpus = 4;
   job.spec.roles[0].pod.requests.cpu_milli = 1500;
-  job.spec.roles[0].pod.raw = {
-      {"spec",
-       {{"nodeSelector", {{"pool", "a"}}},
-        {"containers",
-         Json::array({{{"name", "trainer"},
-                       {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}};
+  job.spec.roles[0].pod.raw = Json::object(
+      {{"spec",
+        {{"nodeSelector", {{"pool", "a"}}},
+         {"containers",
+          Json::array({{{"name", "trainer"},
+                        {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}});
   job.spec.scheduling.priority_class_name = "high";
 
   const Json workload = WorkloadManifest(job, 1000);

@@ -239,18 +239,18 @@ TEST(PlaceholderPod, AsksForWhatItsPodAsksForAndIsTakenForNoWorker) {
   role.pod.requests.cpu_milli = 1500;
   role.pod.overhead.cpu_milli = 250;
   job.spec.scheduling.priority_class_name = "high";
-  role.pod.raw = {
-      {"metadata", {{"labels", {{"app", "served"}, {kKueueQueueLabel, "team-a"}}}}},
-      {"spec",
-       {{"nodeSelector", {{"pool", "a"}}},
-        {"tolerations", Json::array({{{"key", "gpu"}, {"operator", "Exists"}}})},
-        {"runtimeClassName", "kata"},
-        {"overhead", {{"cpu", "250m"}}},
-        {"serviceAccountName", "trainer"},
-        {"containers",
-         Json::array({{{"name", "trainer"},
-                       {"ports", Json::array({{{"containerPort", 80}, {"hostPort", 8080}}})},
-                       {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}};
+  role.pod.raw = Json::object(
+      {{"metadata", {{"labels", {{"app", "served"}, {kKueueQueueLabel, "team-a"}}}}},
+       {"spec",
+        {{"nodeSelector", {{"pool", "a"}}},
+         {"tolerations", Json::array({{{"key", "gpu"}, {"operator", "Exists"}}})},
+         {"runtimeClassName", "kata"},
+         {"overhead", {{"cpu", "250m"}}},
+         {"serviceAccountName", "trainer"},
+         {"containers",
+          Json::array({{{"name", "trainer"},
+                        {"ports", Json::array({{{"containerPort", 80}, {"hostPort", 8080}}})},
+                        {"env", Json::array({{{"name", "TOKEN"}, {"value", "secret"}}})}}})}}}});
   job.status.provisioning =
       CapacityAsk{7, OpenAsk{ProvisioningClass::kPlaceholderPods, "rev", {}}, 0, {}, ""};
 

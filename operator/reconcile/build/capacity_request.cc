@@ -38,7 +38,7 @@ void AddLimits(Json* spec) {
 Json CapacitySpecOf(const TrainingJob& job, const RoleSpec& role) {
   Json spec = AdmittedShapeOf(job, role, PlannedRequests(job, role));
   AddLimits(&spec);
-  const Json written = ObjectOr(role.pod.raw, "spec");
+  const Json& written = ObjectOr(*role.pod.raw, "spec");
   // A node has each port once: an autoscaler that is not told of them makes too few nodes.
   const Json placeholder = PlaceholderSpecOf(job, role);
   if (const Json* const ports = FindField(placeholder["containers"][0], "ports")) {
@@ -53,7 +53,7 @@ Json CapacitySpecOf(const TrainingJob& job, const RoleSpec& role) {
 }
 
 Json LabelsOf(const TrainingJob& job, const RoleSpec& role) {
-  Json labels = ObjectOr(ObjectOr(role.pod.raw, "metadata"), "labels");
+  Json labels = ObjectOr(ObjectOr(*role.pod.raw, "metadata"), "labels");
   labels[label::kJob] = job.metadata.name;
   labels[label::kRole] = RoleName(role.name);
   return labels;

@@ -12,9 +12,10 @@ const Json* FindField(const Json& object, const char* key) {
   return found == object.end() || found->is_null() ? nullptr : &*found;
 }
 
-Json ObjectOr(const Json& object, const char* key) {
+const Json& ObjectOr(const Json& object, const char* key) {
+  static const Json* const kNone = new Json(Json::object());
   const Json* const value = FindField(object, key);
-  return value != nullptr && value->is_object() ? *value : Json::object();
+  return value != nullptr && value->is_object() ? *value : *kNone;
 }
 
 Json CopyWithRoom(const Json& value, std::size_t keys) {

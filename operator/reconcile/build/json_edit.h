@@ -14,8 +14,8 @@ namespace lockstep::control {
 // The value of `key`; null when absent, null, or when `object` is no object.
 const Json* FindField(const Json& object, const char* key);
 
-// The object at `key`; an empty one when there is none.
-Json ObjectOr(const Json& object, const char* key);
+// The object at `key`, as long as `object` stays as it is; an empty one when there is none.
+const Json& ObjectOr(const Json& object, const char* key);
 
 // The same value; an object has room for so many keys more.
 Json CopyWithRoom(const Json& value, std::size_t keys);

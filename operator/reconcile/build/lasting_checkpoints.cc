@@ -58,7 +58,7 @@ std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed) {
     return "";
   }
   const std::string path = CheckpointDirectory(job, observed.settings);
-  const Json* const spec = FindField(role->pod.raw, "spec");
+  const Json* const spec = FindField(*role->pod.raw, "spec");
   const Json* const container =
       spec == nullptr ? nullptr : FindListed(*spec, "containers", role->pod.trainer_name);
   const std::string name = container == nullptr ? "" : VolumeAt(*container, path);

@@ -60,7 +60,7 @@ Json PlaceholderSpecOf(const TrainingJob& job, const RoleSpec& role) {
   const ResourceVector requests = Left(PlannedRequests(job, role), role.pod.overhead);
   Json spec = AdmittedShapeOf(job, role, requests);
   FillContainer(requests, &spec["containers"][0]);
-  const Json written = ObjectOr(role.pod.raw, "spec");
+  const Json& written = ObjectOr(*role.pod.raw, "spec");
   for (const char* const key : {"runtimeClassName", "overhead"}) {
     if (const Json* const value = FindField(written, key)) {
       spec[key] = *value;

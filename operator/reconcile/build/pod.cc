@@ -43,7 +43,7 @@ std::string CheckpointsOfCommand(const RoleSpec& role, const PodSettings& settin
   if (std::holds_alternative<LoopbackAddressing>(settings.addressing)) {
     return folder;
   }
-  const Json spec = PodSpecOf(role.pod);
+  const Json& spec = PodSpecOf(role.pod);
   const Json* const trainer = FindTrainer(spec);
   return trainer != nullptr && HasMountFor(*trainer, folder) ? folder : "";
 }
@@ -101,7 +101,7 @@ bool IsWordCharacter(char c) {
 // `brief`: in $(NAME), in an exec probe or hook, which do not run under the runtime, in a value of
 // its own. A mention that means nothing costs a longer pod.
 bool NamesMore(const RoleSpec& role, const EnvironmentMap& full, const EnvironmentMap& brief) {
-  const Json spec = PodSpecOf(role.pod);
+  const Json& spec = PodSpecOf(role.pod);
   const Json* const trainer = FindTrainer(spec);
   if (trainer == nullptr) {
     return false;
@@ -155,7 +155,7 @@ Status ExpandTemplate(const RoleSpec& role, kube::ContainerSpec* container) {
   for (const EnvironmentSource& source : role.pod.env_sources) {
     known.erase(source.variable);
   }
-  const Json spec = PodSpecOf(role.pod);
+  const Json& spec = PodSpecOf(role.pod);
   const Json* const trainer = FindTrainer(spec);
   const Json* const written = trainer == nullptr ? nullptr : FindField(*trainer, "env");
   for (const Json& variable : written == nullptr ? Json::array() : *written) {
@@ -285,7 +285,7 @@ kube::PodSpec KubeSpecOf(const TrainingJob& job,
 ResourceVector HostPortsOf(const RoleSpec& role) {
   ResourceVector taken;
   std::vector<Error> ignored;
-  const Json pod = PodSpecOf(role.pod);
+  const Json& pod = PodSpecOf(role.pod);
   ObjectReader spec(pod, "", &ignored);
   const bool has_host_network = spec.Bool("hostNetwork").value_or(false);
   for (const Json* container : spec.List("containers")) {

@@ -51,9 +51,9 @@ TEST(PodGroupManifest, ItsPodsHaveItsClassWhateverTheirTemplateSays) {
                              Classes{"urgent", "low", "low"}}) {
     TrainingJob job = JobWithGroup();
     job.spec.scheduling.priority_class_name = one.of_job;
-    job.spec.roles[0].pod.raw = {{"spec", {{"containers", Json::array()}}}};
+    job.spec.roles[0].pod.raw = Json::object({{"spec", {{"containers", Json::array()}}}});
     if (!one.of_first_template.empty()) {
-      job.spec.roles[0].pod.raw["spec"]["priorityClassName"] = one.of_first_template;
+      job.spec.roles[0].pod.raw.Edit()["spec"]["priorityClassName"] = one.of_first_template;
     }
     const Json group = PodGroupManifest(job, PodGroupVersion::kV1Beta1)["spec"];
     Json pod = {{"containers", Json::array()}};

@@ -268,7 +268,7 @@ std::optional<int64_t> SharedMemoryOf(const RoleSpec& role, const Json& trainer)
   if (role.shared_memory.has_value()) {
     return role.shared_memory;
   }
-  const Json limits = ObjectOr(ObjectOr(trainer, "resources"), "limits");
+  const Json& limits = ObjectOr(ObjectOr(trainer, "resources"), "limits");
   const Json* const memory = FindField(limits, "memory");
   if (memory == nullptr) {
     const int64_t of_pod = role.pod.pod_limits.memory_bytes;
@@ -317,7 +317,7 @@ bool IsRestricted(const PodSettings& settings, const Json& container) {
 }
 
 void SecureContainers(const PodSettings& settings, Json* spec) {
-  const Json pod_security = ObjectOr(*spec, "securityContext");
+  const Json& pod_security = ObjectOr(*spec, "securityContext");
   const bool hides_gpus = !AsksForDevice(*spec);
   for (const char* const kind : {"initContainers", "containers"}) {
     if (FindField(*spec, kind) == nullptr) {
@@ -410,7 +410,7 @@ void AddConsumption(const TrainingJob& job, Json* metadata) {
 }
 
 Json PodMetadataOf(const Parts& parts, const std::string& trainer_name) {
-  const Json template_metadata = ObjectOr(parts.role.pod.raw, "metadata");
+  const Json& template_metadata = ObjectOr(*parts.role.pod.raw, "metadata");
   Json metadata = {{"name", parts.pod.name},
                    {"namespace", parts.pod.namespace_name},
                    {"labels", ObjectOr(template_metadata, "labels")},
@@ -428,7 +428,7 @@ Json PodMetadataOf(const Parts& parts, const std::string& trainer_name) {
 }
 
 Json ManifestSpecOf(const Parts& parts) {
-  Json spec = CopyWithRoom(ObjectOr(parts.role.pod.raw, "spec"), kSpecKeysMax);
+  Json spec = CopyWithRoom(ObjectOr(*parts.role.pod.raw, "spec"), kSpecKeysMax);
   if (const Json* const written = TrainerOf(&spec)) {
     // A copy: adding to the spec moves what is in it.
     Json trainer = CopyWithRoom(*written, kTrainerKeysMax);

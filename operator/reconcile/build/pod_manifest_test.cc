@@ -238,8 +238,8 @@ TEST(PodManifest, UnsupervisedRoleRunsItsCommandAndGetsNeitherRuntimeNorKey) {
 
 TEST(PodManifest, ImageOfTheTemplateIsKeptForTheTrainer) {
   TrainingJob job = MakeTrainingJob(2);
-  job.spec.roles[0].pod.raw = {
-      {"spec", {{"containers", Json::array({{{"image", "example/train:1"}}})}}}};
+  job.spec.roles[0].pod.raw =
+      Json::object({{"spec", {{"containers", Json::array({{{"image", "example/train:1"}}})}}}});
 
   const Json pod = ManifestOf(job);
 
@@ -251,7 +251,7 @@ TEST(PodManifest, ImageOfTheTemplateIsKeptForTheTrainer) {
 // What only the API server can judge passes through, whatever it is.
 TEST(PodManifest, ValuesOfAWrongTypeAreLeftToTheApiServer) {
   TrainingJob job = MakeCommandJob(2);
-  job.spec.roles[0].pod.raw["spec"] =
+  job.spec.roles[0].pod.raw.Edit()["spec"] =
       ParseJson(R"({"affinity": "near", "securityContext": 7, "volumes": "all", "containers": [)"
                 R"({"command": ["a"], "volumeMounts": {}, "securityContext": []}]})")
           .value();
@@ -266,7 +266,7 @@ TEST(PodManifest, ValuesOfAWrongTypeAreLeftToTheApiServer) {
 
 TEST(PodManifest, PodsThatAskForNoDeviceSeeNoGpu) {
   TrainingJob job = MakeCommandJob(2);
-  job.spec.roles[0].pod.raw["spec"] = {
+  job.spec.roles[0].pod.raw.Edit()["spec"] = {
       {"initContainers", Json::array({{{"name", "fetch"}}})},
       {"containers",
        Json::array(
@@ -434,7 +434,7 @@ TEST(PodManifest, ScratchVolumeStandsInWhereTheTemplateMountsNone) {
     if (*one.user_mount != '\0') {
       container["volumeMounts"] = Json::array({{{"name", "v"}, {"mountPath", one.user_mount}}});
     }
-    job.spec.roles[0].pod.raw["spec"]["containers"] = Json::array({container});
+    job.spec.roles[0].pod.raw.Edit()["spec"]["containers"] = Json::array({container});
     std::string path;
     const Json pod = ManifestOf(job);
     for (const Json& mount : TrainerIn(pod)["volumeMounts"]) {

@@ -19,13 +19,13 @@ Json PodShapeOf(const RoleSpec& role, const ResourceVector& requests) {
                {"containers",
                 Json::array({{{"name", role.pod.trainer_name},
                               {"resources", {{"requests", RequestsAsText(requests)}}}}})}};
-  const Json written = ObjectOr(role.pod.raw, "spec");
+  const Json& written = ObjectOr(*role.pod.raw, "spec");
   for (const char* const key : {"nodeSelector", "tolerations"}) {
     if (const Json* const value = FindField(written, key)) {
       spec[key] = *value;
     }
   }
-  const Json affinity = ObjectOr(written, "affinity");
+  const Json& affinity = ObjectOr(written, "affinity");
   if (const Json* const of_nodes = FindField(affinity, "nodeAffinity")) {
     spec["affinity"] = {{"nodeAffinity", *of_nodes}};
   }

@@ -284,7 +284,7 @@ TEST(BuildPod, CommandsHaveAPlaceForCheckpointsWhereItOutlivesThePod) {
   PodSettings cluster;
   cluster.job_directory = "/lockstep/work";
   EXPECT_EQ(directory(cluster), "");
-  job.spec.roles[0].pod.raw["spec"]["containers"][0]["volumeMounts"] =
+  job.spec.roles[0].pod.raw.Edit()["spec"]["containers"][0]["volumeMounts"] =
       Json::array({{{"name", "v"}, {"mountPath", "/lockstep/work"}}});
   EXPECT_EQ(directory(cluster), "/lockstep/work/checkpoints");
 }
@@ -294,7 +294,7 @@ TEST(BuildPod, ReferencesAreExpandedWhereThereIsNoKubelet) {
   TrainingJob job = MakeCommandJob(2);
   PodTemplate& pod = job.spec.roles[0].pod;
   pod.command = {"python3", "train.py", "--rank=$(RANK)", "--out=$(OUT)", "$$(RANK)", "$(NONE)"};
-  Json& env = pod.raw["spec"]["containers"][0]["env"];
+  Json& env = pod.raw.Edit()["spec"]["containers"][0]["env"];
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"LATE", "$(OUT)"}, {"OUT", "run-$(RANK)"}, {"PICKED", "$(OUT)/$(LATE)/$(SELF)"}}) {
     env.push_back({{"name", name}, {"value", value}});
@@ -323,7 +323,8 @@ TEST(BuildPod, PodsThatAskForAnyDeviceSeeWhatTheirPluginShows) {
                                       R"({"requests": {"example.org/fpga": 1}})",
                                       R"({"claims": [{"name": "gpu"}]})"}) {
     TrainingJob job = MakeCommandJob(2);
-    job.spec.roles[0].pod.raw["spec"]["containers"][0]["resources"] = ParseJson(resources).value();
+    job.spec.roles[0].pod.raw.Edit()["spec"]["containers"][0]["resources"] =
+        ParseJson(resources).value();
     EXPECT_EQ(
         BuildPod(job, Worker1(), {}).value().spec.container.env.count("NVIDIA_VISIBLE_DEVICES"), 0U)
         << resources;
@@ -332,7 +333,8 @@ TEST(BuildPod, PodsThatAskForAnyDeviceSeeWhatTheirPluginShows) {
                                       R"({"limits": {"kubernetes.io/batteries": 1}})",
                                       R"({"limits": {"nvidia.com/gpu.shared": 0}})"}) {
     TrainingJob job = MakeCommandJob(2);
-    job.spec.roles[0].pod.raw["spec"]["containers"][0]["resources"] = ParseJson(resources).value();
+    job.spec.roles[0].pod.raw.Edit()["spec"]["containers"][0]["resources"] =
+        ParseJson(resources).value();
     EXPECT_EQ(BuildPod(job, Worker1(), {}).value().spec.container.env.at("NVIDIA_VISIBLE_DEVICES"),
               "none")
         << resources;

@@ -45,8 +45,8 @@ bool ContainerAsksForDevice(const Json& container) {
 
 }  // namespace
 
-Json PodSpecOf(const PodTemplate& pod) {
-  return ObjectOr(pod.raw, "spec");
+const Json& PodSpecOf(const PodTemplate& pod) {
+  return ObjectOr(*pod.raw, "spec");
 }
 
 const Json* FindTrainer(const Json& pod_spec) {

@@ -9,8 +9,8 @@ namespace lockstep::control {
 
 // What a pod template says in fields that pass through to Kubernetes and yet decide something.
 
-// The template's pod spec as written; an empty object without one.
-Json PodSpecOf(const PodTemplate& pod);
+// The template's pod spec as written; an empty object without one. Valid as long as the template.
+const Json& PodSpecOf(const PodTemplate& pod);
 
 // The container that the operator looks after, the one named "trainer" or else the first, in a pod
 // spec as written; null when there is none.

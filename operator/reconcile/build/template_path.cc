@@ -92,7 +92,7 @@ std::string InTermsOfTemplate(std::string_view words,
   if (index == job.spec.roles.size()) {
     return std::string(words);
   }
-  const Place root = {Field(&pod_manifest, kRoot), Field(&job.spec.roles[index].pod.raw, kRoot)};
+  const Place root = {Field(&pod_manifest, kRoot), Field(&*job.spec.roles[index].pod.raw, kRoot)};
   const std::string prefix = "spec.roles[" + std::to_string(index) + "].template.";
   std::string text;
   for (std::size_t at = 0; at < words.size();) {

@@ -12,7 +12,7 @@ namespace {
 // What becomes of an API server's words about the first worker of a job with this pod template.
 std::string Translate(const std::string& spec, const std::string& path_in_pod) {
   TrainingJob job = MakeCommandJob(1);
-  job.spec.roles.front().pod.raw = {{"spec", ParseJson(spec).value()}};
+  job.spec.roles.front().pod.raw = Json::object({{"spec", ParseJson(spec).value()}});
   const PodSettings settings = SettingsForImages({"example/runtime:1", "Never", "", "/data"});
   const auto pod = BuildPod(job, {{Role::kWorker, 0}, {}, Epoch(0), "node-a"}, settings);
   const Json manifest = PodManifest(job, pod.value(), settings);

@@ -94,7 +94,7 @@ std::string DescribeAdmission(const TrainingJob& job, const RoleSpec& role, cons
       add("nodeSelector." + key, value, own == selector.end() ? "absent" : own->second);
     }
   }
-  const Json spec = PodSpecOf(role.pod);
+  const Json& spec = PodSpecOf(role.pod);
   if (const std::string ours = SchedulerOf(spec);
       !pod.spec.scheduler_name.empty() && pod.spec.scheduler_name != ours) {
     add("schedulerName", pod.spec.scheduler_name, ours);

@@ -12,7 +12,7 @@ Json DescribeRole(const RoleSpec& role) {
                     {"gpus", role.gpus},
                     {"processes", role.processes},
                     {"supervise", role.supervise},
-                    {"template", role.pod.raw}};
+                    {"template", *role.pod.raw}};
   if (!role.warm.empty()) {  // left out, gangs of earlier versions stay as they are
     described["warm"] = role.warm;
   }

@@ -27,7 +27,7 @@ bool IsOurs(const TrainingJob& job) {
 }
 
 std::string PriorityClassOfTemplate(const RoleSpec& role) {
-  const Json& raw = role.pod.raw;
+  const Json& raw = *role.pod.raw;
   const auto spec = raw.is_object() ? raw.find("spec") : raw.end();
   if (spec == raw.end() || !spec->is_object()) {
     return "";

@@ -59,7 +59,7 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
   const std::string priority_class = PriorityClassOf(spec);
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
     const std::string path = "spec.roles[" + std::to_string(i) + "].template.spec";
-    if (const Json* const pod = FieldOf(spec.roles[i].pod.raw, "spec")) {
+    if (const Json* const pod = FieldOf(*spec.roles[i].pod.raw, "spec")) {
       AddOfTemplate(path, *pod, &text);
     }
     const std::string own = PriorityClassOfTemplate(spec.roles[i]);

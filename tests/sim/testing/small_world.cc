@@ -34,7 +34,7 @@ void SmallWorld::CreateJob(const std::string& name, TrainingJob job) {
   } else {
     const Json trainer = {
         {"name", "trainer"}, {"image", "example/train:1"}, {"command", Json::array({"train"})}};
-    job.spec.roles[0].pod.raw = {{"spec", {{"containers", Json::array({trainer})}}}};
+    job.spec.roles[0].pod.raw = Json::object({{"spec", {{"containers", Json::array({trainer})}}}});
   }
   Json body = EncodeTrainingJob(job);
   body.erase("status");
