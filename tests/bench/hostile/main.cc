@@ -3,11 +3,13 @@
 // the table.
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <ctime>
 #include <deque>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <string>
@@ -260,7 +262,7 @@ struct Hostility {
   std::function<void(Json*)> write;
 };
 
-std::vector<Hostility> Hostilities() {
+std::vector<Hostility> OfTheJob() {
   return {
       {"ordinary", [](Json*) {}},
       {"labels of the job, 10,000",
@@ -280,6 +282,11 @@ std::vector<Hostility> Hostilities() {
          Json& labels = (*job)["spec"]["roles"][0]["template"]["metadata"]["labels"];
          Fill(job, 256, 400, [&](int i) { labels["a.example/" + Text(63, i)] = Text(63, i); });
        }},
+  };
+}
+
+std::vector<Hostility> OfTheContainer() {
+  return {
       {"environment, 1,000",
        [](Json* job) {
          Fill(job, 1'000, 1'390, [&](int i) {
@@ -308,6 +315,11 @@ std::vector<Hostility> Hostilities() {
          Json& container = PodOf(job)["containers"][0];
          container["args"] = {std::string(kBytesMax - 20'000, 'a')};
        }},
+  };
+}
+
+std::vector<Hostility> OfThePod() {
+  return {
       {"affinity, 32 x 32 x 1,024",
        [](Json* job) {
          Json terms = Json::array();
@@ -362,6 +374,11 @@ std::vector<Hostility> Hostilities() {
                {{"name", "v" + std::to_string(i)}, {"hostPath", {{"path", Text(1'340, i)}}}});
          });
        }},
+  };
+}
+
+std::vector<Hostility> PassedOn() {
+  return {
       {"host aliases, small objects",
        [](Json* job) {
          Fill(job, 100'000, 16, [&](int) { PodOf(job)["hostAliases"].push_back({{"ip", "1"}}); });
@@ -382,6 +399,14 @@ std::vector<Hostility> Hostilities() {
          }
        }},
   };
+}
+
+std::vector<Hostility> Hostilities() {
+  std::vector<Hostility> all;
+  for (std::vector<Hostility> some : {OfTheJob(), OfTheContainer(), OfThePod(), PassedOn()}) {
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+  return all;
 }
 
 Worst Measure(World* world, const Hostility& hostility, int workers, int gpus) {
