@@ -88,9 +88,9 @@ TEST_F(EarlierRunTest, EndIsTold) {
       DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(20), "", {}}}, false),
       "an earlier run in this folder stopped after 20 of 120 steps; its newest checkpoint is of "
       "step 20");
-  EXPECT_THAT(
-      DescribeEarlierRun(ReadEarlierRun(folder_).value(), {{Step(16), "", 0}, {Step(20), "", 1}}, false),
-      ::testing::HasSubstr("its newest checkpoint is of steps 16 to 20"));
+  EXPECT_THAT(DescribeEarlierRun(
+                  ReadEarlierRun(folder_).value(), {{Step(16), "", 0}, {Step(20), "", 1}}, false),
+              ::testing::HasSubstr("its newest checkpoint is of steps 16 to 20"));
   EXPECT_EQ(DescribeEarlierRun(ReadEarlierRun(folder_).value(), {}, false),
             "an earlier run in this folder stopped after 20 of 120 steps");
 }

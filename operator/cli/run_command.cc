@@ -371,8 +371,7 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
     const bool is_empty = HoldsNoWork(folder);
     const std::string text = DescribeEarlierRun(*earlier, *newest, is_empty);
     // Work that is gone is nothing to be quiet about.
-    const bool is_lost =
-        earlier->steps > 0 && (its_own.empty() ? is_empty : newest->empty());
+    const bool is_lost = earlier->steps > 0 && (its_own.empty() ? is_empty : newest->empty());
     is_lost ? console->Print("warning: " + text) : console->Tell(text);
   }
   TellUnused(shop, console);

@@ -12,16 +12,8 @@ import torch
 
 from lockstep import exits
 from lockstep.errors import (
-    Finished,
-    InvalidArgument,
-    LockstepError,
-    MeetAgain,
-    Status,
-    Stopped,
-    code_of,
-    note_end,
-    watch_end,
-)
+    Finished, InvalidArgument, LockstepError, MeetAgain, Status, Stopped, code_of, note_end,
+    watch_end)
 from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
@@ -64,6 +56,7 @@ class Job:
     """
 
     _holdings_type, _reducer_type, _session = Holdings, StepReducer, None  # of one on groups: own
+    _end: Optional[LockstepError] = None  # what has ended the job
 
     def __init__(
         self,
@@ -98,8 +91,7 @@ class Job:
         self._step = 0
         self._has_state = False
         self._is_finished = False
-        self._is_over = False  # nothing is expected of this rank any more,
-        self._end: Optional[LockstepError] = None  # after an error
+        self._is_over = False  # nothing is expected of this rank any more
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
         self._is_open = False  # a batch is out, and step not called for it
         self._is_whole = True  # no update is half done
