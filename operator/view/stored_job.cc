@@ -73,7 +73,11 @@ Result<kube::Item<StoredJob>> DecodeStoredJob(std::string_view json) {
   }
   std::vector<Error> ignored;
   ObjectReader object(document, "", &ignored);
-  if (const Json* status = object.Find("status"); status != nullptr && stored.problem.empty()) {
+  // What follows from the manifest as it was before an edit is not somebody else's.
+  const bool is_of_this_manifest =
+      stored.job.status.observed_generation == stored.job.metadata.generation;
+  if (const Json* status = object.Find("status");
+      status != nullptr && stored.problem.empty() && is_of_this_manifest) {
     stored.is_status_foreign = SaysOtherThanDerived(*status, stored.job);
   }
   if (const Json* metadata = object.Find("metadata")) {
