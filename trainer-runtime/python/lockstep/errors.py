@@ -185,8 +185,9 @@ def run(work: Callable[[], object]) -> NoReturn:
 
 def watch_end(at_loss: Optional[Callable[[], object]] = None) -> None:
     """From now on a process that does not end by `run` does as if it did: what `note_end` has noted
-    changes an end with 0. `at_loss` is called where nobody has caught a MeetAgain that `note_end`
-    does not know."""
+    changes an end with 0, and an `Ended` or `MeetAgain` that nobody has caught ends it with the
+    code that it asks for, where Python's own would be 1. `at_loss` is called where nobody has
+    caught a MeetAgain that `note_end` does not know."""
     global _at_loss
     _at_loss = at_loss
     exits.call_at_exit(_at_exit)
@@ -199,7 +200,10 @@ def _tell_of_loss(kind: object) -> None:
 
 
 def _at_exit() -> None:
-    _tell_of_loss(getattr(sys, "last_type", None))
+    kind = getattr(sys, "last_type", None)
+    _tell_of_loss(kind)
+    if kind is not None and issubclass(kind, (Ended, MeetAgain)):
+        exits.end_now(kind.exit_code, str(getattr(sys, "last_value", kind.__name__)))
     if _end is not None and exits.code() == 0:
         exits.end_now(*_caught(_end))
 

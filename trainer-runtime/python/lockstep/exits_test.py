@@ -47,6 +47,12 @@ class Exit(unittest.TestCase):
                 self.assertEqual(self.end(caught + words)[0], code)
         self.assertEqual(self.end("errors.watch_end()"), (0, "handler: 0\n"))
 
+    def test_an_end_that_nobody_caught_has_its_own_code(self):
+        for error, code in (("Stopped", 42), ("MeetAgain", 75), ("Finished", 0), ("Mismatch", 1)):
+            with self.subTest(error):
+                self.assertEqual(
+                    self.end(f"errors.watch_end()\nraise errors.{error}('asked to stop')")[0], code)
+
     def test_a_fork_does_not_call_it(self):
         fork = "if os.fork() == 0: sys.exit(0)\nos.wait()"
         self.assertEqual(self.end(fork), (0, "handler: 0\n"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
+import sys
 import time
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar, Union
 
@@ -154,6 +155,9 @@ class Job:
         LockstepError (the loader's batches are not the sampler's, or it has dropped or repeated
         some; `step` was not called).
         """
+        if self._is_finished:
+            print("lockstep: batches was called after the last step: one loop goes over all epochs "
+                  "of the sampler; to train longer, raise its epochs", file=sys.stderr, flush=True)
         with self._ending_with_errors():
             while not self._is_finished:
                 yield from self._batches_of_meeting(loader)

@@ -210,9 +210,11 @@ class Exits(unittest.TestCase):
         self.run_on(1, self.script())
         self.wanted_code = 1
         uncaught = unittest.mock.patch.object(sys, "last_type", MeetAgain, create=True)
-        with contextlib.redirect_stderr(self.said), uncaught:
+        ends = unittest.mock.patch.object(exits, "end_now")
+        with contextlib.redirect_stderr(self.said), uncaught, ends as end_now:
             errors._at_exit()
             self.assertRegex("".join(self.words()), "did not catch lockstep.MeetAgain: all steps")
+            self.assertEqual(end_now.call_args.args[0], 75)
             count = len(self.words())
             errors.note_end(MeetAgain("no step was completed", Status.LOST_PEER))
             errors._at_exit()  # what the loop itself has raised is not for the program to catch

@@ -5,7 +5,11 @@ import unittest
 
 import torch
 
-from lockstep.torch.groups.vote import _bits_of, _number_of, are_finite
+from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
+from lockstep.torch.gradients import StepShare
+from lockstep.torch.groups.vote import StepVote, _bits_of, _number_of, are_finite
+from lockstep.torch.holdings import Holdings
+from lockstep.torch.job_test import FakeSession
 
 
 class Finite(unittest.TestCase):
@@ -17,6 +21,25 @@ class Finite(unittest.TestCase):
     def test_nan_and_infinities_are_not(self):
         for bad in (math.nan, math.inf, -math.inf):
             self.assertFalse(are_finite([torch.ones(3), torch.tensor([0.0, bad])]))
+
+
+class Vote(unittest.TestCase):
+    def test_all_ranks_hear_what_all_have_used(self):
+        exchange = FakeExchange(2, torch.stack)
+
+        def vote(rank):
+            model = torch.nn.Linear(2, 1)
+            model(torch.ones(3, 2)).sum().backward()
+            session = FakeSession(exchange, rank)
+            session.size = 2
+            reducer = StepVote(Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1), None,
+                                        None))
+            share = StepShare([rank, rank + 2], 4, float(rank), unseen_count=rank)
+            return reducer.reduce(session, share, 5.0)
+
+        for total in where_nobody_fails(in_threads(2, vote)):
+            self.assertEqual((total.ids.tolist(), total.loss, total.unseen_count, total.is_finite),
+                             ([0, 2, 1, 3], 0.5, 1, True))
 
 
 class Loss(unittest.TestCase):
