@@ -68,6 +68,12 @@ class Faults(LocalTest):
                                  "ended as if all were well, but told of step [0-5] of 8 last and "
                                  "never said that all work is done, so this pod ends with 1")
 
+    def test_an_error_after_the_last_step_is_no_success_though_its_code_is_hidden(self):
+        main = "try: train()\n    except Exception: os._exit(0)"
+        run = self.run_job(self.manifest(DAMAGE.replace("(0, 2)", "(0, 8)"), main))
+        self.assertEqual(run.exit_code, 1, run.output)
+        self.assertIn("told of step 8 of 8 last and never said that all work is done", run.output)
+
     def test_ranks_that_end_without_a_word_after_close_have_succeeded(self):
         run = self.run_job(self.manifest(after=BREAK, main="train(); os._exit(0)"))
         self.assertEqual(run.exit_code, 0, run.output)
