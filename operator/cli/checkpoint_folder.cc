@@ -82,7 +82,7 @@ bool HoldsNoWork(const std::string& folder) {
       return false;
     }
   }
-  return !error || error.value() == ENOENT;
+  return !error;
 }
 
 std::optional<Step> HighestOf(const std::vector<FoundCheckpoint>& newest) {

@@ -25,8 +25,8 @@ struct FoundCheckpoint {
 // checkpoints.
 Result<std::vector<FoundCheckpoint>> NewestCheckpointsIn(const std::string& folder);
 
-// Whether `folder` holds nothing that anybody has trained: it is empty but for the fence of those
-// who wrote there, or not there at all. Of one that cannot be read it is not known: false.
+// Whether `folder` is there and holds nothing that anybody has trained: it is empty but for the
+// fence of those who wrote there. Of one that cannot be read it is not known: false.
 bool HoldsNoWork(const std::string& folder);
 
 // The furthest and the least far of them; nothing where there is none.

@@ -274,7 +274,7 @@ lockstep_status lockstep_report(lockstep_session* session, const lockstep_progre
 
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
 // Write before it what must last: where a signal ends the process later, it counts as ended with 0.
-// Without it, exit code 0 before the last step of a reported steps_total is no success. Errors: as
+// Without it, exit code 0 of a rank that has reported steps_total is no success. Errors: as
 // collectives; those that LOCKSTEP_MEET_AGAIN are answered by lockstep_meet, which says FINISHED
 // where the others know already.
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds);

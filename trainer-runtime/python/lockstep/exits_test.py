@@ -3,6 +3,7 @@
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from lockstep import exits
@@ -52,6 +53,12 @@ class Exit(unittest.TestCase):
             with self.subTest(error):
                 self.assertEqual(
                     self.end(f"errors.watch_end()\nraise errors.{error}('asked to stop')")[0], code)
+
+    def test_an_end_by_a_handler_keeps_what_was_written(self):
+        with tempfile.NamedTemporaryFile("r") as file:
+            self.end(f"log = open({file.name!r}, 'w'); log.write('step 1')\n"
+                     "errors.watch_end()\nraise errors.Stopped('asked to stop')")
+            self.assertEqual(file.read(), "step 1")
 
     def test_a_fork_does_not_call_it(self):
         fork = "if os.fork() == 0: sys.exit(0)\nos.wait()"

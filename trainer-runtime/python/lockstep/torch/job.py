@@ -317,7 +317,7 @@ class Job:
 
     def _end_early(self) -> None:
         """As of a loop that was left before its end, or that has just come to it."""
-        if self._is_finished or not self._is_whole:
+        if self._is_finished or self._end is not None or not self._is_whole:
             return
         self._drop_batch()
         if self._owes_turn:

@@ -45,6 +45,16 @@ class End(unittest.TestCase):
         with self.assertRaisesRegex(Diverged, "step 3 is NaN"):
             self.made.step(0.0)
 
+    def test_an_end_that_the_program_catches_within_the_job_is_not_called_finished(self):
+        made = self.made
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+        with made, contextlib.suppress(Diverged):
+            for (inputs,) in made.batches(
+                    torch.utils.data.DataLoader(data, batch_sampler=made.sampler)):
+                made.model(inputs).sum().backward()
+                made.step(math.nan)
+        self.assertEqual(self.session.finish_timeouts, [])
+
     def test_samples_that_were_lost_or_repeated_are_no_success(self):
         self.made.sampler.advance(torch.tensor([0, 0, 1, 2]))  # as a damaged ledger has it
         with self.assertRaisesRegex(Inexact, "lost, [1-9]") as end:
