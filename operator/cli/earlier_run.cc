@@ -136,7 +136,7 @@ std::string DescribeEarlierRun(const EarlierRun& earlier,
   if (!CheckpointFolderOf(earlier, "").empty()) {
     return text + "; it has no checkpoint";
   }
-  // What a command keeps elsewhere, nobody knows.
+  // A command may keep its checkpoints elsewhere.
   return is_empty ? text + "; LOCKSTEP_CHECKPOINT_DIR is empty now" : text;
 }
 

@@ -368,7 +368,8 @@ void TellBeginnings(const Workshop& shop, const RunDirectory& directory, Console
                      newest.error().ToString());
       return TellUnused(shop, console);
     }
-    const bool is_empty = HoldsNoWork(folder.empty() ? directory.path() + "/checkpoints" : folder);
+    const bool is_empty =
+        HoldsNoWork(folder.empty() ? directory.path() + "/" + kCommandCheckpoints : folder);
     const std::string text = DescribeEarlierRun(*earlier, *newest, is_empty);
     // Work that is gone is nothing to be quiet about.
     const bool is_lost = earlier->steps > 0 && (its_own.empty() ? is_empty : newest->empty());

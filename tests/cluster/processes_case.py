@@ -12,6 +12,10 @@ PROCESSES = 2
 DETAIL = "shared memory within a host, TCP between hosts"
 
 
+def children_of(pid):
+    return sorted(map(int, pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
 class ProcessesTest(ProductCase):
     def test_on_one_node_a_lost_process_and_a_lost_pod_leave_the_others_alone(self):
         home, _ = self.product.home_and_away()
@@ -87,13 +91,16 @@ class ProcessesTest(ProductCase):
 
     def processes(self, training):
         """The training processes of each task, as this machine sees them."""
-        return {task: self.children(self.product.node_of(pod).container_pid(pod))
-                for task, pod in training.pods().items()}
+        found = {}
 
-    def children(self, pid):
-        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        self.assertEqual(len(children), PROCESSES)
-        return sorted(map(int, children))
+        def are_all_seen():  # the kernel's list of children may lack some while it is read
+            found.clear()
+            found.update({task: children_of(self.product.node_of(pod).container_pid(pod))
+                          for task, pod in training.pods().items()})
+            return all(len(children) == PROCESSES for children in found.values())
+
+        training.wait(are_all_seen, 10, f"{PROCESSES} processes in each pod")
+        return found
 
 
 if __name__ == "__main__":

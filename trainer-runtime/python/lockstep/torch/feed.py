@@ -38,8 +38,9 @@ class Feed(Generic[Batch]):
         self._taken_count = 0
 
     def next(self, step: int) -> tuple[Batch, Drawn]:
-        """The batch for `step`; the first that is not seen is told of. Errors: LockstepError (the
-        loader has dropped or repeated one, or samples of it; its batches are not the sampler's)."""
+        """Returns the batch for `step`, and warns of the first that is not seen. Errors:
+        LockstepError (the loader has dropped or repeated one, or samples of it; its batches are not
+        the sampler's)."""
         waiting_count = self._sampler.handed_out_count
         batch = next(self._batches, None)
         drawn_count = self._sampler.handed_out_count - waiting_count
