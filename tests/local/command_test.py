@@ -103,11 +103,19 @@ class Ends(LocalTest):
         self.assertIn("exit code 1", run.output)
         self.assertEqual(run.summary["restarts"], [])
 
+    def test_zero_after_a_signal_to_the_pod_is_an_end_in_the_middle_and_not_counted(self):
+        run = self.exit_of(
+            'cd "$LOCKSTEP_CHECKPOINT_DIR" || exit 9; test -e saved && exit 0; touch saved; '
+            "trap 'exit 0' TERM; kill -TERM $PPID; while :; do sleep 0.01; done", backoff_limit=0)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual([one["cause"] for one in run.summary["restarts"]], ["preempted"])
+
     def test_76_of_a_program_without_a_session_is_its_own_verdict_and_not_retried(self):
         run = self.exit_of("exit 76", backoff_limit=3)
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-        self.assertIn("the program ended with 76, which says that a newer process does its work, "
-                      "but has no session that knows of one, so this pod ends with 1", run.output)
+        self.assertIn("the program ended with exit code 76, which means that a newer process has "
+                      "taken its place; but no session of the program was told of a newer process, "
+                      "so this pod ends with exit code 1", run.output)
 
     def test_137_and_143_are_retried_within_the_budget(self):
         for code in (137, 143):

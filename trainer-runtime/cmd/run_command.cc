@@ -150,6 +150,10 @@ class PodOfPrograms {
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
     };
+    supervise->is_done = [this] {
+      const std::optional<StatusDocument> document = listener_.Furthest();
+      return document.has_value() && document->phase == Phase::kSucceeded;
+    };
     supervise->add_words = [this](TerminationMessage* words) { TellHowFar(words); };
   }
 

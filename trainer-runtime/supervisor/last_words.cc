@@ -1,6 +1,7 @@
 #include "trainer-runtime/supervisor/last_words.h"
 
 #include <algorithm>
+#include <array>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kWordsBytesMax = 512;      // choice: a sentence; the log has the rest
 constexpr std::size_t kTailBytesMax = 1024;      // choice: half of what a kubelet keeps of a log
+constexpr std::size_t kPlaceBytesMax = 128;      // choice, of a file's or function's name
 constexpr std::size_t kLookedAtBytesMax = 4096;  // of which the first part is looked at
 // Choice: frameworks say goodbye in a dozen lines after a traceback that ended the program; one
 // that was caught, logged and survived lies further back.
@@ -22,6 +24,13 @@ constexpr std::string_view kChildFailed = "ChildFailedError";
 constexpr std::size_t kErrorFileBytesMax = 1 << 20;  // choice: a traceback of any depth
 
 constexpr std::string_view kTraceback = "Traceback (most recent call last):";
+
+// How faulthandler begins the stack of the thread that took the signal, which is the main one where
+// the process was sent it, and the marks of files that are not the program's own.
+constexpr std::string_view kStack = "Current thread ";
+constexpr std::string_view kFrame = "  File \"";
+constexpr std::array<std::string_view, 4> kForeignFiles = {
+    "/lib/python", "/site-packages/", "/dist-packages/", "<frozen "};
 
 // What PyTorch Lightning says of its own settings where the job's are others, and what mends it.
 constexpr std::string_view kOfLightning = "in Lightning, but the product";
@@ -79,6 +88,7 @@ void LastWords::Take(std::string_view line) {
   const std::string plain = WithoutEscapes(line);
   const std::string_view words = WithoutRank(plain);
   const bool is_in_summary = torchrun_.Take(words);
+  TakeStack(words);
   if (Trimmed(words).empty()) {
     return;
   }
@@ -102,6 +112,36 @@ void LastWords::Take(std::string_view line) {
   }
 }
 
+// Lines of a frame: `  File "/job/train.py", line 88 in load_batch`.
+void LastWords::TakeStack(std::string_view line) {
+  if (line.starts_with(kStack)) {
+    is_in_stack_ = true;
+    python_place_.clear();
+    is_place_of_program_ = false;
+    return;
+  }
+  constexpr std::string_view kLine = "\", line ";
+  constexpr std::string_view kIn = " in ";
+  const std::size_t path_end = line.find(kLine);
+  const std::size_t number_end = line.find(kIn, path_end);
+  is_in_stack_ = is_in_stack_ && line.starts_with(kFrame) && number_end != std::string_view::npos;
+  if (!is_in_stack_ || is_place_of_program_) {
+    return;
+  }
+  const std::string_view path = line.substr(kFrame.size(), path_end - kFrame.size());
+  is_place_of_program_ =
+      std::none_of(kForeignFiles.begin(), kForeignFiles.end(), [path](std::string_view mark) {
+        return path.find(mark) != std::string_view::npos;
+      });
+  if (!is_place_of_program_ && !python_place_.empty()) {
+    return;
+  }
+  const std::size_t number_begin = path_end + kLine.size();
+  python_place_ = CutText(line.substr(number_end + kIn.size()), kPlaceBytesMax) + " (" +
+                  CutText(path.substr(path.rfind('/') + 1), kPlaceBytesMax) + ":" +
+                  std::string(line.substr(number_begin, number_end - number_begin)) + ")";
+}
+
 // As it would be if the stream ended here.
 LastWords LastWords::Finished() const {
   LastWords whole = *this;
@@ -115,6 +155,10 @@ std::optional<RankEnd> LastWords::FailedRank(const std::string& error_file) cons
   ::unlink(error_file.c_str());  // it says nothing about the next one
   const std::optional<RankEnd> cause = Finished().torchrun_.Cause();
   return cause.has_value() || !file.ok() ? cause : ParseErrorFile(*file);
+}
+
+std::string LastWords::PythonPlace() const {
+  return Finished().python_place_;
 }
 
 std::string LastWords::Tail() const {

@@ -29,17 +29,26 @@ class LastWords {
   // its file (ParseErrorFile), which is removed; empty: none.
   std::optional<RankEnd> FailedRank(const std::string& error_file) const;
 
+  // Where Python's main thread stood, by the newest stacks that faulthandler wrote, such as
+  // "load_batch (train.py:88)": the innermost function of the program itself, not of Python or a
+  // package, if there is one. Empty: it has written none.
+  std::string PythonPlace() const;
+
   // The last lines, at most 1,024 bytes, each with its newline.
   std::string Tail() const;
 
  private:
   void Take(std::string_view line);
+  void TakeStack(std::string_view line);
   LastWords Finished() const;
 
   TerminalLines lines_;
   bool is_in_traceback_ = false;
   int lines_since_exception_ = 0;
   std::string exception_;
+  bool is_in_stack_ = false;
+  std::string python_place_;
+  bool is_place_of_program_ = false;
   std::string last_line_;
   std::string tail_;
   TorchrunSummary torchrun_;

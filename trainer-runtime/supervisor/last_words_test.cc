@@ -19,6 +19,30 @@ constexpr const char* kTraceback =
     "    fit(data)\n"
     "ValueError: label 11 is out of range\n";
 
+TEST(LastWords, PlaceOfPythonIsTheProgramsInnermostFunction) {
+  const std::string stacks =
+      "Fatal Python error: Aborted\n\n"
+      "Thread 0x00007f656b000000 (most recent call first):\n"
+      "  File \"/usr/lib/python3.11/threading.py\", line 320 in wait\n"
+      "  File \"/job/writer.py\", line 9 in write\n\n"
+      "Current thread 0x00007f656b3ab040 (most recent call first):\n"
+      "  File \"/usr/lib/python3.11/queue.py\", line 171 in get\n"
+      "  File \"/opt/lib/python3.11/site-packages/torch/utils/data.py\", line 7 in _next\n";
+  const auto place_of = [](const std::string& text) {
+    LastWords words;
+    words.Append(text, TimePoint());
+    return words.PythonPlace();
+  };
+  EXPECT_EQ(place_of(stacks + "  File \"/job/train.py\", line 88 in load_batch\n"
+                              "  File \"/job/train.py\", line 3 in <module>\n"),
+            "load_batch (train.py:88)");
+  EXPECT_EQ(place_of(stacks), "get (queue.py:171)") << "a module that python -m runs";
+  EXPECT_EQ(place_of(stacks + "\nExtension modules: numpy\n  File \"a.py\", line 1 in f\n"),
+            "get (queue.py:171)");
+  EXPECT_EQ(place_of(kTraceback), "");
+  EXPECT_EQ(place_of("Current thread 0 (most recent call first):\n  File \"a\n"), "");
+}
+
 TEST(LastWords, TableOfGoodbyes) {
   struct Row {
     std::string what;

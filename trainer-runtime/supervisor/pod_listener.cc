@@ -160,26 +160,27 @@ std::string PodListener::Objection(int local_rank, int exit_code) {
   const auto index = static_cast<std::size_t>(local_rank);
   const std::lock_guard<std::mutex> lock(mutex_);
   Hear(index);
-  const std::optional<StatusDocument>& newest = reports_[index].newest;
-  if (exit_code == kExitSuperseded && !newest.has_value()) {
-    return "the program ended with 76, which says that a newer process does its work, but has no "
-           "session that knows of one, so this pod ends with " +
-           std::to_string(kExitUnfinished) + ": end the program with another code";
+  if (exit_code == kExitSuperseded && !reports_[index].newest.has_value()) {
+    return "the program ended with exit code 76, which means that a newer process has taken its "
+           "place; but no session of the program was told of a newer process, so this pod ends "
+           "with exit code " +
+           std::to_string(kExitUnfinished) + "; let the program end with another exit code";
   }
-  if (exit_code != kExitSuccess || !newest.has_value() || newest->phase == Phase::kSucceeded) {
+  const std::optional<StatusDocument>& met = processes_[index].newest_met;
+  if (exit_code != kExitSuccess || !met.has_value() || met->phase == Phase::kSucceeded) {
     return "";
   }
-  if (!newest->mismatch.empty()) {
-    return NoSuccess("ranks had called different things", newest->mismatch);
+  if (!met->mismatch.empty()) {
+    return NoSuccess("ranks had called different things", met->mismatch);
   }
-  const int64_t step = newest->step.value();
-  if (newest->backend.empty() || !newest->steps_total.has_value()) {
+  if (!met->steps_total.has_value()) {
     return "";
   }
+  const int64_t step = met->step.value();
   return NoSuccess(
-      "told of step " + std::to_string(step) + " of " + std::to_string(*newest->steps_total) +
+      "told of step " + std::to_string(step) + " of " + std::to_string(*met->steps_total) +
           " last and never said that all work is done",
-      step < *newest->steps_total
+      step < *met->steps_total
           ? "to end early, leave the loop and close the job, or call finish on all ranks"
           : "after an error at the end the last steps may not be saved; a program whose work is "
             "done calls finish on all ranks");
@@ -309,6 +310,9 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
             TellsOfMore(reports_[local_rank].newest, *document) ? 1 : 0;
         processes_[local_rank].is_missed =
             !document->backend.empty() && document->phase != Phase::kSucceeded;
+        if (!document->backend.empty()) {
+          processes_[local_rank].newest_met = *document;
+        }
         reports_[local_rank].newest = std::move(document).value();
       }
       return;

@@ -173,10 +173,22 @@ TEST_F(PodListenerTest, EndIsUnfinishedUntilAllWorkIsSaidToBeDone) {
   EXPECT_EQ(listener_->Objection(0, 0), "") << "a process that has reported nothing";
 }
 
+// Of a script that runs several.
+TEST_F(PodListenerTest, ProgramThatOnlyReportsDoesNotHideThatTheOneBeforeItIsUnfinished) {
+  Listen(kNeverSilent);
+  StatusDocument document = Document(1, 5);
+  document.backend = "tcp";
+  document.steps_total = 48;
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
+  Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 0)));
+  EXPECT_THAT(listener_->Objection(1, 0), testing::HasSubstr("told of step 5 of 48 last"));
+}
+
 // 76 is also EX_PROTOCOL of BSD's list, which programs end with for reasons of their own.
 TEST_F(PodListenerTest, OnlyAProcessWithASessionIsBelievedThatAnotherDoesItsWork) {
   Listen(kNeverSilent);
-  EXPECT_THAT(listener_->Objection(1, kExitSuperseded), testing::HasSubstr("ended with 76, which"));
+  EXPECT_THAT(listener_->Objection(1, kExitSuperseded),
+              testing::HasSubstr("ended with exit code 76, which"));
   Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 5)));
   EXPECT_EQ(listener_->Objection(1, kExitSuperseded), "");
   EXPECT_EQ(listener_->Objection(0, kExitPreempted), "");

@@ -350,7 +350,6 @@ void Supervisor::HandleEnded(const EndedChild& ended) {
   Settle(ended);
 }
 
-// A process has ended, and its group.
 void Supervisor::Settle(const EndedChild& ended) {
   stops_.Forget(ended.pid);
   const auto found = std::find(pids_.begin(), pids_.end(), ended.pid);
@@ -386,7 +385,9 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
   if (is_hung && event.exit_code == ended.exit_code) {
     event.exit_code = kExitSignalBase + SIGKILL;
     event.signal = SIGKILL;
-    event.why = *watchdog_->ReasonFor(index);
+    output_.TakeErrors(local_rank);
+    const std::string place = output_.words(local_rank).PythonPlace();
+    event.why = *watchdog_->ReasonFor(index) + (place.empty() ? "" : "; Python was in " + place);
   } else if (ended.exit_code == kTorchrunExit) {
     output_.TakeErrors(local_rank);
     BlameRank(output_.words(local_rank).FailedRank(options_.torchrun_error_file), &event);
@@ -394,8 +395,7 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
   return event;
 }
 
-// The first failure is the pod's. Its reason is what the program said last, where it ended itself:
-// how it ended is told beside it.
+// The first failure is the pod's. Its reason is what the program said last, if it ended itself.
 void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
   const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
@@ -418,8 +418,7 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const bool was_killed =
       ClassifyExit(ended.exit_code, ended.signal, "").cause == ExitCause::kKilled;
   const bool is_hung = watchdog_.has_value() && watchdog_->ReasonFor(ended.local_rank).has_value();
-  // A rank of torchrun's with another code than an exception has ended by that; what its log ends
-  // with is its peers'.
+  // Of a rank of torchrun's that a signal or its own code ended, the last lines are its peers'.
   const bool has_no_words = was_killed || (ended.launched && ended.exit_code != kTorchrunExit);
   std::string words = !ended.why.empty() ? ended.why
                       : has_no_words     ? what
@@ -458,7 +457,8 @@ void Supervisor::KillAll() {
 }
 
 TerminationMessage Supervisor::WordsOfPod() const {
-  TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_);
+  const bool has_work_left = !options_.is_done || !options_.is_done();
+  TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_ && has_work_left);
   if (options_.add_words) {
     options_.add_words(&message);
   }

@@ -92,6 +92,8 @@ struct SuperviseOptions {
   ProgramHold* hold = nullptr;
   // Whether the end of these processes may be held. Empty: yes.
   std::function<bool()> may_hold;
+  // Whether all work was done, so that who was asked to end has not ended for that. Empty: unknown.
+  std::function<bool()> is_done;
   // Adds to the termination message what the processes have told. All have ended.
   std::function<void(TerminationMessage*)> add_words;
 };

@@ -147,6 +147,7 @@ TEST_F(SupervisorHangTest, StacksOfPythonAreInTheLogAndInTheLastWords) {
   for (const std::string& text : {seen_, Message().tail.value_or("")}) {
     EXPECT_THAT(text, HasSubstr("line 3 in load_batch"));
   }
+  EXPECT_THAT(Message().reason, testing::EndsWith("; Python was in load_batch (<string>:3)"));
 }
 
 // A program that is stopped takes no signal before it goes on.

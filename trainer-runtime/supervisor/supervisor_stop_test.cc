@@ -54,6 +54,20 @@ TEST_F(SupervisorStopTest, WrapperHandsOnTheExitCodeOfItsSession) {
   EXPECT_EQ(Finish(), 42) << seen_;
 }
 
+TEST_F(SupervisorStopTest, WhoWasAskedToEndAndIsDoneHasSucceeded) {
+  for (const bool is_done : {false, true}) {
+    seen_.clear();
+    std::filesystem::remove(options_.termination_message_file);
+    options_.is_done = [is_done] { return is_done; };
+    UseScript("trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done");
+    Start();
+    AwaitOutput("ready");
+    Signal(SIGTERM);
+    EXPECT_EQ(Finish(), 0) << seen_;
+    EXPECT_EQ(Message().outcome, is_done ? Outcome::kSuccess : Outcome::kPreempted);
+  }
+}
+
 // As setsid, a shell's job control and start_new_session of Python's subprocess make one.
 TEST_F(SupervisorStopTest, SessionInAGroupOfItsOwnIsAskedAsWell) {
   UseScript("setsid -w " + Session("echo saved; exit 42") + "; exit $?");

@@ -75,6 +75,25 @@ TEST(EndedFailure, WhoLeavesThoughNobodyAskedIsAnIncidentAndWhoWasAskedIsNot) {
   }
 }
 
+// Nobody but the runtime knows of a signal that was not sent by way of the API server.
+TEST(EndedFailure, WhoEndsWithZeroBecauseItWasAskedToHasOnlyObeyed) {
+  for (const bool was_asked : {false, true}) {
+    TestWorld world(MakeCommandJob(1));
+    world.Launch();
+    world.Exit("mnist-worker-0", 0);
+    TerminationMessage message;
+    message.outcome = was_asked ? Outcome::kPreempted : Outcome::kSuccess;
+    message.reason = was_asked ? "all processes ended when asked to" : "all processes completed";
+    world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(message);
+
+    const Decision decision = world.Step();
+
+    EXPECT_EQ(DescribeRestarts(decision.status), was_asked ? "preempted=1" : "");
+    EXPECT_EQ(CountedIncidents(decision.status.incidents), 0);
+    EXPECT_EQ(MessageOf(decision.status, ConditionType::kSucceeded).empty(), was_asked);
+  }
+}
+
 // The trainer's last line of good news is what it did last, not why it ended.
 TEST(EndedFailure, GoodNewsIsNoReason) {
   TestWorld world(MakeTrainingJob(1));

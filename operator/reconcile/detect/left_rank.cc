@@ -40,8 +40,7 @@ Fates FatesOf(const DecisionBuilder& builder,
   Fates fates;
   for (const Member& member : view.members) {
     const RoleSpec* const role = builder.job().FindRole(member.task.role);
-    if (role == nullptr || member.state != MemberState::kSucceeded || !WasMet(member) ||
-        (member.pod != nullptr && SaysItObeyed(*member.pod))) {
+    if (role == nullptr || member.state != MemberState::kSucceeded || !WasMet(member)) {
       continue;
     }
     for (int i = 0; member.rank.has_value() && i < role->processes; ++i) {

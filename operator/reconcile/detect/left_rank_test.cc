@@ -63,7 +63,7 @@ TEST(LeftRank, WhoWasToldToGoHasNotLeft) {
   message.reason = "all processes ended when asked to";
   world.Find("mnist-worker-1")->status.termination->message = EncodeTerminationMessage(message);
   Lose(&world, "mnist-worker-0", {1});
-  EXPECT_EQ(DescribeRestarts(world.Step().status), "unreachable=1");
+  EXPECT_EQ(DescribeRestarts(world.Step().status), "preempted=1");
 }
 
 // The kubelet of the lost one tells later.

@@ -20,7 +20,7 @@ bool WasAskedToGo(const kube::Pod& pod) {
 }
 
 bool HasDoneItsWork(const kube::Pod& pod) {
-  return pod.status.phase == kube::PodPhase::kSucceeded &&
+  return pod.status.phase == kube::PodPhase::kSucceeded && !SaysItObeyed(pod) &&
          (!WasAskedToGo(pod) || Says(pod, Outcome::kSuccess));
 }
 

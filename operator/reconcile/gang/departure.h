@@ -19,8 +19,9 @@ namespace lockstep::control {
 // asked for, or Kubernetes evicts, preempts or drains it.
 bool WasAskedToGo(const kube::Pod& pod);
 
-// Whether the pod's work is done: it ended with success, and was not asked to go before; or it was,
-// and its last words say that it had finished. A program that exits 0 on SIGTERM has only obeyed.
+// Whether the pod's work is done: it ended with success, and was not asked to go before, by
+// anybody; or it was, and its last words say that it had finished. A program that exits 0 on
+// SIGTERM has only obeyed.
 bool HasDoneItsWork(const kube::Pod& pod);
 
 // Whether the pod's process has said so, in its last words.
