@@ -203,9 +203,9 @@ def _at_exit() -> None:
     kind = getattr(sys, "last_type", None)
     _tell_of_loss(kind)
     if kind is not None and issubclass(kind, (Ended, MeetAgain)):
-        exits.end_now(kind.exit_code, str(getattr(sys, "last_value", kind.__name__)))
-    if _end is not None and exits.code() == 0:
-        exits.end_now(*_caught(_end))
+        exits.end_at_last(kind.exit_code, str(getattr(sys, "last_value", kind.__name__)))
+    elif _end is not None and exits.code() == 0:
+        exits.end_at_last(*_caught(_end))
 
 
 def _caught(end: Tuple[int, str, str]) -> Tuple[int, str]:

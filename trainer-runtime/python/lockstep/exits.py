@@ -10,11 +10,14 @@ import io
 import os
 import sys
 import threading
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, NoReturn, Optional, Tuple
 
 # What this process has been asked to end with last, as no handler at exit is told.
 _asked: object = None
 _is_watched = False
+
+# What this process is to end with, whatever it was asked for, and why.
+_wanted: Optional[Tuple[int, str]] = None
 
 
 def call_at_exit(handler: Callable[[], None]) -> Callable[[], None]:
@@ -60,11 +63,23 @@ def code() -> int:
     return 1  # it is a text, which Python prints
 
 
-def end_now(status: int, sentence: str) -> NoReturn:
-    """Says `sentence` and ends this process with `status`, for a handler that runs at its exit."""
-    print(f"lockstep: {sentence}", file=sys.stderr, flush=True)
-    _flush_all()
-    os._exit(status)  # nothing else changes the code there
+def end_at_last(status: int, sentence: str = "") -> None:
+    """Ends this process with `status` once its other handlers at exit have run, and says
+    `sentence`, for a handler that runs at its exit. What is asked for first stays."""
+    global _wanted
+    _wanted = _wanted or (status, sentence)
+
+
+# Handlers run in the reverse of their order, so that this one comes after all of those that were
+# registered since this module was imported. Nothing else changes the code there.
+@atexit.register
+def _end() -> None:
+    if _wanted is not None:
+        status, sentence = _wanted
+        _flush_all()
+        if sentence:  # the pod's reason repeats the last line
+            print(f"lockstep: {sentence}", file=sys.stderr, flush=True)
+        os._exit(status)
 
 
 def _flush_all() -> None:

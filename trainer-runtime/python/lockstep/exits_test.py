@@ -60,6 +60,19 @@ class Exit(unittest.TestCase):
                      "errors.watch_end()\nraise errors.Stopped('asked to stop')")
             self.assertEqual(file.read(), "step 1")
 
+    def test_an_end_by_a_handler_is_after_those_that_were_registered_before(self):
+        for words in ("raise errors.Stopped('asked to stop')",
+                      "errors.note_end(errors.Stopped('asked to stop'))"):
+            self.assertEqual(
+                self.end(f"import atexit; atexit.register(print, 'earlier')\nerrors.watch_end()\n"
+                         f"atexit.register(print, 'later')\n{words}"),
+                (42, f"later\nearlier\nhandler: {int('raise' in words)}\n"))
+
+    def test_of_two_ends_by_handlers_the_first_stays(self):
+        self.assertEqual(self.end("exits.call_at_exit(lambda: exits.end_at_last(1, 'first'))\n"
+                                  "exits.call_at_exit(lambda: exits.end_at_last(2, 'second'))"),
+                         (2, "handler: 0\n"))
+
     def test_a_fork_does_not_call_it(self):
         fork = "if os.fork() == 0: sys.exit(0)\nos.wait()"
         self.assertEqual(self.end(fork), (0, "handler: 0\n"))

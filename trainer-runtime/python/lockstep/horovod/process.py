@@ -7,7 +7,8 @@ import os
 import sys
 from typing import Any, Callable, Optional
 
-from lockstep.errors import InvalidArgument, Mismatch, Status, watch_end
+from lockstep import exits
+from lockstep.errors import InvalidArgument, Mismatch, Status, code_of, watch_end
 from lockstep.horovod.world import World
 
 # Horovod's own word for how long a call may wait for ranks that do not come; 0 or absent: as here.
@@ -140,15 +141,9 @@ def _at_exit() -> None:
         return
     # The interpreter has printed an exception that nobody caught.
     has_failed = hasattr(sys, "last_type")
-    code = None
     try:
         _shutdown(not has_failed)
     except Mismatch as problem:
-        print(f"lockstep: {problem}", file=sys.stderr)
-        code = 1
-    if has_failed:
-        code = _exit_code  # its exception may be one that another library has made of ours
-    if code is not None:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)  # nothing else changes the code here
+        exits.end_at_last(code_of(problem), str(problem))
+    if has_failed and _exit_code is not None:
+        exits.end_at_last(_exit_code)  # the exception may be one that another library has made

@@ -293,7 +293,7 @@ class Job:
             with self._ending_with_errors():
                 self._end_at_exit() if code == 0 else self._part()
         except LockstepError as error:
-            exits.end_now(code or code_of(error), str(error))
+            exits.end_at_last(code or code_of(error), str(error))
 
     def _end_at_exit(self) -> None:
         """As `close` does, but where a rank is lost this process meets nobody again."""
