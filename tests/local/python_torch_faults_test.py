@@ -70,9 +70,18 @@ class Faults(LocalTest):
 
     def test_an_error_after_the_last_step_is_no_success_though_its_code_is_hidden(self):
         main = "try: train()\n    except Exception: os._exit(0)"
-        run = self.run_job(self.manifest(DAMAGE.replace("(0, 2)", "(0, 8)"), main))
+        spoil = "model[0].weight.data.fill_(float('nan')) if job.step_count == 8 else 0"
+        run = self.run_job(self.manifest(spoil, main))
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertIn("told of step 8 of 8 last and never said that all work is done", run.output)
+
+    def test_models_that_differ_are_no_success_though_the_program_hides_its_code(self):
+        main = ("model.append(torch.nn.Linear(1, 1 + int(os.environ['RANK'])))\n"
+                "    try: train()\n    except Exception: os._exit(0)")
+        run = self.run_job(self.manifest(main=main))
+        self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
+        self.assertIn("but ranks had called different things, so this pod ends with 1: model: "
+                      "2.weight [2, 1] torch.float32 found on rank 1, expected [1, 1]", run.output)
 
     def test_ranks_that_end_without_a_word_after_close_have_succeeded(self):
         run = self.run_job(self.manifest(after=BREAK, main="train(); os._exit(0)"))

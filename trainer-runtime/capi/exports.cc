@@ -456,6 +456,16 @@ lockstep_status lockstep_report(lockstep_session* session, const lockstep_progre
   });
 }
 
+lockstep_status lockstep_report_mismatch(lockstep_session* session, const char* sentence) {
+  return run::InSession(session, [&](run::LibrarySession& open) -> run::ApiOutcome {
+    if (sentence == nullptr) {
+      return run::InvalidArgument("sentence is null");
+    }
+    open.report().Differed(sentence);
+    return {};
+  });
+}
+
 lockstep_status lockstep_finish(lockstep_session* session, double timeout_seconds) {
   return run::InSession(session, [&](run::LibrarySession& open) {
     return run::Until(timeout_seconds,

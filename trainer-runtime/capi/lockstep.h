@@ -272,6 +272,11 @@ lockstep_status lockstep_await_loss(lockstep_session* session,
 // neither is -1).
 lockstep_status lockstep_report(lockstep_session* session, const lockstep_progress* progress);
 
+// Ranks have come with different things, as the program itself has found; `sentence` says which. As
+// after MISMATCH, exit code 0 of this rank is no success from here on, until a meeting is joined.
+// Does not wait. Errors: INVALID_ARGUMENT (`sentence` is null).
+lockstep_status lockstep_report_mismatch(lockstep_session* session, const char* sentence);
+
 // All work is done: waits until all ranks have called it. Nobody meets after that. Collective.
 // Write before it what must last: where a signal ends the process later, it counts as ended with 0.
 // Without it, exit code 0 of a rank that has reported steps_total is no success. Errors: as

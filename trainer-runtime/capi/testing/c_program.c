@@ -299,6 +299,7 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_should_stop(session, NULL, 1), invalid, "null");
   CHECK_FAILS(lockstep_should_save(session, NULL), invalid, "null");
   CHECK_FAILS(lockstep_report(session, NULL), invalid, "struct_size");
+  CHECK_FAILS(lockstep_report_mismatch(session, NULL), invalid, "null");
   lockstep_progress progress = {.struct_size = sizeof progress, .step = -4, .loss = NAN};
   progress.samples_per_second = -2;
   CHECK_FAILS(lockstep_report(session, &progress), invalid, "step: -4 found, expected 0 or more");

@@ -135,6 +135,7 @@ _PROTOTYPES: dict[str, list[type]] = {
     "lockstep_abort": [c_void_p, c_char_p],
     "lockstep_await_loss": [c_void_p, c_int64, c_double],
     "lockstep_report": [c_void_p, POINTER(ProgressIn)],
+    "lockstep_report_mismatch": [c_void_p, c_char_p],
     "lockstep_finish": [c_void_p, c_double],
     "lockstep_close": [c_void_p],
 }

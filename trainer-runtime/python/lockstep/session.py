@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import ctypes
 import dataclasses
 import math
@@ -20,7 +21,7 @@ from lockstep.arguments import (
     truth,
     whole_number,
 )
-from lockstep.errors import InvalidArgument, LockstepError, Mismatch, Status, error_of
+from lockstep.errors import InvalidArgument, LockstepError, Mismatch, Status, error_of, note_end
 from lockstep.interrupt import InterruptWatcher
 from lockstep.library import DataType, Leave, Op, Phase
 
@@ -322,6 +323,15 @@ class Session(abc.ABC, Generic[Array]):
         Errors: InvalidArgument (a step below one that was reported since `meet`, too).
         """
         self._call("report", ctypes.byref(figures_of(progress)))
+
+    def note_end(self, error: LockstepError) -> None:
+        """`error` ends this process's work, whatever the program makes of it: see
+        `errors.note_end`. A Mismatch is told to the pod's runtime as well, which takes an end with
+        0 for no success, however the process ends."""
+        note_end(error)
+        if isinstance(error, Mismatch):
+            with contextlib.suppress(LockstepError):  # the session is closed, or the parent's
+                self._call("report_mismatch", str(error).encode())
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:
         """All work is done: waits for all ranks to say so. Nobody meets after that. Write before it

@@ -7,7 +7,7 @@ import unittest
 import unittest.mock
 
 from lockstep import errors
-from lockstep.errors import InvalidArgument
+from lockstep.errors import Diverged, InvalidArgument, LockstepError, Mismatch
 from lockstep.library import DataType
 from lockstep.session import (
     MEETING_VARIABLE, Meeting, Memory, Progress, Session, figures_of, meeting_seconds)
@@ -94,6 +94,25 @@ class Arguments(unittest.TestCase):
                 ("timeout: -1 found", lambda: one.all_gather(0, timeout=-1))):
             with self.assertRaisesRegex(InvalidArgument, "^" + words):
                 call()
+
+
+class Ends(unittest.TestCase):
+    def test_a_mismatch_that_ends_the_work_is_told_to_the_runtime_and_nothing_else_is(self):
+        one = NoLibrary()
+        for error, told in ((Mismatch("ranks differ"), [("report_mismatch", b"ranks differ")]),
+                            (Diverged("the loss is NaN"), [])):
+            calls = []
+            one._call = lambda *arguments: calls.append(arguments)
+            with unittest.mock.patch.object(errors, "_end", None):
+                one.note_end(error)
+                self.assertEqual(errors._end[2], str(error))
+            self.assertEqual(calls, told)
+
+    def test_a_closed_session_is_in_the_way_of_no_end(self):
+        one = NoLibrary()
+        one._call = unittest.mock.Mock(side_effect=LockstepError("closed", errors.Status.CLOSED))
+        with unittest.mock.patch.object(errors, "_end", None):
+            one.note_end(Mismatch("ranks differ"))
 
 
 class Sentences(unittest.TestCase):

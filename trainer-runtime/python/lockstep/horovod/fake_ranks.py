@@ -40,6 +40,8 @@ class FakeSession:
     """One rank's; as much of lockstep.Session as a World uses. Those of other arrays than NumPy's
     say how these look to NumPy, and what they make of one of NumPy's."""
 
+    note_end = staticmethod(errors.note_end)
+
     def __init__(self, ranks, rank):
         self.ranks = ranks
         self.rank = rank

@@ -18,7 +18,7 @@ from typing import (
     TypeVar,
 )
 
-from lockstep.errors import Ended, LockstepError, MeetAgain, Mismatch, Status, note_end
+from lockstep.errors import Ended, LockstepError, MeetAgain, Mismatch, Status
 from lockstep.horovod.header import (
     HEADER_BYTES,
     Agreement,
@@ -224,7 +224,7 @@ class World(Generic[Array]):
             error = Mismatch(
                 f"rank {self.rank} has shut down while {alone.call}: all ranks must shut down "
                 "after the same call", Status.MISMATCH)
-            note_end(error)
+            self._session.note_end(error)
             raise error from None
         except (MeetAgain, Mismatch) as lost:
             print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
@@ -261,7 +261,7 @@ class World(Generic[Array]):
             return work()
         except Mismatch as error:
             self._broken = error
-            note_end(error)
+            self._session.note_end(error)
             raise
         except MeetAgain as error:
             self._broken = lost = MeetAgain(f"{call}: {error}", error.status)

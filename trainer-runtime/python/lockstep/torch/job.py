@@ -13,8 +13,7 @@ import torch
 
 from lockstep import exits
 from lockstep.errors import (
-    Finished, InvalidArgument, LockstepError, MeetAgain, Status, Stopped, code_of, note_end,
-    watch_end)
+    Finished, InvalidArgument, LockstepError, MeetAgain, Status, Stopped, code_of, watch_end)
 from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
@@ -237,10 +236,11 @@ class Job:
         it, and leaves the job. Collective where the loop was left early: all ranks leave it after
         the same step. Errors: NotSaved, Superseded, TakenOver, Stopped, Diverged, Mismatch,
         LockstepError (other ranks go on)."""
-        with self._ending_with_errors():
-            try:
+        try:
+            with self._ending_with_errors():
                 self._end_early()
-            finally:
+        finally:
+            with self._ending_with_errors():
                 self._leave()
 
     def __enter__(self) -> Job:
@@ -276,7 +276,7 @@ class Job:
         except LockstepError as error:
             self._is_over = True
             self._end = type(error)(str(error), error.status)  # without the frames of the first
-            note_end(error)
+            self.session.note_end(error)
             raise
 
     def _end_anew(self) -> None:

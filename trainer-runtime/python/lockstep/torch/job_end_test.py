@@ -62,5 +62,21 @@ class End(unittest.TestCase):
         self.assertEqual((end.exception.exit_code, self.session.finish_timeouts), (80, []))
 
 
+    def test_an_update_that_has_failed_halfway_is_not_kept(self):
+        made = self.made
+        data = torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1)),
+            batch_sampler=made.sampler)
+        for count, (inputs,) in enumerate(made.batches(data)):
+            made.model(inputs).square().mean().backward()
+            if count == 1:
+                break
+            made.step()
+        with self.assertRaises(ZeroDivisionError):
+            made.step(before_update=lambda: 1 // 0)
+        made.close()
+        self.assertEqual(self.session.finish_timeouts, [])
+
+
 if __name__ == "__main__":
     unittest.main()
