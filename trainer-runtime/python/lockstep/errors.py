@@ -98,7 +98,7 @@ class Diverged(Ended):
 
 
 class Inexact(Ended):
-    """Training has come to its end, and samples were lost or used twice."""
+    """Training has ended, and samples were lost or used twice."""
 
     exit_code = 80
 

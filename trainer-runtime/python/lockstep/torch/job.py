@@ -18,8 +18,9 @@ from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
+from lockstep.torch.ending import Ending
 from lockstep.torch.feed import Drawn, Feed
-from lockstep.torch.gradients import LeftLoop, StepReducer, StepShare, loss_of
+from lockstep.torch.gradients import StepReducer, StepShare, loss_of
 from lockstep.torch.holdings import Holdings, Stateful
 from lockstep.torch.keeper import Keeper, Snapshot
 from lockstep.torch.options import JobOptions
@@ -56,7 +57,6 @@ class Job:
     """
 
     _holdings_type, _reducer_type, _session = Holdings, StepReducer, None  # of one on groups: own
-    _end: Optional[LockstepError] = None  # what has ended the job
 
     def __init__(
         self,
@@ -91,10 +91,8 @@ class Job:
         self._step = 0
         self._has_state = False
         self._is_finished = False
-        self._is_over = False  # nothing is expected of this rank any more
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten
-        self._is_open = False  # a batch is out, and step not called for it
-        self._is_whole = True  # no update is half done
+        self._is_open = False  # a batch is out, and no step has come to an end for it
         self._drawn = Drawn([], 0)  # what the batch that is out, or was last, is made of
         self._used_count = 0  # samples that all ranks used in the newest step
         self._loss: Optional[float] = None
@@ -103,12 +101,13 @@ class Job:
         catches_stop = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL  # else the program does
         # What ranks come with is compared once they have met, so that a difference has a name.
         self.session: Session = self._session or open("lockstep.torch.Job", catches_stop)
+        self._ending = Ending(self.session, self._progress)
         store = CheckpointStore(directory, options.checkpoint_keep) if directory else None
         self._watch = Watch(self._holdings, self.session, options)
         self._keeper = Keeper(store, self.session, self._snapshot, self._progress)
         watch_end(lambda: self._watch.tell_of_loss(self._step))
         try:
-            with self._ending_with_errors():
+            with self._ending.by_errors():
                 self._meet()
         except BaseException:
             self.session.close()  # else its threads may outlive what they stand on
@@ -152,12 +151,14 @@ class Job:
 
         Errors: Stopped, NotSaved, Diverged, Superseded, TakenOver, Finished, Mismatch;
         LockstepError (the loader's batches are not the sampler's, or it has dropped or repeated
-        some; `step` was not called).
+        some; `step` was not called). A program that catches one of these and calls `batches` again
+        is ended by SystemExit, with its code.
         """
         if self._is_finished:
             print("lockstep: batches was called after the last step: one loop goes over all epochs "
                   "of the sampler; to train longer, raise its epochs", file=sys.stderr, flush=True)
-        with self._ending_with_errors():
+        self._ending.end_process()
+        with self._ending.by_errors():
             while not self._is_finished:
                 yield from self._batches_of_meeting(loader)
                 if self.sampler.is_done:
@@ -174,20 +175,22 @@ class Job:
 
         Errors: InvalidArgument (`loss` is no number; no gradient on a rank; a GradScaler that the
         job does not know), Diverged, Mismatch (ranks hold other values, train other parameters, or
-        some have left the loop), LockstepError (no batch is in progress).
+        some have left the loop), LockstepError (no batch is in progress). Whatever is raised once
+        the update has begun ends the job, also where the program catches it.
         """
-        self._end_anew()
+        self._ending.raise_anew()
         if not self._is_open:
             raise LockstepError("step: no batch is in progress; call step once for each batch")
         exits.note(0)  # what was asked for before was caught
         value = loss_of(loss)
         self._watch.check_scalers()
-        self._is_open = False
         share = StepShare(
             self._drawn.ids, self.sampler.global_size(), value, self._drawn.unseen_count)
         self._owes_turn = True
-        with self._ending_with_errors():
-            return self._take_step(share, before_update)
+        with self._ending.by_errors():
+            is_taken = self._take_step(share, before_update)
+        self._is_open = False
+        return is_taken
 
     def _take_step(
         self, share: StepShare, before_update: Optional[Callable[[], object]]
@@ -206,12 +209,11 @@ class Job:
         except LockstepError:
             self._reducer.forget_step()
             raise
-        self._is_whole = False
-        self._update(before_update)
-        self.optimizer.zero_grad(set_to_none=True)
-        self.sampler.advance(total.ids, total.unseen_count)
+        with self._ending.by_half_an_update():
+            self._update(before_update)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.sampler.advance(total.ids, total.unseen_count)
         self._step += 1
-        self._is_whole = True
         self._used_count = len(total.ids)
         self._loss = total.loss
         self._watch.note_loss(self._step, total.loss)
@@ -237,10 +239,10 @@ class Job:
         the same step. Errors: NotSaved, Superseded, TakenOver, Stopped, Diverged, Mismatch,
         LockstepError (other ranks go on)."""
         try:
-            with self._ending_with_errors():
+            with self._ending.by_errors():
                 self._end_early()
         finally:
-            with self._ending_with_errors():
+            with self._ending.by_errors():
                 self._leave()
 
     def __enter__(self) -> Job:
@@ -250,7 +252,7 @@ class Job:
         if kind is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:
-            with self._ending_with_errors():
+            with self._ending.by_errors():
                 self._leave()
 
     def _leave(self) -> None:
@@ -258,47 +260,26 @@ class Job:
         self._part()
 
     def _part(self) -> None:
-        self._is_over = True
+        self._ending.is_over = True
         try:
             if self._keeper.store is not None:
                 self._keeper.store.flush()
         finally:
             self.session.close()
 
-    @contextlib.contextmanager
-    def _ending_with_errors(self) -> Iterator[None]:
-        """An error of ours is the end of this rank, whatever the program makes of it."""
-        try:
-            try:
-                yield
-            except LeftLoop as left:
-                raise left.error(self._progress()) from None
-        except LockstepError as error:
-            self._is_over = True
-            self._end = type(error)(str(error), error.status)  # without the frames of the first
-            self.session.note_end(error)
-            raise
-
-    def _end_anew(self) -> None:
-        """For a program that has caught what ended the job, and would go on without the batch."""
-        if self._end is not None:
-            raise type(self._end)(str(self._end), self._end.status)
-
     def _at_exit(self) -> None:
         """Of a process that ends without `close`, and maybe with 0 while other ranks go on."""
-        if self._is_over or self._is_finished:
+        if self._ending.is_over or self._is_finished:
             return
         code = exits.code()
         try:
-            with self._ending_with_errors():
+            with self._ending.by_errors():
                 self._end_at_exit() if code == 0 else self._part()
         except LockstepError as error:
             exits.end_at_last(code or code_of(error), str(error))
 
     def _end_at_exit(self) -> None:
         """As `close` does, but where a rank is lost this process meets nobody again."""
-        if not self._is_whole:
-            raise LockstepError(f"the update after step {self._step} failed halfway")
         self._drop_batch()
         if self._owes_turn:
             if self._is_save_due():
@@ -310,14 +291,14 @@ class Job:
         self._is_finished = True
 
     def _drop_batch(self) -> None:
-        """One that is out, for which `step` is not called any more."""
+        """One that is out, for which no step comes to an end any more."""
         if self._is_open:
             self._is_open = False
             self._reducer.forget_step()  # buffers that the forward pass has changed
 
     def _end_early(self) -> None:
         """As of a loop that was left before its end, or that has just come to it."""
-        if self._is_finished or self._end is not None or not self._is_whole:
+        if self._is_finished or self._ending.has_failed:
             return
         self._drop_batch()
         if self._owes_turn:
@@ -343,13 +324,14 @@ class Job:
             batch, self._drawn = feed.next(self._step + 1)
             self._is_open = True
             yield batch
-            self._end_anew()
+            self._ending.raise_anew()
             if self._is_open:
-                self._is_open = False
+                self._drop_batch()
                 raise LockstepError(
-                    "step was not called for the last batch, expected one call for each batch; to "
-                    "accumulate gradients, give the sampler a larger batch_size, split each batch, "
-                    "and then call step once")
+                    "step was not called for the last batch, or the program caught what it raised; "
+                    "expected one call for each batch that comes to its end; to accumulate "
+                    "gradients, give the sampler a larger batch_size, split each batch, and then "
+                    "call step once")
             self._between_steps()
 
     def _seed(self) -> None:

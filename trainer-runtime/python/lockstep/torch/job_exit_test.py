@@ -158,13 +158,6 @@ class Exits(unittest.TestCase):
         self.run_on(2, Leaves)
         self.assertEqual((self.exit_codes, self.saved()), ({}, ["step-00000002"]))
 
-    def test_an_update_that_has_failed_halfway_does_not_end_well(self):
-        def fail(made, weight):
-            made._is_whole = False
-
-        self.run_on(1, self.script(fail))
-        self.assertEqual((self.exit_codes, self.saved()), ({0: 1}, []))
-
     def test_ranks_that_end_with_a_code_leave_as_from_with_and_keep_it(self):
         self.wanted_code = 75
         with unittest.mock.patch.object(FakeSession, "close") as close, \

@@ -198,10 +198,11 @@ class Sampler:
         return Totals(*counts)
 
     def check_end(self) -> None:
-        """Errors: Inexact (all is done, but not with each sample as often as planned)."""
+        """At the end of training, early or not. Errors: Inexact (not each sample up to the cursor
+        was used as often as planned)."""
         totals = self.totals()
-        if self.is_done and (totals.lost or totals.repeated):
-            raise Inexact(f"trained to the end, but not by the plan: {totals}; train again from an "
+        if totals.lost or totals.repeated:
+            raise Inexact(f"training has ended, but not by the plan: {totals}; train again from an "
                           "older checkpoint, or from step 0", Status.INTERNAL)
 
     def _counted(self) -> _Counts:

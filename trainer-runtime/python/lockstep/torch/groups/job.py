@@ -82,8 +82,10 @@ class Job(plain.Job):
         try:
             yield
         except Exception as error:
+            if self._ending.is_over:
+                raise
             loss = self._control.await_loss() if not isinstance(error, MeetAgain) else error
-            if not isinstance(loss, MeetAgain) or self._is_over:
+            if not isinstance(loss, MeetAgain):
                 raise
             self._forget(loss)
 
