@@ -6,7 +6,6 @@ samples. What a dataset returns for an id is its own matter.
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any, Generic, Iterable, Iterator, Mapping, NamedTuple, Optional, TypeVar
 
@@ -39,8 +38,8 @@ class Feed(Generic[Batch]):
 
     def next(self, step: int) -> tuple[Batch, Drawn]:
         """Returns the batch for `step`, and warns of the first that is not seen. Errors:
-        LockstepError (the loader has dropped or repeated one, or samples of it; its batches are not
-        the sampler's)."""
+        LockstepError (the loader has dropped or repeated one; its batches are not the
+        sampler's)."""
         waiting_count = self._sampler.handed_out_count
         batch = next(self._batches, None)
         drawn_count = self._sampler.handed_out_count - waiting_count
@@ -50,18 +49,23 @@ class Feed(Generic[Batch]):
         self._taken_count += 1
         if len(ids) != self._sampler.slice_size():
             raise self._foreign(step)
-        # A generator around the loader may yield another batch than the one that it has drawn, and
-        # a collate_fn that drops samples may leave one field of the batch as long as it was.
-        if not ids or (self._keeps_order and sizes_of(batch) == {len(ids)}):
+        why = self._why_unseen(batch, len(ids)) if ids else None
+        if why is None:
             return batch, Drawn(ids, 0)
-        found = size_of_rows(batch)
-        if found is not None and 1 < found < len(ids):
-            raise LockstepError(
-                f"step {step}: the batch has {found} samples, but the sampler gave {len(ids)}: a "
-                "collate_fn must not drop samples, because they count as used; remove them from "
-                "the dataset instead")
-        tell_unseen()
+        tell_unseen(f"step {step}: {why}")
         return batch, Drawn(ids, len(ids))
+
+    def _why_unseen(self, batch: Batch, count: int) -> Optional[str]:
+        """What keeps the job from knowing that `batch` is of the ids that were drawn for it."""
+        # Code around a DataLoader may yield another batch than the one that it has drawn.
+        if not self._keeps_order:
+            return "the loader is no DataLoader that keeps the order of job.sampler"
+        # Fewer rows than samples are no error for certain: a collate_fn may have dropped some, or
+        # packed them, or put the time first.
+        sizes = sizes_of(batch)
+        rows = " or ".join(str(size) for size in sorted(sizes)) or "no"
+        return None if sizes == {count} else (
+            f"the batch has {rows} rows, and the sampler gave {count} samples")
 
     def _error(self, step: int, has_ended: bool) -> LockstepError:
         """Of a loader that has not drawn what it yields, or yields no more."""
@@ -97,18 +101,25 @@ def keeps_order(loader: Any, sampler: Sampler) -> bool:
              or loader.batch_sampler is None and loader.sampler is sampler))
 
 
-@functools.lru_cache(maxsize=None)
-def tell_unseen() -> None:
+_has_told = False
+
+
+def tell_unseen(why: str) -> None:
     """Once: from here on the job knows less than its totals could say."""
-    print("lockstep: the job does not see which samples its batches have, so it counts the samples "
-          "that were drawn from the sampler; to have the batches checked, pass the DataLoader "
-          "itself to job.batches, and give each tensor and list of a batch as many rows as it has "
-          "samples", file=sys.stderr, flush=True)
+    global _has_told
+    if not _has_told:
+        _has_told = True
+        print(f"lockstep: {why}, so the job does not see which samples its batches have, and "
+              "counts the samples that were drawn from the sampler. To have the batches checked, "
+              "pass the DataLoader itself to job.batches, and give each tensor and list of a batch "
+              "as many rows as it has samples. If a collate_fn drops samples, remove them from the "
+              "dataset instead: they count as used", file=sys.stderr, flush=True)
 
 
 def sizes_of(batch: Any, depth: int = _DEPTH_MAX) -> set[int]:
     """How many samples `batch` may have: rows of its tensors and arrays, and the lengths of lists
-    of samples; a list whose members have equally many rows is one of fields."""
+    of samples; a list whose members have equally many rows, but for those without any, as a
+    number, is one of fields."""
     rows = _rows(batch)
     if rows is not None or depth == 0:
         return set() if rows is None else {rows}
@@ -116,21 +127,9 @@ def sizes_of(batch: Any, depth: int = _DEPTH_MAX) -> set[int]:
         return set().union(*(sizes_of(one, depth - 1) for one in batch.values()))
     if not isinstance(batch, (list, tuple)):
         return set()
-    each = [sizes_of(one, depth - 1) for one in batch]
+    each = [sizes for one in batch if (sizes := sizes_of(one, depth - 1))]
     has_fields = bool(each) and bool(set.intersection(*each))
     return set().union(*each, set() if has_fields else {len(batch)})
-
-
-def size_of_rows(batch: Any) -> Optional[int]:
-    """How many samples a batch has that is a tensor, or some of different shapes with equally many
-    rows. None: it may be anything else, such as a list of images."""
-    fields = list(batch.values() if isinstance(batch, Mapping) else
-                  batch if isinstance(batch, (list, tuple)) else [batch])
-    shapes = {tuple(one.shape) for one in fields if _rows(one) is not None}
-    is_plain = all(_rows(one) is not None for one in fields)
-    if not is_plain or len({shape[0] for shape in shapes}) != 1:
-        return None
-    return next(iter(shapes))[0] if len(fields) == 1 or len(shapes) > 1 else None
 
 
 def _rows(one: Any) -> Optional[int]:

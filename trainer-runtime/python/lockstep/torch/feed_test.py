@@ -1,13 +1,17 @@
 """What is seen of batches, and what loaders that drop, repeat or swap them are told."""
 
 import collections
+import contextlib
+import io
 import unittest
+import unittest.mock
 
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from lockstep.errors import LockstepError
-from lockstep.torch.feed import Feed, keeps_order, size_of_rows, sizes_of
+from lockstep.torch import feed
+from lockstep.torch.feed import Feed, keeps_order, sizes_of
 from lockstep.torch.sampler import Sampler
 
 COUNT = 24  # samples, in batches of 4
@@ -64,11 +68,11 @@ class Use(unittest.TestCase):
     def use(self, wrap=lambda loader: loader, workers=0, **options):
         """The totals, once all batches were used; each step is applied."""
         sampler = Sampler(COUNT, 4, shuffle=False)
-        feed = Feed(wrap(loader_of(sampler, workers, **options)), sampler)
+        passed = Feed(wrap(loader_of(sampler, workers, **options)), sampler)
         step = 0
         while not sampler.is_done:
             step += 1
-            _, drawn = feed.next(step)
+            _, drawn = passed.next(step)
             sampler.advance(torch.tensor(drawn.ids), drawn.unseen_count)
         return sampler.totals()
 
@@ -115,20 +119,41 @@ class Use(unittest.TestCase):
             self.use(drops_and_repeats)
         self.assertEqual(self.use(drops_and_repeats, workers=2).lost, None)
 
-    def test_a_collate_fn_that_drops_samples_is_an_error(self):
+    def words_of(self, collate):
+        """The warning about batches that are made by `collate`, all of which count as not seen."""
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), unittest.mock.patch.object(feed, "_has_told", False):
+            self.assertEqual(self.use(collate_fn=collate).unseen, COUNT)
+        self.assertEqual(said.getvalue().count("\n"), 1)
+        return said.getvalue()
+
+    def test_a_collate_fn_that_drops_samples_is_told_once_and_nothing_is_claimed(self):
         def drop_odd(samples):
             return torch.utils.data.default_collate(
                 [sample for sample in samples if sample[0] % 4 != 3])
 
-        with self.assertRaisesRegex(LockstepError, "^step 1: the batch has 3 samples, but the "
-                                    "sampler gave 4: a collate_fn must not drop"):
-            self.use(collate_fn=drop_odd)
+        self.assertRegex(self.words_of(drop_odd), "^lockstep: step 1: the batch has 3 rows, and "
+                         "the sampler gave 4 samples, so the job does not see .*If a collate_fn "
+                         "drops samples, remove them from the dataset instead")
 
-    def test_a_collate_fn_that_packs_samples_is_not_seen(self):
+    def test_honest_batches_with_other_rows_than_samples_are_not_refused(self):
+        def put_time_first(samples):
+            return torch.nn.utils.rnn.pad_sequence([torch.ones(3) for _ in samples])
+
         def pack(samples):
             return torch.cat([sample[1] for sample in samples])[None]
 
-        self.assertEqual(self.use(collate_fn=pack).unseen, COUNT)
+        def pack_into_two_rows(samples):
+            values = torch.cat([sample[1] for sample in samples]).reshape(2, -1)
+            return values, torch.zeros(2)
+
+        def pair(samples):
+            return torch.cat([sample[1] for sample in samples] * 2), torch.zeros(2 * len(samples))
+
+        for collate, rows in ((put_time_first, 3), (pack, 1), (pack_into_two_rows, 2), (pair, 8)):
+            with self.subTest(collate.__name__):
+                self.assertIn(f"the batch has {rows} rows, and the ", self.words_of(collate))
+        self.assertIn("the batch has no rows, and the ", self.words_of(lambda samples: "text"))
 
     def test_a_loader_that_knows_no_sampler_is_refused(self):
         for loader in ([torch.zeros(4)], iter([])):
@@ -158,18 +183,24 @@ class Sizes(unittest.TestCase):
         image, boxes = torch.zeros(3, 5, 7), [torch.zeros(k + 1, 4) for k in range(8)]
         sequences = torch.nn.utils.rnn.pack_sequence(boxes, enforce_sorted=False)
         pair = collections.namedtuple("Pair", "a b")
-        for batch, has_8, rows in (
-                (torch.zeros(8, 2), True, 8),
-                ([torch.zeros(8, 2), torch.zeros(8)], True, 8),
-                ({"x": torch.zeros(8, 2), "y": torch.zeros(8)}, True, 8),
-                (pair(torch.zeros(7, 2), (torch.zeros(7),)), False, None),
-                ((torch.zeros(7, 2), torch.zeros(7)), False, 7),
-                ([torch.zeros(8, 2).numpy(), ["a"] * 8], True, None),
-                (([image] * 8, boxes), True, None),
-                ([image] * 8, False, None),
-                (sequences, True, None),
-                ("12345678", False, None), (None, False, None), (torch.tensor(8), False, None)):
-            self.assertEqual((8 in sizes_of(batch), size_of_rows(batch)), (has_8, rows), batch)
+        for batch, has_8 in (
+                (torch.zeros(8, 2), True),
+                ([torch.zeros(8, 2), torch.zeros(8)], True),
+                ({"x": torch.zeros(8, 2), "y": torch.zeros(8)}, True),
+                (pair(torch.zeros(7, 2), (torch.zeros(7),)), False),
+                ((torch.zeros(7, 2), torch.zeros(7)), False),
+                ([torch.zeros(8, 2).numpy(), ["a"] * 8], True),
+                (([image] * 8, boxes), True),
+                ([image] * 8, False),
+                (sequences, True),
+                ("12345678", False), (None, False), (torch.tensor(8), False)):
+            self.assertEqual(8 in sizes_of(batch), has_8, batch)
+
+    def test_a_single_number_beside_the_fields_has_no_rows(self):
+        for number in (torch.tensor(0.5), 0.5, None):
+            with self.subTest(number):
+                self.assertEqual(sizes_of((torch.zeros(8, 2), number)), {8})
+                self.assertEqual(sizes_of({"x": torch.zeros(8), "weight": number}), {8})
 
     def test_two_fields_of_one_sample_are_no_two_samples(self):
         self.assertEqual(sizes_of([torch.zeros(1, 2), torch.zeros(1)]), {1})

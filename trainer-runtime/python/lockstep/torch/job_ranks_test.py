@@ -17,8 +17,7 @@ from lockstep.errors import Diverged, InvalidArgument, MeetAgain, Mismatch, note
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.library import Leave
 from lockstep.session import Meeting, Member
-from lockstep.torch import holdings, job
-from lockstep.torch.feed import tell_unseen
+from lockstep.torch import feed, holdings, job
 from lockstep.torch.job import Job, JobOptions
 from lockstep.torch.sampler import Sampler
 
@@ -220,8 +219,9 @@ class Ranks(unittest.TestCase):
             def reverse(self, loader):
                 yield from reversed(list(loader))
 
-        tell_unseen.cache_clear()
-        for one in where_nobody_fails(self.run_on(2, Swaps)):
+        with unittest.mock.patch.object(feed, "_has_told", False):
+            found = where_nobody_fails(self.run_on(2, Swaps))
+        for one in found:
             self.assertEqual(str(one.totals), "24 samples drawn; it is not known whether the steps "
                              "used 12 of them")
             self.assertEqual((one.totals.lost, one.totals.repeated), (None, None))
