@@ -11,7 +11,7 @@ from typing import Any, Generic, Iterable, Iterator, Mapping, NamedTuple, Option
 
 import torch
 
-from lockstep.errors import LockstepError
+from lockstep.errors import InvalidArgument, LockstepError
 from lockstep.torch.sampler import Sampler
 
 Batch = TypeVar("Batch")
@@ -85,9 +85,20 @@ class Feed(Generic[Batch]):
 
     def _foreign(self, step: int) -> LockstepError:
         return LockstepError(
-            f"step {step}: the loader does not use the job's sampler: create it with "
-            "DataLoader(dataset, batch_sampler=job.sampler); the dataset must return samples by "
-            "their number, which an IterableDataset cannot do")
+            f"step {step}: the loader does not use the job's sampler, or yields its batches only "
+            "once: create it with DataLoader(dataset, batch_sampler=job.sampler); the dataset must "
+            "return samples by their number, which an IterableDataset cannot do")
+
+
+def check_begins_anew(loader: Any) -> None:
+    """Whether `loader` can be iterated again, as it is after the loss of a rank. Errors:
+    InvalidArgument."""
+    if hasattr(loader, "__next__") and iter(loader) is loader:
+        raise InvalidArgument(
+            f"batches: {type(loader).__name__} found, which yields its batches only once; expected "
+            "a loader that begins again from job.sampler after a rank is lost. Pass the "
+            "DataLoader, and put a generator around job.batches instead: "
+            "work(job.batches(loader)). Or pass an object whose __iter__ is that generator")
 
 
 def keeps_order(loader: Any, sampler: Sampler) -> bool:

@@ -9,9 +9,9 @@ import unittest.mock
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from lockstep.errors import LockstepError
+from lockstep.errors import InvalidArgument, LockstepError
 from lockstep.torch import feed
-from lockstep.torch.feed import Feed, keeps_order, sizes_of
+from lockstep.torch.feed import Feed, check_begins_anew, keeps_order, sizes_of
 from lockstep.torch.sampler import Sampler
 
 COUNT = 24  # samples, in batches of 4
@@ -176,6 +176,27 @@ class Order(unittest.TestCase):
                 (False, loader_of(Sampler(COUNT, 4))), (False, loose),
                 (False, Shuffles(data, batch_sampler=sampler)), (False, [])):
             self.assertEqual(keeps_order(loader, sampler), is_kept)
+
+
+class Anew(unittest.TestCase):
+    def test_what_yields_its_batches_only_once_is_refused(self):
+        sampler = Sampler(COUNT, 4)
+        loader = loader_of(sampler)
+        for once, name in ((moves(loader), "generator"), ((one for one in loader), "generator"),
+                           (iter(loader), "_SingleProcessDataLoaderIter"),
+                           (zip(loader, loader), "zip"), (enumerate(loader), "enumerate")):
+            with self.assertRaisesRegex(
+                    InvalidArgument, f"^batches: {name} found, which yields its batches only once; "
+                    ".*put a generator around job.batches instead"):
+                check_begins_anew(once)
+        self.assertEqual(sampler.handed_out_count, 0)
+
+    def test_loaders_that_can_be_iterated_again_are_not_touched(self):
+        sampler = Sampler(COUNT, 4)
+        moved = type("Moved", (), {"__iter__": lambda _: moves(loader_of(sampler))})
+        for loader in (loader_of(sampler), moved(), []):
+            check_begins_anew(loader)
+        self.assertEqual(sampler.handed_out_count, 0)
 
 
 class Sizes(unittest.TestCase):

@@ -19,7 +19,7 @@ from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
 from lockstep.torch.checkpoint import CheckpointStore, Manifest
 from lockstep.torch.ending import Ending
-from lockstep.torch.feed import Drawn, Feed
+from lockstep.torch.feed import Drawn, Feed, check_begins_anew
 from lockstep.torch.gradients import StepReducer, StepShare, loss_of
 from lockstep.torch.holdings import Holdings, Stateful
 from lockstep.torch.keeper import Keeper, Snapshot
@@ -150,15 +150,16 @@ class Job:
         with `batch_sampler=job.sampler`, and wrap what this yields rather than the loader.
 
         Errors: Stopped, NotSaved, Diverged, Superseded, TakenOver, Finished, Mismatch;
-        LockstepError (the loader's batches are not the sampler's, or it has dropped or repeated
-        some; `step` was not called). A program that catches one of these and calls `batches` again
-        is ended by SystemExit, with its code.
+        InvalidArgument (`loader` cannot be iterated anew), LockstepError (its batches are not the
+        sampler's, or it has dropped or repeated some; `step` was not called). A program that
+        catches one of these and calls `batches` again is ended by SystemExit, with its code.
         """
         if self._is_finished:
             print("lockstep: batches was called after the last step: one loop goes over all epochs "
                   "of the sampler; to train longer, raise its epochs", file=sys.stderr, flush=True)
         self._ending.end_process()
         with self._ending.by_errors():
+            check_begins_anew(loader)
             while not self._is_finished:
                 yield from self._batches_of_meeting(loader)
                 if self.sampler.is_done:

@@ -9,7 +9,7 @@ import unittest.mock
 import torch
 
 from lockstep import errors, exits
-from lockstep.errors import Diverged, Inexact, LockstepError
+from lockstep.errors import Diverged, Inexact, InvalidArgument, LockstepError
 from lockstep.torch import job
 from lockstep.torch.job import Job
 from lockstep.torch.job_test import FakeSession
@@ -128,6 +128,10 @@ class End(unittest.TestCase):
                         self.made.step(math.nan)
         self.assertEqual((end.exception.code, count), (79, 2))
         self.assertRegex(said.getvalue(), "^lockstep: the loss of step 1 is NaN: ")
+
+    def test_a_loader_that_a_loss_would_find_used_up_is_refused_at_once(self):
+        with self.assertRaisesRegex(InvalidArgument, "^batches: generator found, which yields"):
+            next(self.made.batches(one for one in []))
 
 
 if __name__ == "__main__":

@@ -214,10 +214,8 @@ class Ranks(unittest.TestCase):
     def test_what_one_rank_does_not_see_of_its_samples_no_rank_claims(self):
         class Swaps(Program):
             def wrap(self, loader):
-                return self.reverse(loader) if sessions.own.rank == 1 else loader
-
-            def reverse(self, loader):
-                yield from reversed(list(loader))
+                backwards = type("Backwards", (), {"__iter__": lambda _: reversed(list(loader))})
+                return backwards() if sessions.own.rank == 1 else loader
 
         with unittest.mock.patch.object(feed, "_has_told", False):
             found = where_nobody_fails(self.run_on(2, Swaps))
