@@ -12,6 +12,7 @@ from lockstep.errors import Mismatch, Status
 from lockstep.torch.session import Session
 
 _RANKS_SHOWN = 8  # choice: a line's worth
+_DIFFERENCES_SHOWN = 5  # as the built-in trainer: common/contract/state_fingerprint.cc
 
 Terms = Mapping[str, str]  # values by the names that a message has for them
 
@@ -25,6 +26,16 @@ def first_difference(each: Sequence[Terms]) -> Optional[str]:
                 return (f"{name} {found} found on rank {rank}, expected {expected}, as on "
                         "rank 0")
     return None
+
+
+def differences(own: Terms, saved: Terms) -> Optional[str]:
+    """Of this job's terms from those of a saved state, in the built-in trainer's words; None: there
+    are none."""
+    each = [f"{name}: {own.get(name, 'none')} found, the saved state was made with "
+            f"{saved.get(name, 'none')}"
+            for name in {**own, **saved} if own.get(name) != saved.get(name)]
+    more = [f"and {len(each) - _DIFFERENCES_SHOWN} more"] if len(each) > _DIFFERENCES_SHOWN else []
+    return "; ".join(each[:_DIFFERENCES_SHOWN] + more) or None
 
 
 def _tensor_of(text: bytes) -> torch.Tensor:

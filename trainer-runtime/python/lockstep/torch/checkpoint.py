@@ -28,6 +28,7 @@ from lockstep.errors import (
     TakenOver,
 )
 from lockstep.last_words import Checkpoints
+from lockstep.torch.agreement import differences
 from lockstep.torch.checkpoint_format import (
     LEDGER,
     OWN_LEDGER,
@@ -98,7 +99,7 @@ class Manifest:
     samples_consumed: int
     seed: int
     world_size: int
-    fingerprint: str
+    fingerprint: dict[str, str]  # Holdings.fingerprint
 
 
 class _Soundness(enum.Enum):
@@ -234,20 +235,20 @@ class CheckpointStore:
             return False
         return its == writer and self._is_whole(step)
 
-    def load_newest(self, fingerprint: str) -> Optional[dict[str, Any]]:
+    def load_newest(self, fingerprint: dict[str, str]) -> Optional[dict[str, Any]]:
         """The state of the highest step whose files verify; None where there is none. The rule and
         the sentences are the built-in trainer's, CheckpointDirectory::LoadNewest.
 
-        Errors: Mismatch (it is of another model, sampler or plan, or of a later release),
+        Errors: Mismatch (it has another fingerprint: names the fields; it is of a later release),
         LockstepError (there are some, and all are damaged; one cannot be read).
         """
         for folder, manifest, raw in self.whole("; move that folder away to begin at step 0"):
-            found = manifest.get("fingerprint")
-            if found != {"lockstep.torch": fingerprint}:
-                raise Mismatch(
-                    f"{folder} belongs to another model, sampler or plan: fingerprint {found} "
-                    f"found, expected {fingerprint}; to train this one, set another "
-                    "checkpoint_directory", Status.MISMATCH)
+            saved = (manifest.get("fingerprint") or {}).get("lockstep.torch")
+            words = (differences(fingerprint, saved) if isinstance(saved, dict) else
+                     "it was not written by lockstep.torch.Job of this release")
+            if words is not None:
+                raise Mismatch(f"{folder} does not fit this job: {words}; to begin at step 0, set "
+                               "another checkpoint_directory", Status.MISMATCH)
             state: dict[str, Any] = unflatten(decode(raw))
             return state
         return None

@@ -19,6 +19,7 @@ from lockstep.torch import checkpoint
 from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
 from lockstep.torch.state import flatten
 
+PRINT = {"plan": "none"}  # a fingerprint
 CASES = pathlib.Path(__file__).resolve().parents[3] / "checkpoint/testdata/damages.json"
 
 
@@ -35,7 +36,7 @@ class Damages(unittest.TestCase):
         for step in (1, 2, 3):
             state = {"step": step, "sampler": {"ledger": torch.arange(9, dtype=torch.uint8)},
                      "model": {"weight": torch.full((8,), float(step))}}
-            store.save_async(flatten(state), Manifest(step, 0, 2, 2, 1, 3, "print"))
+            store.save_async(flatten(state), Manifest(step, 0, 2, 2, 1, 3, PRINT))
         self.assertIsNone(store.flush())
         return store
 
@@ -91,7 +92,7 @@ class Damages(unittest.TestCase):
                 refused = state = None
                 with contextlib.redirect_stderr(said):
                     try:
-                        state = store.load_newest("print")
+                        state = store.load_newest(PRINT)
                     except LockstepError as error:
                         refused = self.plain(str(error))
                 self.assertEqual(sorted(path.name for path in self.directory.iterdir()), names)

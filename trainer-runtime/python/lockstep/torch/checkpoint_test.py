@@ -26,6 +26,8 @@ from lockstep.torch.state import flatten, unflatten
 
 RETENTION = pathlib.Path(__file__).resolve().parents[3] / "checkpoint/testdata/retention.txt"
 
+PRINT = {"plan": "none", "optimizer": "SGD", "seed of the Sampler": "1"}  # a fingerprint
+
 STATE = {
     "step": 3,
     "model": {"weight": torch.arange(6.0).reshape(2, 3), "half": torch.ones(2).bfloat16()},
@@ -85,7 +87,7 @@ class Store(unittest.TestCase):
 
     def save(self, store, step, **state):
         store.save_async(flatten({**STATE, "step": step, **state}),
-                         Manifest(step, 0, 2, 2, 1, 1, "print"))
+                         Manifest(step, 0, 2, 2, 1, 1, PRINT))
         return store.flush()
 
     def folder(self, step):
@@ -122,7 +124,7 @@ class Store(unittest.TestCase):
         for step in (1, 2, 100_000_000):
             self.save(store, step)
         self.assertEqual(self.steps(), [2, 100_000_000])
-        self.assertTrue(equal(store.load_newest("print"), {**STATE, "step": 100_000_000}))
+        self.assertTrue(equal(store.load_newest(PRINT), {**STATE, "step": 100_000_000}))
         self.assertEqual(list(self.directory.glob(".*")), [])
 
     def test_a_lock_that_another_process_keeps_ends_the_wait(self):
@@ -145,7 +147,7 @@ class Store(unittest.TestCase):
         self.damage_tensors(3)
         manifest = self.directory / "step-00000002" / "manifest.json"
         manifest.write_text(manifest.read_text().replace('"seed": 1', '"seed": 2'))
-        self.assertEqual(store.load_newest("print")["step"], 1)
+        self.assertEqual(store.load_newest(PRINT)["step"], 1)
 
     def test_what_is_no_file_or_too_long_is_damage_and_nothing_is_waited_for(self):
         def link(path):
@@ -179,7 +181,7 @@ class Store(unittest.TestCase):
                 make(self.folder(step) / name)
                 said = io.StringIO()
                 with contextlib.redirect_stderr(said):
-                    self.assertEqual(store.load_newest("print")["step"], step - 1)
+                    self.assertEqual(store.load_newest(PRINT)["step"], step - 1)
                 self.assertRegex(said.getvalue(), f"skipped: {self.folder(step)}: .*{name[:7]}.*"
                                  f"{words}")
                 self.assertFalse(store._is_whole(step))
@@ -210,7 +212,7 @@ class Store(unittest.TestCase):
         with self.assertRaisesRegex(
                 LockstepError, f"^no checkpoint in {self.directory} can be used; move that folder "
                 f"away to begin at step 0: {self.folder(2)}: .*safetensors hashes to "):
-            self.store(epoch=1).load_newest("print")
+            self.store(epoch=1).load_newest(PRINT)
         self.assertEqual(self.steps(), [1, 2])
 
     def test_one_that_cannot_be_read_is_not_passed_over(self):
@@ -221,7 +223,7 @@ class Store(unittest.TestCase):
         with unittest.mock.patch.object(checkpoint, "read_hashed", side_effect=refusal), \
                 self.assertRaisesRegex(
                     LockstepError, f"^the newest checkpoint, {self.folder(2)}, cannot be read: "):
-            store.load_newest("print")
+            store.load_newest(PRINT)
 
     def test_a_folder_of_another_step_is_skipped(self):
         store = self.store()
@@ -229,17 +231,17 @@ class Store(unittest.TestCase):
         shutil.copytree(self.folder(1), self.folder(9))
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
-            self.assertEqual(store.load_newest("print")["step"], 1)
+            self.assertEqual(store.load_newest(PRINT)["step"], 1)
         self.assertIn("step-00000009: manifest: step: 1 found, expected 9\n", said.getvalue())
 
     def test_one_of_another_job_that_came_later_is_skipped(self):
         self.save(self.store(job="other"), 9)
         store = self.store(job="mine")
-        self.assertEqual(store.load_newest("print")["step"], 9)  # it began from there
+        self.assertEqual(store.load_newest(PRINT)["step"], 9)  # it began from there
         self.save(store, 2)
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
-            self.assertEqual(store.load_newest("print")["step"], 2)
+            self.assertEqual(store.load_newest(PRINT)["step"], 2)
         self.assertIn("step-00000009: written by job other, expected mine\n", said.getvalue())
 
     def test_the_newest_stays_though_somebody_is_removing_it(self):
@@ -252,8 +254,21 @@ class Store(unittest.TestCase):
     def test_that_of_another_program_is_refused(self):
         store = self.store()
         self.save(store, 1)
-        with self.assertRaisesRegex(Mismatch, "belongs to another model, sampler or plan"):
-            store.load_newest("another")
+        for own, words in (
+                ({"seed of the Sampler": "7"}, "seed of the Sampler: 7 found, the saved state was "
+                                               "made with 1"),
+                ({"plan": "a", "optimizer": "Adam"},
+                 "plan: a found, the saved state was made with none; optimizer: Adam found, the "
+                 "saved state was made with SGD"),
+                ({f"field {number}": "1" for number in range(7)},
+                 ".*; field 4: 1 found, the saved state was made with none; and 2 more")):
+            with self.assertRaisesRegex(
+                    Mismatch, f"step-00000001 does not fit this job: {words}; to begin at step 0, "
+                    "set another checkpoint_directory$"):
+                store.load_newest({**PRINT, **own})
+        self.rewrite_manifest(1, fingerprint={"model": {}})
+        with self.assertRaisesRegex(Mismatch, "was not written by lockstep.torch.Job of this"):
+            store.load_newest(PRINT)
 
     def test_that_of_a_later_release_is_refused(self):
         store = self.store()
@@ -261,7 +276,7 @@ class Store(unittest.TestCase):
         self.save(store, 2)
         self.rewrite_manifest(2, formatVersion=3)
         with self.assertRaisesRegex(Mismatch, "manifest: format version 3, expected 1 to 2: it "):
-            store.load_newest("print")
+            store.load_newest(PRINT)
 
     @unittest.mock.patch.object(os, "fsync")  # there is no power cut here
     def test_what_stays_is_what_the_built_in_trainer_keeps(self, _):
@@ -287,7 +302,7 @@ class Store(unittest.TestCase):
         (self.folder(1) / "manifest.json").unlink()
         self.save(store, 1)
         self.assertNotEqual(self.folder(1).stat().st_ino, before)
-        self.assertEqual(store.load_newest("print")["step"], 1)
+        self.assertEqual(store.load_newest(PRINT)["step"], 1)
 
     def test_a_step_of_another_life_is_there_until_the_new_one_is(self):
         self.save(self.store(keep=1), 1)

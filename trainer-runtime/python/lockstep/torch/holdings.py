@@ -13,6 +13,7 @@ from typing import Any, Mapping, Optional, Protocol
 import torch
 
 from lockstep.errors import InvalidArgument, Mismatch, Status
+from lockstep.torch.agreement import differences
 from lockstep.torch.optimizer_state import kept_settings, names_by_group, put_by_name
 from lockstep.torch.sampler import Sampler
 from lockstep.torch.state import FlatState, Json, flatten
@@ -132,19 +133,14 @@ class Holdings:
         groups = self.optimizer.param_groups
         names = names_by_group(self.optimizer, self.parameters())
         return {
-            **{f"model: {name}": shape for name, shape in self.shapes().items()},
+            **_shapes_of(self.model.state_dict(), self.loose()),
             "optimizer:": type(self.optimizer).__name__,
             "optimizer: parameters by group": str([len(group["params"]) for group in groups]),
-            **{name: _shape_of(one) for name, one in self.loose().items()},
             **{f"optimizer: group {group}, parameter {index}:": name
                for group, each in enumerate(names) for index, name in enumerate(each)},
             "extra: keys": str(sorted(self.extra)),
             "scaler:": "none" if self.scaler is None else "some",
         }
-
-    def shapes(self) -> dict[str, str]:
-        """Of all that the model's state has."""
-        return {name: _shape_of(one) for name, one in self.model.state_dict().items()}
 
     def hashes(self) -> dict[str, str]:
         """Of parameters, persistent buffers, the optimizer's and scaler's state, and `extra`, by
@@ -221,8 +217,10 @@ class Holdings:
 
     def load(self, state: dict[str, Any], is_of_file: bool) -> None:
         """Takes it over. Which parameters are frozen is the program's own choice where a file is
-        gone on from. Errors: Mismatch (it has other keys of `extra`, or other parameters in the
-        optimizer's groups)."""
+        gone on from. Errors: Mismatch (it is of another model, has other keys of `extra`, or other
+        parameters in the optimizer's groups)."""
+        if is_of_file:  # ranks have agreed on theirs
+            self._check_shapes(state)
         missing = sorted(set(self.extra) - set(state["extra"]))
         if missing:
             raise Mismatch(
@@ -257,13 +255,21 @@ class Holdings:
             for name, parameter in self.parameters().items():
                 parameter.requires_grad_(name in state["trained"])
 
-    def fingerprint(self, plan: str, sampler: Sampler) -> str:
-        """Of what must be equal in a checkpoint that is gone on from."""
-        shapes = [f"{name} {shape}" for name, shape in self.shapes().items()]
-        shapes += [f"{name} {_shape_of(one)}" for name, one in self.loose().items()]
-        parts = [plan, "; ".join(shapes), type(self.optimizer).__name__,
-                 f"{sampler.sample_count} samples, seed {sampler.seed}, shuffle {sampler.shuffle}"]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    def fingerprint(self, plan: str, sampler: Sampler) -> dict[str, str]:
+        """What must be equal in a checkpoint that is gone on from, beside the shapes of its
+        tensors: values by the names that a message has for them."""
+        own = {f"{name} of the Sampler": str(getattr(sampler, name))
+               for name in ("sample_count", "seed", "shuffle")}
+        return {"plan": plan or "none", "optimizer": type(self.optimizer).__name__, **own}
+
+    def _check_shapes(self, state: dict[str, Any]) -> None:
+        """Errors: Mismatch (the checkpoint is of another model; names tensors)."""
+        loose = self.loose() if "loose" in state else {}  # files of before have none
+        words = differences(_shapes_of(self.model.state_dict(), loose),
+                            _shapes_of(state["model"], state.get("loose", {})))
+        if words is not None:
+            raise Mismatch(f"the newest checkpoint does not fit this job: {words}; to begin at "
+                           "step 0, set another checkpoint_directory", Status.MISMATCH)
 
     def _scaler_state(self) -> dict[str, Any]:
         return {} if self.scaler is None else dict(self.scaler.state_dict())
@@ -298,6 +304,14 @@ def is_finite(tensor: torch.Tensor) -> bool:
 def has_no_nan(tensor: torch.Tensor) -> bool:
     """Infinities it may have."""
     return is_finite(tensor) or not bool(torch.isnan(tensor.detach()).any())
+
+
+def _shapes_of(
+    model: Mapping[str, torch.Tensor], loose: Mapping[str, torch.Tensor]
+) -> dict[str, str]:
+    """Of a model's state, and of the parameters that the optimizer alone has."""
+    named = {f"model: {name}": one for name, one in model.items()}
+    return {name: _shape_of(one) for name, one in {**named, **loose}.items()}
 
 
 def _shape_of(tensor: torch.Tensor) -> str:

@@ -468,7 +468,7 @@ class Job:
         self.sampler.load_state_dict(state["sampler"])
         self._step = state["step"]
 
-    def _fingerprint(self) -> str:
+    def _fingerprint(self) -> dict[str, str]:
         return self._holdings.fingerprint(self._options.plan, self.sampler)
 
     def _snapshot(self) -> Snapshot:

@@ -104,8 +104,8 @@ class Loop(unittest.TestCase):
         self.addCleanup(unittest.mock.patch.stopall)
         self.directory = pathlib.Path(scratch.name) / "checkpoints"
 
-    def job(self, session, batch_size=4, epochs=1, extra=None, **options):
-        model = torch.nn.Linear(1, 1)
+    def job(self, session, batch_size=4, epochs=1, extra=None, model=None, **options):
+        model = model or torch.nn.Linear(1, 1)
         job._has_finished = False  # another process
         made = {"checkpoint_directory": str(self.directory), "call_seconds": 3.0,
                 "state_seconds": 50.0, **options}
@@ -287,6 +287,14 @@ class Loop(unittest.TestCase):
         self.train(self.job(FakeSession(), extra={}))
         with self.assertRaisesRegex(Mismatch, r"^extra: keys \['b'\] found"):
             self.job(FakeSession(), extra={"b": torch.nn.Identity()})
+
+    def test_a_checkpoint_of_another_model_is_refused_with_the_tensors_that_differ(self):
+        self.train(self.job(FakeSession()))
+        with self.assertRaisesRegex(
+                Mismatch, r"^the newest checkpoint does not fit this job: model: weight: \[2, 1\] "
+                r"torch.float32 found, the saved state was made with \[1, 1\] torch.float32; "
+                r"model: bias: \[2\] .*; to begin at step 0, set another checkpoint_directory$"):
+            self.job(FakeSession(), model=torch.nn.Linear(1, 2))
 
     def test_there_is_no_second_job_after_the_end_of_the_first(self):
         self.train(self.job(FakeSession()))

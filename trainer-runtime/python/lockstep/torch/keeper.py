@@ -67,7 +67,7 @@ class Keeper:
             print(f"lockstep: no checkpoint can be written for now: {problem}", file=sys.stderr,
                   flush=True)
 
-    def restore(self, fingerprint: str) -> Optional[dict[str, Any]]:
+    def restore(self, fingerprint: dict[str, str]) -> Optional[dict[str, Any]]:
         """The newest checkpoint's state, on the chief. Errors: those of `load_newest`."""
         if self.store is None or self._session.rank != 0:
             return None

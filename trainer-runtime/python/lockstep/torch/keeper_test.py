@@ -67,7 +67,7 @@ class Stops(unittest.TestCase):
         def snapshot():
             manifest = Manifest(
                 step=STEP, data_epoch=0, position=0, samples_consumed=0, seed=0, world_size=2,
-                fingerprint="f")
+                fingerprint={})
             return Snapshot(flatten({"step": STEP, "weight": torch.ones(3)}), manifest)
 
         store = CheckpointStore(self.directory, 3) if has_store else None

@@ -31,7 +31,7 @@ class Newest(unittest.TestCase):
         for step in steps:
             state = {"model": {"weight": torch.full((2,), float(step))}, "optimizer": {},
                      "extra": {"counter": {"count": step}}}
-            self.store.save_async(flatten(state), Manifest(step, 0, 0, 0, 1, 2, "print"))
+            self.store.save_async(flatten(state), Manifest(step, 0, 0, 0, 1, 2, {}))
             self.store.flush()
 
     def tensors(self, step):
