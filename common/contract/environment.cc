@@ -203,7 +203,7 @@ Result<EnvironmentMap> RenderEnvironment(const WorkerEnvironment& environment) {
 
 TfConfig TfConfigOfProcess(const WorkerEnvironment& environment, int local_rank) {
   LOCKSTEP_CHECK(local_rank >= 0 && local_rank < environment.processes,
-                 "there is no local rank " + std::to_string(local_rank) + " of " +
+                 "local rank " + std::to_string(local_rank) + " does not exist: the pod has " +
                      std::to_string(environment.processes) + " processes");
   const bool is_other_process =
       local_rank > 0 && environment.rank.has_value() && !environment.tf_config.is_local();

@@ -152,11 +152,12 @@ void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vect
   }
   environment->rank = static_cast<int>(reader->RequiredNumber(env::kRank, 0, kRankMax));
   if (*environment->rank + environment->processes > environment->world_size) {
-    errors->push_back(
-        Problem(env::kRank,
-                std::to_string(*environment->rank),
-                "ranks below LOCKSTEP_WORLD_SIZE = " + std::to_string(environment->world_size) +
-                    " for all " + std::to_string(environment->processes) + " processes"));
+    errors->push_back(Problem(env::kRank,
+                              std::to_string(*environment->rank),
+                              "a rank with which the ranks of all " +
+                                  std::to_string(environment->processes) +
+                                  " processes are below LOCKSTEP_WORLD_SIZE = " +
+                                  std::to_string(environment->world_size)));
   }
   environment->master.host = reader->Text(env::kTorchMasterAddress);
   if (!environment->master.host.empty()) {

@@ -32,8 +32,8 @@ Result<Extent> Slide(const std::vector<int64_t>& input,
   }
   if (window.height > input[0] || window.width > input[1]) {
     return Error(ErrorCode::kInvalidArgument,
-                 "a window of " + FormatExtent(window) + " does not fit its input " +
-                     FormatShape(input) + ", expected at most " +
+                 "a window of " + FormatExtent(window) + " found, but the layer's input is " +
+                     FormatShape(input) + "; expected at most " +
                      FormatExtent({input[0], input[1]}) + ", or padding: same");
   }
   return Extent{(input[0] - window.height) / strides.height + 1,

@@ -309,8 +309,8 @@ Result<TfConfig> MakeTfConfig(const JobTopology& topology,
   if (options.sparse) {
     if (IsRank(place.task.role) && ProcessesOf(topology, place.task.role) > 1) {
       return Error(ErrorCode::kInvalidArgument,
-                   "a sparse TF_CONFIG found, expected one process for each pod: a sparse document "
-                   "cannot list the other processes of a pod");
+                   "a sparse TF_CONFIG cannot be used with several processes in each pod, because "
+                   "it cannot list the other processes of a pod");
     }
     MakeSparse(task, &config.cluster);
     config.is_sparse = true;

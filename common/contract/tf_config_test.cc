@@ -115,7 +115,8 @@ TEST(TfConfigRender, SparseFormCannotListProcessesOfAPod) {
   const Result<TfConfig> config =
       MakeTfConfig(Job({{Role::kWorker, 2, 2}}), {kWorker0, 0}, options);
   ASSERT_FALSE(config.ok());
-  EXPECT_THAT(config.error().message(), HasSubstr("expected one process for each pod"));
+  EXPECT_THAT(config.error().message(),
+              HasSubstr("cannot be used with several processes in each pod"));
 }
 
 TEST(TfConfigRender, RefusesWhatLinuxWouldNotPassOn) {

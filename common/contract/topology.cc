@@ -134,9 +134,10 @@ void CheckDnsLengths(const JobTopology& topology, std::vector<Error>* errors) {
   const std::size_t label_max{kDnsLabelMax};
   if (host.size() > label_max) {
     errors->push_back(Error(ErrorCode::kInvalidArgument,
-                            Quoted(topology.job) + " makes the host name \"" + host + "\" of " +
-                                std::to_string(host.size()) + " characters, expected at most " +
-                                std::to_string(label_max) + ": shorten the job's name by " +
+                            Quoted(topology.job) + " gives the host name \"" + host +
+                                "\", which has " + std::to_string(host.size()) +
+                                " characters, expected at most " + std::to_string(label_max) +
+                                "; shorten the job's name by " +
                                 std::to_string(host.size() - label_max))
                           .WithField("metadata.name"));
     return;

@@ -256,11 +256,12 @@ std::vector<BadTopology> BadTopologies() {
        "spec.roles[1].processes: 2 found, expected 1 for this role"},
       {"host name too long",
        {long_job, "n", {{Role::kWorker, 11, 1}}},
-       "makes the host name \"" + long_job +
-           "-worker-10\" of 65 characters, expected at most 63: shorten the job's name by 2"},
+       "gives the host name \"" + long_job +
+           "-worker-10\", which has 65 characters, expected at most 63; shorten the job's name by "
+           "2"},
       {"longest role counts",
        {long_job, "n", {{Role::kWorker, 1, 1}, {Role::kEvaluator, 1, 1}}},
-       "-evaluator-0\" of 67 characters"},
+       "-evaluator-0\", which has 67 characters"},
       {"bad domain",
        {"m", "n", {{}}, DnsAddressing{"cluster..local"}},
        "clusterDomain: \"cluster..local\" found"},

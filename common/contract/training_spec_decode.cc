@@ -73,7 +73,7 @@ template <std::size_t N>
 void FinishAs(std::string_view type, const std::array<OwnField, N>& fields, ObjectReader& reader) {
   std::map<std::string_view, std::string> elsewhere;
   for (const OwnField& field : fields) {
-    elsewhere[field.name] = "unknown field in " + std::string(type) + ", expected in " +
+    elsewhere[field.name] = "unknown field in " + std::string(type) + "; the field belongs to " +
                             std::string(field.owners) + " only";
   }
   reader.Finish(elsewhere);
@@ -228,7 +228,7 @@ LossSpec ReadLoss(const Json& value, const std::string& path, Errors* errors) {
   if (type == LossType::kMeanSquaredError && reader.Has("fromLogits")) {
     reader.Fail(
         "fromLogits",
-        "found, but MeanSquaredError takes outputs as they are; expected only with crossentropies");
+        "can be used only with crossentropies, because MeanSquaredError takes outputs as they are");
   }
   reader.Finish();
   return loss;
@@ -241,7 +241,7 @@ SgdOptimizer ReadSgd(ObjectReader& reader) {
   sgd.momentum = ReadFraction(reader, "momentum", sgd.momentum);
   sgd.nesterov = reader.Bool("nesterov").value_or(sgd.nesterov);
   if (sgd.nesterov && !reader.Has("momentum")) {
-    reader.Fail("nesterov", "true found, but without momentum it does nothing; set momentum too");
+    reader.Fail("nesterov", "true found, which has no effect without momentum; set momentum too");
   }
   return sgd;
 }
@@ -293,7 +293,7 @@ DatasetSpec ReadDataset(const Json& value, const std::string& path, Errors* erro
   if (const Json* test = reader.Find("test")) {
     dataset.test = ReadTestFiles(*test, reader.PathOf("test"), errors);
     if (reader.Has("testSamples")) {
-      reader.Fail("testSamples", "cannot be used with test, expected only one of the two");
+      reader.Fail("testSamples", "cannot be used with the field \"test\"; use only one of the two");
     }
   }
   reader.Finish();
@@ -365,7 +365,7 @@ TrainingLength ReadLength(ObjectReader& reader) {
   const std::optional<int64_t> epochs = reader.Int("epochs", 1, kCountMax);
   const std::optional<int64_t> steps = reader.Int("steps", 1, kStepsMax);
   if (reader.Has("epochs") && reader.Has("steps")) {
-    reader.Fail("steps", "cannot be used with epochs, expected only one of the two");
+    reader.Fail("steps", "cannot be used with the field \"epochs\"; use only one of the two");
   }
   if (reader.Has("steps")) {
     return {LengthUnit::kSteps, steps.value_or(1)};
@@ -404,7 +404,7 @@ void CheckOutputActivation(const TrainingSpec& spec, const std::string& path, Er
                             "true found, but layers[" + std::to_string(output.layer_index) +
                                 "] already applies " +
                                 std::string(ActivationName(*output.activation)) +
-                                "; expected false, or activation: linear there")
+                                "; expected false, or activation: linear in that layer")
                           .WithField(path + ".loss.fromLogits"));
   }
   if (!spec.loss.from_logits && !gives_probabilities) {
@@ -413,7 +413,7 @@ void CheckOutputActivation(const TrainingSpec& spec, const std::string& path, Er
                             "false found, but layers[" + std::to_string(output.layer_index) +
                                 "] ends in " + std::string(ActivationName(*output.activation)) +
                                 ", which gives no probabilities; expected true, or activation: " +
-                                (is_binary ? "sigmoid" : "softmax") + " there")
+                                (is_binary ? "sigmoid" : "softmax") + " in that layer")
                           .WithField(path + ".loss.fromLogits"));
   }
 }
@@ -431,7 +431,7 @@ void CheckModel(const TrainingSpec& spec, const std::string& path, Errors* error
   if (output.size() != 1) {
     errors->push_back(Error(ErrorCode::kInvalidArgument,
                             "the network's output is " + FormatShape(output) +
-                                ", expected one dimension; end it with {type: Flatten} and a Dense")
+                                ", expected one dimension; add {type: Flatten} and a Dense layer")
                           .WithField(last));
     return;
   }
@@ -468,8 +468,8 @@ TrainingSpec DecodeTrainingSpec(const Json& value,
   if (spec.replicas > 1 && !spec.devices.empty()) {
     reader.Fail("replicas",
                 std::to_string(spec.replicas) +
-                    " found, but replicas cannot be used with devices, expected only one of the "
-                    "two: each device is a replica");
+                    " found, but replicas cannot be used with devices, because each device is a "
+                    "replica; use only one of the two");
   }
   const std::size_t errors_before_model = errors->size();
   if (const Json* model = reader.Require("model", "an object with inputShape and layers")) {

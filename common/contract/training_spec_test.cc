@@ -142,7 +142,7 @@ const std::vector<BadSpec>& BadSpecs() {
       {R"({"epochs": 0})",
        {"training.epochs: 0 found, expected a whole number from 1 to 1000000000"}},
       {R"({"steps": 10})",
-       {"training.steps: cannot be used with epochs, expected only one of the two"}},
+       {"training.steps: cannot be used with the field \"epochs\"; use only one of the two"}},
       {R"({"maxStaleness": -1})",
        {"training.maxStaleness: -1 found, expected a whole number from 0 to 1000000"}},
       {R"({"globalBatchSize": 1.5})",
@@ -198,27 +198,26 @@ const std::vector<BadSpec>& BadSpecs() {
         "BinaryCrossentropy, CategoricalCrossentropy, SparseCategoricalCrossentropy; did you mean "
         "\"BinaryCrossentropy\"?"}},
       {R"({"loss": {"type": "MeanSquaredError"}})",
-       {"training.loss.fromLogits: found, but MeanSquaredError takes outputs as they are; expected "
-        "only with crossentropies"}},
+       {"training.loss.fromLogits: can be used only with crossentropies, because MeanSquaredError "
+        "takes outputs as they are"}},
       {R"({"optimizer": {"type": "Adam", "learningRate": 0}})",
        {"training.optimizer.learningRate: 0 found, expected a number from 1e-12 to 1000"}},
       {R"({"optimizer": {"type": "Adam", "weightDecay": 0.1}})",
-       {"training.optimizer.weightDecay: unknown field in Adam, expected in AdamW only"}},
+       {"training.optimizer.weightDecay: unknown field in Adam; the field belongs to AdamW only"}},
       {R"({"optimizer": {"type": "AdamW", "weightDecay": -0.1}, "gradientClipNorm": 0})",
        {"training.gradientClipNorm: 0 found, expected a number from 1e-12 to 1000000",
         "training.optimizer.weightDecay: -0.1 found, expected a number from 0 to 1"}},
       {R"({"optimizer": {"type": "Adam", "momentum": 0.9}})",
-       {"training.optimizer.momentum: unknown field in Adam, expected in SGD only"}},
+       {"training.optimizer.momentum: unknown field in Adam; the field belongs to SGD only"}},
       {R"({"optimizer": {"type": "SGD", "beta1": 0.9, "beta_2": 0.9}})",
-       {"training.optimizer.beta1: unknown field in SGD, expected in Adam and AdamW only",
+       {"training.optimizer.beta1: unknown field in SGD; the field belongs to Adam and AdamW only",
         "training.optimizer.beta_2: unknown field, expected one of learningRate, momentum, "
         "nesterov, type"}},
       {R"({"model": {"layers": [{"type": "Flatten", "padding": "same"}]}})",
-       {"training.model.layers[0].padding: unknown field in Flatten, expected in Conv2D and "
-        "MaxPooling2D "
-        "only"}},
+       {"training.model.layers[0].padding: unknown field in Flatten; the field belongs to Conv2D "
+        "and MaxPooling2D only"}},
       {R"({"optimizer": {"type": "SGD", "nesterov": true}})",
-       {"training.optimizer.nesterov: true found, but without momentum it does nothing; set "
+       {"training.optimizer.nesterov: true found, which has no effect without momentum; set "
         "momentum too"}},
       {R"({"dataset": {"format": "tfrecord"}})",
        {"training.dataset.format: \"tfrecord\" found, expected one of idx"}},
@@ -226,7 +225,8 @@ const std::vector<BadSpec>& BadSpecs() {
        {"training.dataset.labels: missing, expected the path of an IDX file",
         "training.dataset.images: \"\" found, expected a path"}},
       {R"({"dataset": {"test": {"images": "a", "labels": "b"}}})",
-       {"training.dataset.testSamples: cannot be used with test, expected only one of the two"}},
+       {"training.dataset.testSamples: cannot be used with the field \"test\"; use only one of the "
+        "two"}},
       {R"({"checkpoint": {"everySteps": -1, "keep": 0, "path": "x"}})",
        {"training.checkpoint.everySteps: -1 found, expected a whole number from 0 to 1000000000",
         "training.checkpoint.keep: 0 found, expected a whole number from 1 to 1000",
@@ -234,8 +234,8 @@ const std::vector<BadSpec>& BadSpecs() {
       {R"({"replicas": 65})",
        {"training.replicas: 65 found, expected a whole number from 1 to 64"}},
       {R"({"replicas": 2, "devices": ["0", "GPU-a"]})",
-       {"training.replicas: 2 found, but replicas cannot be used with devices, expected only one "
-        "of the two: each device is a replica"}},
+       {"training.replicas: 2 found, but replicas cannot be used with devices, because each device "
+        "is a replica; use only one of the two"}},
       {R"({"devices": ["1", "GPU-a", "1", "gpu0", "1234"]})",
        {"training.devices: \"1\" found twice, expected each GPU once",
         "training.devices[3]: \"gpu0\" found, expected a string: the index of a GPU, such as "
@@ -280,20 +280,20 @@ TEST(TrainingSpec, NetworksThatCannotWorkAreRefusedWithTheirShapes) {
         "[784]"}},
       {R"([{"type": "MaxPooling2D", "poolSize": 16},)"
        R"( {"type": "MaxPooling2D", "poolSize": [1, 2]}])",
-       {"training.model.layers[1].poolSize: a window of 1 x 2 does not fit its input [1, 1, 1], "
-        "expected at most 1 x 1, or padding: same"}},
+       {"training.model.layers[1].poolSize: a window of 1 x 2 found, but the layer's input is [1, "
+        "1, 1]; expected at most 1 x 1, or padding: same"}},
       {R"([{"type": "Conv2D", "filters": 4, "kernelSize": 29}])",
-       {"training.model.layers[0].kernelSize: a window of 29 x 29 does not fit its input "
-        "[28, 28, 1], expected at most 28 x 28, or padding: same"}},
+       {"training.model.layers[0].kernelSize: a window of 29 x 29 found, but the layer's input is "
+        "[28, 28, 1]; expected at most 28 x 28, or padding: same"}},
       {R"([{"type": "Conv2D", "filters": 4, "kernelSize": 3}])",
        {"training.model.layers[0]: the network's output is [26, 26, 4], expected one dimension; "
-        "end it with {type: Flatten} and a Dense"}},
+        "add {type: Flatten} and a Dense layer"}},
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 1}])",
        {"training.model.layers[1]: the network has 1 output, expected at least 2: "
         "SparseCategoricalCrossentropy needs one for each class"}},
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 10, "activation": "softmax"}])",
        {"training.loss.fromLogits: true found, but layers[1] already applies softmax; expected "
-        "false, or activation: linear there"}},
+        "false, or activation: linear in that layer"}},
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 1048576},
            {"type": "Dense", "units": 1048576}])",
        {"training.model.layers[2]: has output shape [1048576] and brings the model to "
@@ -308,10 +308,11 @@ TEST(TrainingSpec, NetworksThatCannotWorkAreRefusedWithTheirShapes) {
 }
 
 TEST(TrainingSpec, ProbabilityLossOnLogitsIsRefused) {
-  EXPECT_THAT(ErrorsOf(Patched(R"({"loss": {"fromLogits": null}})")),
-              ElementsAre("training.loss.fromLogits: false found, but layers[5] ends in linear, "
-                          "which gives no probabilities; expected true, or activation: softmax "
-                          "there"));
+  EXPECT_THAT(
+      ErrorsOf(Patched(R"({"loss": {"fromLogits": null}})")),
+      ElementsAre(
+          "training.loss.fromLogits: false found, but layers[5] ends in linear, "
+          "which gives no probabilities; expected true, or activation: softmax in that layer"));
 }
 
 TEST(InferShapes, FollowsKerasLayerByLayer) {

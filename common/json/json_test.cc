@@ -84,7 +84,7 @@ TEST(ObjectReader, WhatANewerVersionMayKnowHasACodeOfItsOwn) {
   reader.Choice("word", {"old"});
   reader.Int("count", 0);
   reader.Require("name", "a string");
-  reader.Finish({{"moved", "unknown field in Adam, expected in SGD only"}});
+  reader.Finish({{"moved", "unknown field in Adam; the field belongs to SGD only"}});
   std::map<std::string, ErrorCode> codes;
   for (const Error& error : errors) {
     codes.emplace(error.field(), error.code());

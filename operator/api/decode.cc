@@ -114,9 +114,9 @@ void ReconcileGpus(ObjectReader& reader, RoleSpec* role) {
     role->gpus = in_template;
   } else if (in_template != 0 && in_template != role->gpus) {
     reader.Fail("gpus",
-                std::to_string(role->gpus) + " found, but the template asks for " +
+                std::to_string(role->gpus) + " found, but the template also asks for " +
                     std::to_string(in_template) +
-                    " nvidia.com/gpu; expected the number in one place only, here");
+                    " nvidia.com/gpu; remove nvidia.com/gpu from the template");
   }
 }
 
@@ -273,11 +273,9 @@ void ResolveReplicas(ObjectReader& reader, TrainingJobSpec* spec, Errors* errors
       return;
     }
   }
-  errors->push_back(
-      Error(
-          ErrorCode::kMissingField,
-          "found without a worker role, expected a worker role: replicas is the number of workers")
-          .WithField(reader.PathOf("replicas")));
+  errors->push_back(Error(ErrorCode::kMissingField,
+                          "is the number of workers, but the job has no role worker; add that role")
+                        .WithField(reader.PathOf("replicas")));
 }
 
 // What the rules, from error `first` on, say of the worker's replicas is then said of

@@ -67,14 +67,13 @@ class Kind {
       Fail(term.path + ".topologyKey",
            Quoted(term.topology_key) + " found, and " + Quoted(first.topology_key) + " at " +
                first.path +
-               ", but Lockstep plans one topologyKey for the whole gang; expected the same in all "
-               "templates");
+               ", but the whole gang can have only one topologyKey; use the same in all templates");
     }
     for (const RoleSpec& role : job_.spec.roles) {
       if (!Selects(term, LabelsOfPods(job_, role))) {
         Fail(term.path + ".labelSelector",
              "does not select the pods of role " + std::string(RoleName(role.name)) +
-                 ", but Lockstep plans one rule for all pods of this job; expected a selector of "
+                 ", but the rule has to apply to all pods of the job; use a selector that selects "
                  "all of them, such as matchLabels: {" +
                  std::string(label::kJob) + ": " + job_.metadata.name + "}");
         return;
@@ -91,8 +90,8 @@ class Kind {
       if (!has_it) {
         Fail(first.path,
              "found, but not in the template of role " + std::string(RoleName(role.name)) +
-                 ", and Lockstep plans one rule for the whole gang; expected it in the templates "
-                 "of all roles, or of none");
+                 ", and the rule has to apply to the whole gang; put it into the templates of all "
+                 "roles, or of none");
         return;
       }
     }
@@ -113,7 +112,7 @@ GangSpread FindGangSpread(const TrainingJob& job, std::vector<Error>* errors) {
     AddError(errors,
              "spec.scheduling.topology.required",
              Quoted(written) + " found, and " + Quoted(spread.required) +
-                 " in the templates' podAffinity; expected the same value, or only one of the two");
+                 " in the templates' podAffinity; use the same value, or only one of the two");
   }
   if (!written.empty()) {
     spread.required = written;

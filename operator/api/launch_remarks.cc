@@ -57,11 +57,11 @@ std::vector<LaunchRemark> RemarksOn(const TrainingJob& job) {
     if (pods < 2 || !IsRank(role.name) || kept.empty()) {
       continue;
     }
-    remarks.push_back(
-        {"spec.roles[" + std::to_string(i) + "].template." + std::string(kContainerPath) +
-             ".command",
-         "torchrun with " + kept + " does not join the " + std::to_string(pods) +
-             " pods of the job; remove it, so that Lockstep tells torchrun about the pods"});
+    remarks.push_back({"spec.roles[" + std::to_string(i) + "].template." +
+                           std::string(kContainerPath) + ".command",
+                       "torchrun with " + kept + " does not join the " + std::to_string(pods) +
+                           " pods of the job; remove this option, so that Lockstep tells torchrun "
+                           "about the pods"});
   }
   return remarks;
 }

@@ -19,7 +19,7 @@ TEST(LaunchRemarks, TorchrunThatIsKeptInOnePodIsToldOf) {
   EXPECT_EQ(
       ToldOf({"torchrun", "--standalone", "train.py"}),
       "spec.roles[0].template.spec.containers[0].command: torchrun with --standalone does not join "
-      "the 3 pods of the job; remove it, so that Lockstep tells torchrun about the pods");
+      "the 3 pods of the job; remove this option, so that Lockstep tells torchrun about the pods");
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
            {"torchrun", "--nnodes=1", "train.py"},
            {"torchrun", "--nnodes", "1", "train.py"},

@@ -11,19 +11,19 @@ std::string GpuVisibilityProblem(const RoleSpec& role, bool has_training) {
     return "";
   }
   if (has_training) {
-    return "cannot be used with spec.training; it is for jobs that run a command; see "
+    return "is only for jobs that run a command, and cannot be used with spec.training; see "
            "training.devices";
   }
   if (role.gpu_visibility != GpuVisibility::kOne) {
     return "";
   }
   if (!role.supervise) {
-    return "One cannot be used with supervise: false, expected supervise: true: the runtime shows "
-           "each process its GPU";
+    return "One cannot be used with supervise: false, because the runtime shows each process its "
+           "GPU; set supervise: true";
   }
   return role.launcher == ProcessLauncher::kTorchrun
-             ? "One cannot be used with launcher: Torchrun, expected All: all processes that one "
-               "torchrun starts see the same GPUs"
+             ? "One cannot be used with launcher: Torchrun, because all processes that one "
+               "torchrun starts see the same GPUs; use All"
              : "";
 }
 
@@ -32,11 +32,11 @@ std::string LauncherProblem(const RoleSpec& role, bool has_training) {
     return "";
   }
   if (has_training) {
-    return "cannot be used with spec.training; it is for jobs that run a command";
+    return "is only for jobs that run a command, and cannot be used with spec.training";
   }
   return role.supervise ? ""
-                        : "cannot be used with supervise: false, expected supervise: true: without "
-                          "the runtime, the command is started only once, as written";
+                        : "cannot be used with supervise: false, which starts the command only "
+                          "once, as written; set supervise: true";
 }
 
 }  // namespace

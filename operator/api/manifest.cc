@@ -185,8 +185,8 @@ void CheckQueuesOfJobs(const YamlStream& stream,
       manifest->problems.push_back(ProblemOf(
           stream.documents[i],
           kField,
-          Quoted(queue) + " found, expected a queue that has no queues below it; below it are " +
-              NameList(below)));
+          Quoted(queue) +
+              " found, but this queue has queues below it; name one of them: " + NameList(below)));
     }
   }
 }
@@ -196,8 +196,8 @@ void CheckQueuesOfJobs(const YamlStream& stream,
 void FindZeroBytes(const Json& value, const std::string& path, std::vector<Error>* errors) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
     errors->push_back(Error(ErrorCode::kInvalidArgument,
-                            "a text with a zero byte found, expected text without zero bytes: "
-                            "paths, arguments and variables would end there")
+                            "a text with a zero byte found; remove the zero byte, at which a path, "
+                            "an argument or a variable would end")
                           .WithField(path));
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) {

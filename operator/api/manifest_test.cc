@@ -337,8 +337,8 @@ TEST(ReadManifest, TorchrunThatStaysInItsPodIsWarnedOf) {
   EXPECT_EQ(FormatProblems(manifest), "");
   EXPECT_EQ(FormatWarnings(manifest),
             "j.yaml:11: warning: spec.roles[0].template.spec.containers[0].command: torchrun with "
-            "--standalone does not join the 2 pods of the job; remove it, so that Lockstep tells "
-            "torchrun about the pods\n");
+            "--standalone does not join the 2 pods of the job; remove this option, so that "
+            "Lockstep tells torchrun about the pods\n");
 }
 
 TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
@@ -352,8 +352,8 @@ TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
                            }};
   EXPECT_TRUE(ReadManifest(std::string(kGoodManifest) + kQueue, "job.yaml", {queue}).ok());
   EXPECT_THAT(FormatProblems(ReadManifest(std::string(kGoodManifest) + below, "job.yaml", {queue})),
-              HasSubstr("spec.scheduling.queue: \"team\" found, expected a queue that has no "
-                        "queues below it; below it are below\n"));
+              HasSubstr("spec.scheduling.queue: \"team\" found, but this queue has queues below "
+                        "it; name one of them: below\n"));
 }
 
 TEST(ReadManifest, OtherKindsAloneAreNoJob) {

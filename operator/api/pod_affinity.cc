@@ -142,8 +142,8 @@ void RefuseForeignPods(ObjectReader& term) {
     const bool is_list = key != "namespaceSelector";
     if (is_list ? !term.List(key).empty() : term.Has(key)) {
       term.Fail(key,
-                "found, but Lockstep plans for the pods of this job only; expected labelSelector "
-                "and topologyKey alone");
+                "found, but Lockstep plans for the pods of this job only; use only labelSelector "
+                "and topologyKey");
     }
   }
 }
@@ -196,7 +196,7 @@ void CheckSpread(ObjectReader& pod_spec, Errors* errors) {
       AddError(errors,
                pod_spec.PathOf("topologySpreadConstraints", i) + ".whenUnsatisfiable",
                "\"DoNotSchedule\" found, but Lockstep does not plan for spreading yet, and its "
-               "planned nodes might break the constraint; expected ScheduleAnyway");
+               "planned nodes might break the constraint; use ScheduleAnyway");
     }
   }
 }

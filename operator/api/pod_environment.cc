@@ -158,15 +158,16 @@ void ReadVariable(const Json& value, const std::string& path, PodTemplate* pod, 
   }
   const bool is_master_port = name == env::kTorchMasterPort;
   if (is_master_port && reader.Has("valueFrom")) {
-    reader.Fail(
-        "valueFrom",
-        "cannot be used for MASTER_PORT, expected value: the operator has to know the port");
+    reader.Fail("valueFrom",
+                "cannot be used for MASTER_PORT, because the operator has to know the port; set "
+                "the field \"value\" instead");
   } else if (is_master_port) {
     CheckMasterPort(reader, text);
   }
   if (const Json* const from = reader.Find("valueFrom")) {
     if (!text.empty()) {
-      reader.Fail("valueFrom", "cannot be used together with value, expected only one of the two");
+      reader.Fail("valueFrom",
+                  "cannot be used together with the field \"value\"; use only one of the two");
     }
     const std::string from_path = reader.PathOf("valueFrom");
     ObjectReader sources(*from, from_path, errors);

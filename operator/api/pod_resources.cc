@@ -28,7 +28,7 @@ bool IsResourceName(std::string_view name) {
 
 std::string SuggestResource(std::string_view name) {
   if (name == "gpu" || name == "gpus") {
-    return ", expected the role's own field gpus";
+    return "; use the role's field gpus instead";
   }
   const std::string_view nearest = NearestWord(name, {"cpu", "memory", "ephemeral-storage"});
   return nearest.empty() ? ", expected cpu, memory, ephemeral-storage or a name with a domain, "
@@ -151,8 +151,8 @@ void CheckPodLevelNames(const Amounts& amounts, const std::string& prefix, Error
     if (name != kCpuResource && name != kMemoryResource && !IsHugePages(name)) {
       AddError(errors,
                prefix + name,
-               "found, but a pod as a whole can request only cpu, memory and hugepages; expected "
-               "it in the container's resources");
+               "found, but a pod as a whole can request only cpu, memory and hugepages; put this "
+               "resource into the container's resources");
     }
   }
 }

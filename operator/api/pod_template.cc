@@ -56,8 +56,8 @@ void ReadCommand(ObjectReader& reader, PodTemplate* pod, Errors* errors) {
   }
   if (reader.Has("args") && !reader.Has("command")) {
     reader.Fail("command",
-                "missing, expected a program: args alone rely on an entry point that the operator "
-                "cannot see");
+                "missing; set the program here, because args alone rely on the image's entry "
+                "point, which the operator cannot see");
   }
 }
 
@@ -110,7 +110,7 @@ void CheckInitContainerName(ObjectReader& reader, const std::string& name, const
     return;
   } else if (name == pod.trainer_name) {
     reader.Fail("name",
-                Quoted(name) + " is the name of the trainer container, expected a different name");
+                Quoted(name) + " is the name of the trainer container; use a different name");
   } else if (std::any_of(pod.init_containers.begin(),
                          pod.init_containers.end(),
                          [&](const InitContainer& other) { return other.name == name; })) {
@@ -163,8 +163,8 @@ void ReadInitContainers(ObjectReader& spec, PodTemplate* pod, Errors* errors) {
 void RefuseOwnedFields(ObjectReader& spec) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOwned = {{
       {"restartPolicy", "is set by the operator; use the role's restartPolicy"},
-      {"hostname", "is set by the operator: pods find each other by it; remove it"},
-      {"subdomain", "is set by the operator: pods find each other by it; remove it"},
+      {"hostname", "is set by the operator, so that pods find each other; remove this field"},
+      {"subdomain", "is set by the operator, so that pods find each other; remove this field"},
       {"nodeName", "is set by the operator when the gang is placed; use nodeSelector"},
       {"ephemeralContainers", "is not part of a template; remove it"},
   }};
@@ -184,7 +184,7 @@ void CheckToleration(ObjectReader& reader, const Toleration& toleration) {
     reader.Fail("value", Quoted(toleration.value) + " found, but operator Exists takes no value");
   }
   if (toleration.seconds && toleration.effect != "NoExecute") {
-    reader.Fail("tolerationSeconds", "found without effect: NoExecute, expected both");
+    reader.Fail("tolerationSeconds", "can be used only with effect: NoExecute");
   }
 }
 

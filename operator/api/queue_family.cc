@@ -41,8 +41,8 @@ void AddOverpromises(const std::vector<TrainingQueue>& queues,
       remarks->push_back(
           {parent,
            "spec.nominal." + resource,
-           Text(resource, nominal) + " found, but the queues below it (" + names +
-               ") are promised more: together they get at most what this queue may use",
+           Text(resource, nominal) + " found, but the queues below this queue (" + names +
+               ") have more in total; together they get at most what this queue may use",
            false});
     }
   }

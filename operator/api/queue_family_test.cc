@@ -43,8 +43,8 @@ TEST(QueueFamily, PromisesBeyondTheParentsAreToldAtTheParent) {
   EXPECT_EQ(remarks[0].queue, 0U);
   EXPECT_EQ(remarks[0].field, "spec.nominal.gpu");
   EXPECT_EQ(remarks[0].message,
-            "4 of gpu found, but the queues below it (one, two) are promised more: together they "
-            "get at most what this queue may use");
+            "4 of gpu found, but the queues below this queue (one, two) have more in total; "
+            "together they get at most what this queue may use");
 }
 
 TEST(QueueFamily, LimitOfLendingAboveTheNominalAmountIsNone) {

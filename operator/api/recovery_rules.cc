@@ -13,8 +13,8 @@ void CheckHungAfter(const TrainingJobSpec& spec, std::vector<Error>* errors) {
   if (spec.training) {
     AddError(errors,
              field,
-             "cannot be used with spec.training; it is for jobs that run a command: the built-in "
-             "trainer detects hung ranks by silentAfterSeconds");
+             "is only for jobs that run a command, and cannot be used with spec.training; the "
+             "built-in trainer detects hung ranks by silentAfterSeconds");
     return;
   }
   for (std::size_t i = 0; i < spec.roles.size(); ++i) {
@@ -38,8 +38,8 @@ std::vector<Error> RecoveryErrors(const TrainingJobSpec& spec) {
   if (recovery.silent_after >= recovery.replacement_timeout) {
     AddError(&errors,
              "spec.recovery.silentAfterSeconds",
-             "is not less than replacementTimeoutSeconds, expected less: the loss of a rank must "
-             "be noticed before its replacement can start");
+             "must be less than replacementTimeoutSeconds: the loss of a rank must be noticed "
+             "before its replacement can start");
   }
   if (recovery.hung_after.has_value()) {
     CheckHungAfter(spec, &errors);
@@ -61,8 +61,8 @@ std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec) {
   std::vector<std::string> reasons;
   if (spec.training.has_value()) {
     reasons.emplace_back(
-        "cannot be used with spec.training; it is for jobs that run a command: the built-in "
-        "trainer replaces the lost ranks, and the others continue");
+        "is only for jobs that run a command, and cannot be used with spec.training; the built-in "
+        "trainer replaces lost ranks while the others continue");
   }
   if (spec.strategy == Strategy::kHorovod) {
     reasons.emplace_back(

@@ -198,9 +198,9 @@ class RuleChecker {
     const std::string host = HostName(job_.metadata.name, last);
     if (host.size() > kDnsLabelMax) {
       Fail("metadata.name",
-           "makes the host name " + host + " of " + std::to_string(host.size()) +
+           "gives the host name " + host + ", which has " + std::to_string(host.size()) +
                " characters, expected at most " + std::to_string(kDnsLabelMax) +
-               "; shorten it by " + std::to_string(host.size() - kDnsLabelMax));
+               "; shorten the job's name by " + std::to_string(host.size() - kDnsLabelMax));
     }
   }
 
@@ -208,17 +208,17 @@ class RuleChecker {
     const std::string command_path = path + ".template." + std::string(kContainerPath) + ".command";
     const bool has_template = !role.pod.raw->empty();
     if (spec_.training && role.pod.has_command()) {
-      Fail(command_path, "cannot be used with spec.training, expected only one of the two");
+      Fail(command_path, "cannot be used with spec.training; use only one of the two");
     }
     if (spec_.training && !role.supervise) {
       Fail(path + ".supervise",
-           "false cannot be used with spec.training, expected true: the program is the runtime "
-           "itself");
+           "false cannot be used with spec.training, because the program is then the runtime "
+           "itself; use true");
     }
     if (spec_.training && (role.name == Role::kEvaluator)) {
       Fail(path + ".name",
-           "\"evaluator\" found, but the built-in trainer has no evaluator yet: it evaluates at "
-           "the end, on spec.training.dataset.testSamples");
+           "\"evaluator\" found, but the built-in trainer has no evaluator yet; remove the role. "
+           "The trainer evaluates at the end, on spec.training.dataset.testSamples");
     }
     CheckWarm(role, path);
     if (!HasError("spec.training")) {
@@ -231,11 +231,12 @@ class RuleChecker {
     }
     if (!has_template) {
       Fail(path + ".template",
-           "missing, expected a pod template with a command, or spec.training for the built-in "
+           "missing; write a pod template with a command, or use spec.training for the built-in "
            "trainer");
     } else if (!role.pod.has_command()) {
       Fail(command_path,
-           "missing, expected the program to run, or spec.training for the built-in trainer");
+           "missing; write the command that starts the program, or use spec.training for the "
+           "built-in trainer");
     }
   }
 
@@ -246,11 +247,11 @@ class RuleChecker {
       return;
     }
     if (spec_.training) {
-      Fail(field, "cannot be used with spec.training; it is for jobs that run a command");
+      Fail(field, "is only for jobs that run a command, and cannot be used with spec.training");
     } else if (!role.supervise) {
       Fail(field,
-           "cannot be used with supervise: false, expected supervise: true: the runtime keeps the "
-           "interpreter");
+           "cannot be used with supervise: false, because the runtime keeps the warm interpreter; "
+           "set supervise: true");
     } else if (role.pod.has_command() && IsTrusted(path + ".template")) {
       std::vector<std::string> command = role.pod.command;
       command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
@@ -317,9 +318,8 @@ class RuleChecker {
     if (role.processes > 1 && role.processes < role.gpus) {
       Fail(path + ".processes",
            ToText(role.processes) + " found, but the pod has " + ToText(role.gpus) +
-               " GPUs, and each rank uses one GPU; expected 1 process, which may use all GPUs, or "
-               "at least " +
-               ToText(role.gpus));
+               " GPUs; expected 1 process, which may use all GPUs, or at least " +
+               ToText(role.gpus) + " processes, one for each GPU");
     }
   }
 
@@ -451,27 +451,26 @@ class RuleChecker {
     }
     const RoleSpec* worker = job_.FindRole(Role::kWorker);
     if (worker == nullptr) {
-      Fail("spec.elastic",
-           "found without a worker role, expected a worker role: only workers are elastic");
+      Fail("spec.elastic", "found, but the job has no role worker, and only workers are elastic");
       return;
     }
     const ElasticSpec& elastic = *spec_.elastic;
     if (elastic.min_replicas > worker->replicas) {
       Fail("spec.elastic.minReplicas",
-           ToText(elastic.min_replicas) + " found, expected at most the worker's replicas, " +
+           ToText(elastic.min_replicas) + " found, expected at most the number of workers, " +
                ToText(worker->replicas));
     }
     if (elastic.max_replicas < worker->replicas) {
       Fail("spec.elastic.maxReplicas",
-           ToText(elastic.max_replicas) + " found, expected at least the worker's replicas, " +
+           ToText(elastic.max_replicas) + " found, expected at least the number of workers, " +
                ToText(worker->replicas));
     }
     const bool is_inside =
         elastic.min_replicas <= worker->replicas && worker->replicas <= elastic.max_replicas;
     if (is_inside && elastic.min_replicas != elastic.max_replicas) {
       Fail("spec.elastic",
-           "Lockstep does not change the size of a job by itself yet, expected minReplicas and "
-           "maxReplicas to equal the worker's replicas, " +
+           "Lockstep does not change the size of a job by itself yet; set minReplicas and "
+           "maxReplicas to the number of workers, " +
                ToText(worker->replicas));
     }
   }

@@ -30,8 +30,8 @@ void CheckDirect(const TrainingJobSpec& spec, std::vector<Error>* errors) {
       AddError(errors,
                SchedulerPath(i),
                Quoted(scheduler) +
-                   " found, but with scheduling.binding: Direct, no scheduler is asked; expected "
-                   "binding: Affinity, or no schedulerName");
+                   " found, but with scheduling.binding: Direct, no scheduler is asked; use "
+                   "binding: Affinity, or remove schedulerName");
     }
   }
 }
@@ -46,7 +46,7 @@ void CheckNative(const TrainingJobSpec& spec, std::vector<Error>* errors) {
                std::string("spec.scheduling.topology.") + name,
                Quoted(*level) +
                    " found, but with scheduling.binding: Native, kube-scheduler chooses the nodes; "
-                   "expected binding: Affinity or Direct, or no " +
+                   "use binding: Affinity or Direct, or remove " +
                    name);
     }
   }
@@ -58,7 +58,7 @@ void CheckNative(const TrainingJobSpec& spec, std::vector<Error>* errors) {
                SchedulerPath(i),
                Quoted(own) + " found, and " + Quoted(first) +
                    " in spec.roles[0], but with scheduling.binding: Native, one scheduler places "
-                   "the whole gang; expected the same schedulerName for all roles");
+                   "the whole gang; use the same schedulerName in all roles");
     }
   }
 }

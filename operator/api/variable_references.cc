@@ -48,7 +48,7 @@ Result<std::string> ExpandReferences(std::string_view text,
     if (expanded.size() > kExpandedBytesMax) {
       return Error(ErrorCode::kResourceExhausted,
                    "more than " + std::to_string(kExpandedBytesMax) +
-                       " bytes after each $(NAME) is replaced, expected at most that many");
+                       " bytes after each $(NAME) is replaced, which is the limit");
     }
   }
   return expanded;

@@ -51,7 +51,7 @@ TEST(ExpandReferences, EndsAtItsBound) {
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(more.error().code(), ErrorCode::kResourceExhausted);
   EXPECT_EQ(more.error().message(),
-            "more than 65536 bytes after each $(NAME) is replaced, expected at most that many");
+            "more than 65536 bytes after each $(NAME) is replaced, which is the limit");
 }
 
 TEST(InlineReferences, LeavesTextThatAnotherContainerReadsTheSame) {

@@ -100,8 +100,8 @@ Json ConvertMetadata(ForeignObject metadata) {
       if (label == kKueueQueue) {
         metadata.Note("labels",
                       label +
-                          " is kept: the job waits until Kueue admits it; it waits forever if the "
-                          "operator does not follow Kueue (kueue.enabled of the chart)");
+                          " is kept: the job waits until Kueue admits it; without kueue.enabled in "
+                          "the operator's chart, the job waits forever");
       } else if (label.starts_with(kKueueLabels)) {
         metadata.Note(
             "labels",
@@ -125,10 +125,10 @@ void StartSuspendedOfKueue(Json* job, Conversion* conversion) {
   const Json labels = MemberOf(job->at("metadata"), "labels");
   if (MemberOf(MemberOf(spec, "runPolicy"), "suspend") == true && labels.contains(kKueueQueue)) {
     spec["runPolicy"].erase("suspend");
-    conversion->notes.push_back(
-        {ForeignField(*conversion, "spec.runPolicy.suspend"),
-         "not kept: Kueue removed suspend when it admitted the job; here the label " +
-             std::string(kKueueQueue) + " makes the job wait"});
+    conversion->notes.push_back({ForeignField(*conversion, "spec.runPolicy.suspend"),
+                                 "not kept: Kueue removed suspend when it admitted the job; in the "
+                                 "TrainingJob, the label " +
+                                     std::string(kKueueQueue) + " makes the job wait"});
   }
 }
 
@@ -166,7 +166,7 @@ OtherDocument DescribeOther(const Json& document) {
     return {true, stays + "; it holds a job at " + path + ": convert that job separately"};
   }
   if (kind.ends_with("Queue") && kind != kTrainingQueueKind) {
-    return {false, stays + "; jobs wait in a TrainingQueue here: write one"};
+    return {false, stays + "; TrainingJobs wait in a TrainingQueue: create one"};
   }
   const bool is_theirs = group.starts_with(kJobGroup) || group.starts_with(kTrainerGroup);
   return {is_theirs && kind.ends_with("Job"), stays};

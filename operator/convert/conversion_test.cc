@@ -182,8 +182,8 @@ TEST(ConvertTfJob, WhatTheImageKnowsHasToBeSaid) {
       ErrorsOf(ConvertText(text)),
       "spec.tfReplicaSpecs.Worker.template.spec.containers[0].image: missing, expected an image; "
       "set it with --image\nspec.tfReplicaSpecs.Worker.template.spec.containers[0].command: "
-      "missing, expected the program to run: lockstep does not know the image's own command; set "
-      "it with --command\n");
+      "missing, and lockstep does not know the image's own command; set the command with "
+      "--command\n");
   const Json container = FirstContainer(ConvertText(text, {"img", {"python", "t.py"}}));
   EXPECT_EQ(container["command"], Json({"python", "t.py", "--lr", "1"}));
   EXPECT_EQ(container["image"], "img");
@@ -283,8 +283,8 @@ spec:
        {"spec.runtimeRef.name: the runtime torch-distributed is not in this file",
         "kueue.x-k8s.io/queue-name is kept: the job waits until Kueue admits it",
         "kueue.x-k8s.io/priority-class is kept: with",
-        "spec.suspend: not kept: Kueue removed suspend when it admitted the job; here the label "
-        "kueue.x-k8s.io/queue-name makes the job wait\n"}) {
+        "spec.suspend: not kept: Kueue removed suspend when it admitted the job; in the "
+        "TrainingJob, the label kueue.x-k8s.io/queue-name makes the job wait\n"}) {
     ExpectNote(conversion, note);
   }
 }
@@ -327,7 +327,7 @@ TEST(ConvertForeignJob, NumbersAndBooleansOfACommandAreText) {
   EXPECT_EQ(
       ErrorsOf(ConvertAny(TfJob("{containers: [{name: tensorflow, image: i, command: [a, {}]}]}"))),
       "spec.tfReplicaSpecs.Worker.template.spec.containers[0].command[1]: an object found, "
-      "expected a text\n");
+      "expected a string\n");
 }
 
 TEST(DescribeOther, JobInAnotherObjectIsNamedWithItsPlace) {

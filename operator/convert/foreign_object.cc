@@ -60,7 +60,7 @@ std::optional<std::string> ForeignObject::TakeText(std::string_view key) {
     return std::nullopt;
   }
   if (!value->is_string()) {
-    Fail(key, DescribeJson(*value) + " found, expected a text");
+    Fail(key, DescribeJson(*value) + " found, expected a string");
     return std::nullopt;
   }
   return value->get<std::string>();
@@ -132,8 +132,9 @@ void ForeignObject::Finish() {
     const bool is_of_run_policy =
         std::find(kOfRunPolicy.begin(), kOfRunPolicy.end(), key) != kOfRunPolicy.end();
     Note(key,
-         is_of_run_policy ? "not kept from here: set runPolicy." + key + " of the job"
-                          : "not kept: a TrainingJob has no such field");
+         is_of_run_policy
+             ? "not kept: this field belongs into runPolicy; set runPolicy." + key + " of the job"
+             : "not kept: a TrainingJob has no such field");
   }
 }
 

@@ -25,10 +25,9 @@ void ConvertSchedulingPolicy(ForeignObject policy, Json* job_spec) {
   policy.CopyAs("priorityClass", "priorityClassName", &scheduling);
   policy.NoteOrigin("queue", "spec.scheduling.queue");
   policy.NoteOrigin("priorityClass", "spec.scheduling.priorityClassName");
-  policy.Drop(
-      "scheduleTimeoutSeconds",
-      "not kept: here a gang waits until it is placed; to let the job fail after a time, set "
-      "scheduling.timeoutSeconds");
+  policy.Drop("scheduleTimeoutSeconds",
+              "not kept: a TrainingJob waits until its gang is placed; to let the job fail after a "
+              "time, set scheduling.timeoutSeconds");
   policy.Drop("minAvailable", "not kept: Lockstep places all pods of a gang or none");
   policy.Drop("minResources", "not kept: Lockstep adds up what the pods of the gang request");
   policy.Finish();
@@ -55,8 +54,8 @@ void NoteExitCodes(const Json& role, ForeignObject* replica) {
   if (role.at("restartPolicy") == "ExitCode") {
     replica->Note(
         "restartPolicy",
-        "kept, but other exit codes are retried: Kubeflow retried 128 to 255 only; here 128 "
-        "and 193 to 255 fail the job, and 42, 70, 75, 76, 81 and 82 are retried");
+        "kept, but other exit codes are retried: Kubeflow retried 128 to 255 only; with Lockstep, "
+        "128 and 193 to 255 fail the job, and 42, 70, 75, 76, 81 and 82 are retried");
   }
 }
 
@@ -102,7 +101,7 @@ void ConvertRunPolicy(ForeignObject* spec,
   } else if (!policy.contains("backoffLimit")) {
     now.Note(
         "backoffLimit",
-        "not set, which meant " + unsaid + ": a TrainingJob fails after 6 incidents within a day");
+        "not set, which meant " + unsaid + ": a TrainingJob survives 6 incidents within a day");
   }
   ConvertSchedulingPolicy(now.TakeObject("schedulingPolicy"), job_spec);
   now.Finish();

@@ -34,8 +34,9 @@ TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
                   RoleOf("Worker"),
                   "runPolicy: {schedulingPolicy: {scheduleTimeoutSeconds: 60, queue: q}}"));
   EXPECT_EQ(conversion.job["spec"]["scheduling"], Json({{"queue", "q"}}));
-  ExpectNote(conversion,
-             "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds: not kept: here a gang ");
+  ExpectNote(
+      conversion,
+      "spec.runPolicy.schedulingPolicy.scheduleTimeoutSeconds: not kept: a TrainingJob waits");
 }
 
 TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
@@ -87,8 +88,8 @@ TEST(ConvertPyTorchJob, PodThatSeesNoGpuIsToldOf) {
              "command: \"gpu\" found, but the pod requests no GPU: Lockstep hides all GPUs from "
              "such a pod");
   ExpectNote(convert("python, t.py", "cpu: 1"),
-             "containers[0].ports[0]: was the value of MASTER_PORT; here MASTER_PORT is 29500 "
-             "unless env sets it");
+             "containers[0].ports[0]: was the value of MASTER_PORT; in the TrainingJob, "
+             "MASTER_PORT is 29500 unless env sets it");
 }
 
 TEST(ConvertRunPolicy, SuspendedJobOfKueueStartsByItsLabel) {
@@ -133,7 +134,7 @@ TEST(ConvertTfJob, ResourcesOfThePodAsAWholeAreKept) {
 TEST(ConvertPyTorchJob, ProcessesThatAreNoTextAreRefusedAndNotCalledMissing) {
   const Conversion conversion = ConvertText(
       KubeflowJob("PyTorchJob", Replica("Worker", "command: [torchrun, t.py]"), "nprocPerNode: 4"));
-  EXPECT_EQ(ErrorsOf(conversion), "spec.nprocPerNode: 4 found, expected a text\n");
+  EXPECT_EQ(ErrorsOf(conversion), "spec.nprocPerNode: 4 found, expected a string\n");
   ExpectNoNote(conversion, "nprocPerNode: not set, which meant");
 }
 

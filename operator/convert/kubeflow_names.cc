@@ -192,10 +192,10 @@ class Names {
     NoteLabel(text, path);
     const std::string host = may_be_host && !job_name_.empty() ? HostIn(text, job_name_) : "";
     if (!host.empty() && IsKept(host)) {
-      conversion_->notes.push_back({path,
-                                    host + " is a host name of Kubeflow: here a pod's address is " +
-                                        job_name_ + "-ROLE-INDEX." + job_name_ +
-                                        ", and MASTER_ADDR has the address of rank 0"});
+      conversion_->notes.push_back(
+          {path,
+           host + " is a host name of Kubeflow: a pod of Lockstep has the address " + job_name_ +
+               "-ROLE-INDEX." + job_name_ + ", and MASTER_ADDR has the address of rank 0"});
     }
   }
 

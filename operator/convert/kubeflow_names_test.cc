@@ -52,8 +52,8 @@ TEST(KubeflowNames, LabelsThatSelectorsLookForAreSaidUnlessTheManifestGivesThem)
 
 TEST(KubeflowNames, HostsThatProgramsAreToldOfAreSaid) {
   const std::string rest =
-      " is a host name of Kubeflow: here a pod's address is aff-ROLE-INDEX.aff, and MASTER_ADDR "
-      "has "
+      " is a host name of Kubeflow: a pod of Lockstep has the address aff-ROLE-INDEX.aff, and "
+      "MASTER_ADDR has "
       "the address of rank 0\n";
   EXPECT_EQ(NotesOfJob(", command: [a, 'tcp://aff-master-0:23456'], env: [{name: P, value: "
                        "aff-worker-0.ml.svc}]"),

@@ -93,8 +93,9 @@ std::string ProblemOfScript(const std::vector<std::string>& command) {
   for (const std::vector<std::string>& words : ExecutedCommands(command)) {
     if (GivesWay(LauncherCallOf(words))) {
       return words[0] +
-             " found inside the command, expected it first, with the program after it: "
-             "otherwise each of its ranks would take the pod's HOROVOD_RANK for its own";
+             " found inside the command, where its ranks would use the pod's HOROVOD_RANK; begin "
+             "the command with " +
+             words[0] + ", followed by the program";
     }
   }
   return "";

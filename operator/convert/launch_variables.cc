@@ -132,8 +132,8 @@ class HandingOn {
       of_worker.push_back(std::move(variable));
     } else if (of_worker[index] != variable) {
       Note(pod_->ForeignPathOf(PathOfVariable(index)),
-           "not kept: as " + command_.launcher + " did, the job gives all ranks the launcher's " +
-               name);
+           "not kept: the job gives all ranks the launcher's " + name + ", as " +
+               command_.launcher + " did");
       of_worker[index] = std::move(variable);
     }
     pod_->container()["env"] = std::move(of_worker);

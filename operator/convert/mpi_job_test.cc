@@ -192,7 +192,7 @@ TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
   EXPECT_EQ(FirstEnv(conversion), Json::array({Variable("FOO", "bar"), Variable("SAME", "1")}));
   const std::string worker = std::string(kWorkersReplica) + "template.spec.containers[0].env";
   EXPECT_EQ(NoteAt(conversion, worker + "[1]"),
-            "not kept: as mpirun did, the job gives all ranks the launcher's FOO");
+            "not kept: the job gives all ranks the launcher's FOO, as mpirun did");
   EXPECT_EQ(NoteAt(conversion, worker + "[2]"), "");
 }
 
@@ -238,7 +238,7 @@ TEST(ConvertMpiJob, ValuesOfAnotherTypeAreErrorsAtTheirFields) {
             "}]}}}, Worker: {template: {spec: {" + pod + "}}}")));
   };
   EXPECT_EQ(errors_of("image: 5", "containers: [{name: w}]"),
-            std::string(kLaunchersContainer) + "image: 5 found, expected a text\n");
+            std::string(kLaunchersContainer) + "image: 5 found, expected a string\n");
   EXPECT_EQ(errors_of("image: a",
                       "initContainers: 5, containers: [{name: w, image: b}, {name: v, image: b}]"),
             std::string(kWorkersReplica) +
@@ -299,9 +299,9 @@ TEST(ConvertMpiJob, RestartsOfTheLauncherAreThoseOfItsVersion) {
            {"v1alpha2", "OnFailure", "6 retries of the launcher"}}) {
     const Conversion conversion = convert(version, "");
     EXPECT_EQ(FirstRole(conversion)["restartPolicy"], policy) << version;
-    EXPECT_EQ(NoteAt(conversion, "spec.runPolicy.backoffLimit"),
-              "not set, which meant " + restarts +
-                  ": a TrainingJob fails after 6 incidents within a day");
+    EXPECT_EQ(
+        NoteAt(conversion, "spec.runPolicy.backoffLimit"),
+        "not set, which meant " + restarts + ": a TrainingJob survives 6 incidents within a day");
     const Conversion never = convert(version, "restartPolicy: Never");
     EXPECT_EQ(FirstRole(never)["restartPolicy"], policy) << version;
     const bool is_told =

@@ -49,7 +49,7 @@ std::vector<std::string> ReadWords(const char* key,
       words.push_back(TextOf(word));
       Note(At(path, i), "kept as the text \"" + words.back() + "\"", conversion);
     } else {
-      Fail(At(path, i), DescribeJson(word) + " found, expected a text", conversion);
+      Fail(At(path, i), DescribeJson(word) + " found, expected a string", conversion);
     }
   }
   return words;
@@ -372,7 +372,9 @@ std::vector<std::string> ReadCommand(ConvertedPod* pod,
     }
     container["image"] = options.image;
   } else if (!container["image"].is_string()) {
-    Fail(path + ".image", DescribeJson(container["image"]) + " found, expected a text", conversion);
+    Fail(path + ".image",
+         DescribeJson(container["image"]) + " found, expected a string",
+         conversion);
   }
   const std::size_t errors_before = conversion->errors.size();
   std::vector<std::string> words = ReadWords("command", *pod, conversion);
@@ -381,11 +383,10 @@ std::vector<std::string> ReadCommand(ConvertedPod* pod,
     words = options.command;
   }
   if (words.empty() && conversion->errors.size() == errors_before) {
-    Fail(
-        path + ".command",
-        "missing, expected the program to run: lockstep does not know the image's own command; set "
-        "it with --command",
-        conversion);
+    Fail(path + ".command",
+         "missing, and lockstep does not know the image's own command; set the command with "
+         "--command",
+         conversion);
   }
   words.insert(words.end(), args.begin(), args.end());
   return words;

@@ -79,7 +79,7 @@ class Patcher {
                Json* target) {
     if (*target != patch) {
       conversion_->notes.push_back(
-          {pod_->ForeignPathOf(of_role), "not kept: " + foreign + " takes its place"});
+          {pod_->ForeignPathOf(of_role), "not kept: " + foreign + " replaces it"});
       Put(patch, of_role, foreign, target);
     }
   }

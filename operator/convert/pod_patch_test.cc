@@ -67,13 +67,13 @@ TEST(ApplyPatch, WhatGivesWayIsSaidAndWhatTookItsPlace) {
   const std::string first = "spec.podTemplateOverrides[0].";
   const std::string second = "spec.podTemplateOverrides[1].";
   for (const char* const field : {"metadata.labels.w", "spec.nodeSelector.w", "spec.tolerations"}) {
-    EXPECT_NE(notes.find(first + field + ": not kept: " + second + field + " takes its place\n"),
+    EXPECT_NE(notes.find(first + field + ": not kept: " + second + field + " replaces it\n"),
               std::string::npos)
         << notes;
   }
-  EXPECT_NE(notes.find(first + "spec.volumes[1]: not kept: " + second +
-                       "spec.volumes[0] takes its place\n"),
-            std::string::npos)
+  EXPECT_NE(
+      notes.find(first + "spec.volumes[1]: not kept: " + second + "spec.volumes[0] replaces it\n"),
+      std::string::npos)
       << notes;
   EXPECT_EQ(notes.find("serviceAccountName"), std::string::npos);
   EXPECT_EQ(ForeignField(conversion, "spec.roles[0].template.spec.volumes[2].name"),
@@ -89,7 +89,7 @@ TEST(ApplyPatch, VariableOfThePatchTakesThePlaceOfTheTrainers) {
   EXPECT_FALSE(PodOf(conversion)["containers"][0]["env"][0].contains("value"));
   EXPECT_NE(NotesOf(conversion)
                 .find("spec.trainer.env[0]: not kept: "
-                      "spec.podSpecOverrides[0].containers[0].env[0] takes its place\n"),
+                      "spec.podSpecOverrides[0].containers[0].env[0] replaces it\n"),
             std::string::npos)
       << NotesOf(conversion);
 }

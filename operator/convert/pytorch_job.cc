@@ -58,7 +58,8 @@ Json ConvertPyTorchJob(ForeignObject* spec, const ConversionOptions& options) {
        .restart_policy = "OnFailure",
        .container = "pytorch",
        .port = "pytorchjob-port",
-       .port_note = "was the value of MASTER_PORT; here MASTER_PORT is 29500 unless env sets it"},
+       .port_note = "was the value of MASTER_PORT; in the TrainingJob, MASTER_PORT is 29500 unless "
+                    "env sets it"},
       options,
       [&](ConvertedReplica* replica) { SetTorchProcesses(per_pod, replica, spec->conversion()); },
       spec);

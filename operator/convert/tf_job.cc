@@ -15,12 +15,11 @@ void NoteOthersThatRanOn(const std::vector<ConvertedReplica>& replicas,
                           (HasRole("chief", replicas) && HasRole("worker", replicas) &&
                            !job_spec.contains("successPolicy"));
   if (has_others && job_spec.at("runPolicy").at("cleanPodPolicy") == "None") {
-    spec->Note(
-        "runPolicy.cleanPodPolicy",
-        "with None, Kubeflow's default, workers and evaluators continued after the job's "
-        "success. Here workers are stopped 5 s after it and evaluators at once; None keeps the "
-        "pods and their logs. To let workers end by themselves, set successPolicy to "
-        "AllWorkers");
+    spec->Note("runPolicy.cleanPodPolicy",
+               "with None, Kubeflow's default, workers and evaluators continued after the job's "
+               "success. With Lockstep, workers are stopped 5 s after the success and evaluators "
+               "at once; None keeps the pods and their logs. To let workers end by themselves, set "
+               "successPolicy to AllWorkers");
   }
 }
 

@@ -127,8 +127,8 @@ void SetStartedProcesses(const TorchProgram& program,
     replica->role["launcher"] = "Torchrun";
     conversion->notes.push_back(
         {command.path,
-         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, which have "
-         "values here that Kubeflow's operator did not set"});
+         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, to which "
+         "the TrainingJob gives values that Kubeflow's operator did not set"});
   }
   if (text == "gpu") {
     NoteHiddenFromTorchrun(field, *pod, conversion);
@@ -162,7 +162,8 @@ void SetStartedProcesses(const TorchProgram& program,
   } else if (program.hands_on_rank && per_pod.is_in_world_size &&
              ProcessCountOf(per_pod.text) > 1) {
     Say(per_pod,
-        "here WORLD_SIZE counts each pod as one rank, not as " + per_pod.text + " ranks",
+        "in the TrainingJob, WORLD_SIZE counts each pod as one rank, not as " + per_pod.text +
+            " ranks",
         conversion);
   }
 }

@@ -100,7 +100,8 @@ TEST(ConvertPyTorchJob, CommandThatHandsOnRankKeepsWhatItCounts) {
   // There, WORLD_SIZE was the pods' number times nprocPerNode.
   ExpectNote(
       ConvertWorkers("sh, -c, 'torchrun --nproc_per_node=8 t.py --world $WORLD_SIZE'", {8, "8"}),
-      "spec.nprocPerNode: here WORLD_SIZE counts each pod as one rank, not as 8 ranks\n");
+      "spec.nprocPerNode: in the TrainingJob, WORLD_SIZE counts each pod as one rank, not as 8 "
+      "ranks\n");
 }
 
 TEST(ConvertPyTorchJob, ScriptsAndOtherLaunchersStartOnceInEachPodAsThere) {

@@ -16,7 +16,8 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kTrainerJob = "node";  // the replicated job of a runtime that trains
-constexpr const char* kNotInTheJob = "not kept: it is not for node, the pods that train";
+constexpr const char* kNotInTheJob =
+    "not kept: only patches of the replicated job \"node\" are used, whose pods train";
 
 constexpr const char* kOfOthers = "not kept: only the container node of the runtime can be patched";
 

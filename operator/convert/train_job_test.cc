@@ -52,7 +52,8 @@ TEST(ConvertTrainJob, OverridesReachThePods) {
   for (const std::string& note :
        {"spec.podTemplateOverrides[0].spec.containers[1]" + of_runtime,
         "spec.podTemplateOverrides[0].spec.initContainers[0]" + of_runtime,
-        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: it is not for node")}) {
+        std::string("spec.podTemplateOverrides[1].targetJobs: not kept: only patches of the "
+                    "replicated job")}) {
     EXPECT_NE(notes.find(note), std::string::npos) << notes;
   }
   EXPECT_EQ(notes.find("no such field"), std::string::npos) << notes;

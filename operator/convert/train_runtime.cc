@@ -61,7 +61,9 @@ void ReadTrainingPod(ForeignObject job_set, TrainRuntime* runtime) {
   for (ForeignObject& job : spec.TakeObjects("replicatedJobs")) {
     const std::string name = job.TakeText("name").value_or("");
     if (name != "node") {
-      job.Note("name", "not kept: only the pods of node train, not those of " + name);
+      job.Note("name",
+               "not kept: only the pods of the replicated job \"node\" train; those of " + name +
+                   " are left out");
       continue;
     }
     ForeignObject batch_job = job.TakeObject("template");

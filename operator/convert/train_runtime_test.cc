@@ -62,10 +62,11 @@ TEST(ConvertTrainJob, RuntimeOfTheSameFileIsPartOfTheJob) {
   EXPECT_EQ(container["volumeMounts"][0]["mountPath"], "/v");
   const std::string notes = NotesOf(conversion);
   EXPECT_EQ(notes.find("not in this file"), std::string::npos) << notes;
-  ExpectNote(conversion,
-             "ClusterTrainingRuntime mine: spec.template.spec.replicatedJobs[0].name: not kept: "
-             "only the pods of node train, not those of model-initializer\n");
-  ExpectNote(conversion, "containers[0].command: not kept: spec.trainer.command takes its place\n");
+  ExpectNote(
+      conversion,
+      "ClusterTrainingRuntime mine: spec.template.spec.replicatedJobs[0].name: not kept: only the "
+      "pods of the replicated job \"node\" train; those of model-initializer are left out\n");
+  ExpectNote(conversion, "containers[0].command: not kept: spec.trainer.command replaces it\n");
 }
 
 TEST(ConvertTrainJob, JobWinsOverItsRuntime) {

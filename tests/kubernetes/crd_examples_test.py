@@ -232,7 +232,7 @@ class ApiServerTest(KubernetesCase):
         self.assertEqual(self.scale("scaled")["spec"], {"replicas": 4})
         code, output = self.plane.kubectl("scale", "tj/scaled", "--replicas=0", check=False)
         self.assertEqual(code, 1)
-        self.assertIn("to remove a job's pods, set runPolicy.suspend: true", output)
+        self.assertIn("To remove the job's pods, set runPolicy.suspend: true", output)
 
     def test_refuses_to_scale_beyond_what_the_strategy_takes(self):
         mirrored = job("mirrored", strategy="Mirrored")

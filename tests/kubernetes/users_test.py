@@ -183,7 +183,7 @@ class UsersTest(JobCase):
         longest = NAME_LENGTH_MAX - len("-worker-0")
         with self.assertRaises(ApiError) as refused:
             self.create_job("n" * (longest + 1), 1)
-        self.assertIn("expected at most 63; shorten it", refused.exception.message)
+        self.assertIn("of more than 63 characters; use a shorter name", refused.exception.message)
         name = "n" * longest
         self.create_job(name, 1)
         pod = self.wait_running(name, 1)[0]

@@ -85,7 +85,7 @@ class Convert(LocalTest):
              "spec": {"pytorchReplicaSpecs": {"Worker": pods}}}))
         self.assertEqual(code, 0, notes)
         self.assertIn(json.dumps(DOUBLED[30]["value"])[1:-1], job)
-        told = "more than 65536 bytes after each $(NAME) is replaced, expected at most that many"
+        told = "more than 65536 bytes after each $(NAME) is replaced, which is the limit"
         rendered = subprocess.run([BIN / "lockstep", "render", "--local", "-"], input=job,
                                   text=True, capture_output=True, timeout=60)
         self.assertEqual(rendered.returncode, 1, rendered.stderr)
@@ -118,7 +118,7 @@ class Convert(LocalTest):
         exit_code, job, told = convert(TF_WITHOUT_COMMAND)
         self.assertEqual((exit_code, job), (2, ""))
         self.assertIn("standard input:6: spec.tfReplicaSpecs.Worker.template.spec.containers[0]"
-                      ".command: missing, expected the program to run", told)
+                      ".command: missing, and lockstep does not know the image's own command", told)
         exit_code, job, told = convert(SETTINGS)
         self.assertEqual((exit_code, job), (2, ""))
         self.assertIn("not converted: a document of kind ConfigMap is left as it is", told)
@@ -188,8 +188,8 @@ class Convert(LocalTest):
         queue = "apiVersion: scheduling.volcano.sh/v1beta1\nkind: Queue\nmetadata: {name: q}\n"
         exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
-        self.assertIn("a document of kind Queue is left as it is, \"q\"; jobs wait in a "
-                      "TrainingQueue here: write one\n", told)
+        self.assertIn("a document of kind Queue is left as it is, \"q\"; "
+                      "TrainingJobs wait in a TrainingQueue: create one\n", told)
 
 
 class PublishedManifests(unittest.TestCase):
