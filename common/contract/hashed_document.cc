@@ -18,11 +18,10 @@ Result<Json> ParseHashed(std::string_view text, const std::string& what) {
   Result<Json> parsed = ParseJson(text);
   if (!parsed.ok()) {
     return Error(ErrorCode::kCorrupt,
-                 what + ": no JSON, expected an object with " + std::string(kHashKey));
+                 what + ": not JSON; expected an object with the field " + std::string(kHashKey));
   }
   if (!parsed->is_object() || !parsed->contains(kHashKey)) {
-    return Error(ErrorCode::kCorrupt,
-                 what + ": no " + kHashKey + " found, expected an object with this key");
+    return Error(ErrorCode::kCorrupt, what + ": the field " + kHashKey + " is missing");
   }
   const Json hash = parsed->at(kHashKey);
   parsed->erase(kHashKey);

@@ -105,10 +105,10 @@ class Shards(GroupsCase):
 
     def test_without_a_rank_that_holds_the_same_the_gang_starts_anew(self):
         for kind, moments, workers, words in (
-                ("fsdp", ["reduce_scatter_single.2:1:3"], 2, "no other rank holds the same: a mesh "
-                                                             "with a dimension of replicas"),
+                ("fsdp", ["reduce_scatter_single.2:1:3"], 2,
+                 "no other rank holds this shard; on a mesh with a dimension of replicas"),
                 ("hsdp", ["reduce_scatter_single.2:3:3", "reduce_scatter_single.2:1:3"], 4,
-                 "which held the same, are lost as well")):
+                 "which held the same shard, are lost as well")):
             manifest = command_manifest(
                 python_words(PROGRAM, kind, str(STEPS), *moments), name="own", workers=workers,
                 backoff_limit=3)
@@ -149,7 +149,7 @@ class Calls(GroupsCase):
             backoff_limit=3)
         run = self.run_job(manifest)
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("broadcast_object_list: called by a process that takes a lost rank's place",
+        self.assertIn("broadcast_object_list: called by a process that replaces a lost rank",
                       run.pod_log("own-worker-1"))
 
 

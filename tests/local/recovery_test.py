@@ -118,7 +118,7 @@ class LowPrecision(LocalTest):
         skipped = whole.summary["stepsSkipped"]
         self.assertGreater(skipped, 0, whole.output)
         self.assertIn(f", {skipped} skipped (gradients too large for Float16)", whole.output)
-        self.assertIn("step skipped, as its gradients are not finite in Float16",
+        self.assertIn("step skipped, because its gradients are not finite in Float16",
                       whole.pod_log("quick-worker-1"))
         for victims in ("worker-1", "worker-0+worker-1"):
             run = self.train(*fields, "--chaos", f"kill={victims}@step=45", recoveries=1)

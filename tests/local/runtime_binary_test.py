@@ -183,7 +183,7 @@ class Trainer(LocalTest):
         file = self.scratch / "file"
         file.write_text("")
         ran = self.train({"LOCKSTEP_CHECKPOINT_DIR": str(file / "checkpoints")})
-        self.assert_own_fault(ran, "is there and is no folder", str(file))
+        self.assert_own_fault(ran, "exists and is not a folder", str(file))
 
     def test_its_own_fault_is_told_while_its_peers_are_not_there(self):
         header = bytes([0, 0, 8, 3]) + b"\xff\xff\xff\xff" * 3

@@ -109,7 +109,7 @@ class FullDisk(LocalTest):
                              f"training.checkpoint.directory={self.disk}/checkpoints")
         _, directory, _ = started
         log = directory / "pods" / "quick-worker-0" / "pod.log"
-        self.wait_for(lambda: log.exists() and "no room to claim" in log.read_text())
+        self.wait_for(lambda: log.exists() and "directory could not be claimed" in log.read_text())
         filler.unlink()
         run = self.finish(started)
         self.assert_trained(run)

@@ -46,8 +46,8 @@ LibraryReport::LibraryReport(const LibraryEnvironment& environment,
     const std::string fd = std::to_string(environment.closed_fd);
     logger->Warn(
         "the process that started this one has closed the descriptor to the runtime: this process "
-        "reports nothing and is not replaced in its pod, and a stop also ends its helper "
-        "processes, so that it may be unable to save",
+        "reports nothing and is not replaced in its pod. A stop also ends the helper processes of "
+        "this process, so it may be unable to save",
         {{"LOCKSTEP_CHANNEL_FD", fd},
          {"expected",
           "an open descriptor, as Python's subprocess passes it with pass_fds=[" + fd + "]"}});

@@ -152,7 +152,8 @@ Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
   Status raised = RaiseFence();
   if (!raised.ok() && raised.error().code() == ErrorCode::kResourceExhausted) {
     options_.logger->Warn(
-        "no room to claim the checkpoint directory; the next save tries again",
+        "the checkpoint directory could not be claimed, because the disk is full; the next save "
+        "tries again",
         {{"directory", options_.directory}, {"error", raised.error().ToString()}});
     return OkStatus();
   }
@@ -168,7 +169,7 @@ Status CheckpointDirectory::RaiseFence() {
   const Result<Fence> fence = ReadFence(options_.directory);
   if (!fence.ok() && fence.error().code() == ErrorCode::kCorrupt) {
     // Whoever claims has met all ranks, so nobody newer can have written it.
-    options_.logger->Warn("fence is damaged and will be replaced",
+    options_.logger->Warn("fence.json is damaged and will be replaced",
                           {{"directory", options_.directory}, {"error", fence.error().ToString()}});
   } else if (!fence.ok() && fence.error().code() != ErrorCode::kNotFound) {
     return fence.error();

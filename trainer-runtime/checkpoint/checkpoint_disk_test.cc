@@ -169,7 +169,7 @@ TEST_F(CheckpointDiskTest, ClaimThatFindsNoRoomIsMadeByTheNextSave) {
   {
     const NoRoom full;
     ASSERT_TRUE(directory.Claim(successor).ok());
-    EXPECT_THAT(log_.warnings.back(), HasSubstr("no room to claim"));
+    EXPECT_THAT(log_.warnings.back(), HasSubstr("the checkpoint directory could not be claimed"));
     EXPECT_EQ(directory.Publish(SnapshotAt(10)).error().code(), ErrorCode::kResourceExhausted);
   }
   ASSERT_TRUE(before.Publish(SnapshotAt(10)).ok());

@@ -33,7 +33,7 @@ Status MakeLastingDirectories(const std::string& directory) {
   }
   const bool is_new = std::filesystem::create_directory(path, error);
   if (error == std::errc::file_exists) {
-    return Error(ErrorCode::kAlreadyExists, path.string() + " is there and is no folder");
+    return Error(ErrorCode::kAlreadyExists, path.string() + " exists and is not a folder");
   }
   if (error) {
     return SystemError(error.value(), "create folder " + path.string());

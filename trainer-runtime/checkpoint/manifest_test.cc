@@ -108,10 +108,10 @@ TEST(Manifest, DefectsAreNamedByField) {
       {Changed([](Json* m) { (*m)["cursor"] = "x"; }), "cursor: \"x\" found, expected an object"},
       {Changed([](Json* m) { (*m)["tensors"]["file"] = "../../etc/passwd"; }), "tensors.file"},
       {Changed([](Json* m) { (*m)["worldSize"] = 1LL << 40; }), "worldSize"},
-      {"{}", "no sha256"},
-      {"[1]", "no sha256"},
+      {"{}", "the field sha256 is missing"},
+      {"[1]", "the field sha256 is missing"},
       {"{\"sha256\": 1}", "expected 1"},
-      {"", "no JSON"},
+      {"", "not JSON"},
   };
   for (const auto& [text, says] : cases) {
     const Result<Manifest> manifest = DecodeManifest(text);

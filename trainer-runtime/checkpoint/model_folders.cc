@@ -38,13 +38,14 @@ Status CheckDirectoryKind(const std::string& directory, bool several) {
   if (found.empty()) {
     return OkStatus();
   }
-  return Error(ErrorCode::kInvalidArgument,
-               directory + " holds " + found +
-                   (several ? ", of one model for all ranks, and strategy Independent trains a "
-                              "model for each; the other strategies go on with it"
-                            : ", of a model for each rank, and this strategy trains one for all; "
-                              "Independent goes on with it") +
-                   "; name another directory to start afresh")
+  return Error(
+             ErrorCode::kInvalidArgument,
+             directory + " holds " + found +
+                 (several ? ", a checkpoint of one model for all ranks, but strategy Independent "
+                            "trains a model for each rank; the other strategies can resume from it"
+                          : ", the checkpoints of one rank's own model, but this strategy trains "
+                            "one model for all ranks; only Independent can resume from them") +
+                 "; to start afresh, name another directory")
       .WithField("spec.training.checkpoint.directory");
 }
 

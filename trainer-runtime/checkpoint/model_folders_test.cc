@@ -49,8 +49,8 @@ TEST_F(ModelFolders, OneModelIsNotGoneOnWithAsSeveral) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code(), ErrorCode::kInvalidArgument);
   EXPECT_THAT(status.error().ToString(),
-              HasSubstr("holds step-00000100, of one model for all ranks, and strategy Independent "
-                        "trains a model for each"));
+              HasSubstr("holds step-00000100, a checkpoint of one model for all ranks, but "
+                        "strategy Independent trains a model for each rank"));
 }
 
 TEST_F(ModelFolders, SeveralModelsAreNotGoneOnWithAsOne) {
@@ -60,8 +60,10 @@ TEST_F(ModelFolders, SeveralModelsAreNotGoneOnWithAsOne) {
   const Status status = CheckDirectoryKind(directory_, /*several=*/false);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().field(), "spec.training.checkpoint.directory");
-  EXPECT_THAT(status.error().message(),
-              HasSubstr("holds rank-0, of a model for each rank, and this strategy trains one"));
+  EXPECT_THAT(
+      status.error().message(),
+      HasSubstr(
+          "holds rank-0, the checkpoints of one rank's own model, but this strategy trains one"));
 }
 
 }  // namespace

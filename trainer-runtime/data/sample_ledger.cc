@@ -115,7 +115,8 @@ Result<SampleLedger> SampleLedger::Deserialize(std::string_view bytes) {
   // Compared before anything is allocated: the count comes from outside.
   if (sample_count < 0 || bytes.size() % sizeof(uint16_t) != 0 ||
       static_cast<uint64_t>(sample_count) != bytes.size() / sizeof(uint16_t)) {
-    return Corrupt(std::to_string(bytes.size()) + " bytes of counters for " +
+    return Corrupt(std::to_string(bytes.size()) +
+                   " bytes of counters found, expected 2 for each of " +
                    std::to_string(sample_count) + " samples");
   }
   SampleLedger ledger(sample_count);

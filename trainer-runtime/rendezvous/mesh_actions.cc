@@ -99,7 +99,7 @@ void MeshLoop::Do(const action::Abandon& /*action*/) {
 
 void MeshLoop::Do(const action::Met& action) {
   LOCKSTEP_CHECK(formed_.has_value() && formed_->epoch == action.epoch,
-                 "the rendezvous completed before it was formed");
+                 "a rendezvous completed that this rank had not formed");
   Meeting meeting;
   meeting.epoch = action.epoch;
   meeting.members = formed_->members;

@@ -50,7 +50,7 @@ void Trainer::MoveLossScale(bool is_skipped) {
   const LossScale before = *state_.loss_scale;
   state_.loss_scale = is_skipped ? AfterSkippedStep(before) : AfterGoodStep(before);
   if (is_skipped && state_.loss_scale->scale != before.scale) {
-    parts_.logger->Info("step skipped, as its gradients are not finite in Float16",
+    parts_.logger->Info("step skipped, because its gradients are not finite in Float16",
                         {{"step", state_.step.value() + 1},
                          {"loss_scale", state_.loss_scale->scale},
                          {"steps_skipped", state_.loss_scale->steps_skipped}});

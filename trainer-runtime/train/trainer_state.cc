@@ -93,9 +93,9 @@ Status Trainer::RestoreFromCheckpoint() {
   if (!newest->is_finite && spec_.terminate_on_nan) {
     return Error(ErrorCode::kMismatch,
                  "the newest checkpoint, of step " + std::to_string(newest->step.value()) +
-                     ", has numbers that are not finite, as a training with terminateOnNaN: false "
-                     "saves them. Remove this checkpoint to resume from an older one, or begin in "
-                     "an empty folder");
+                     ", contains numbers that are not finite; a job with terminateOnNaN: false can "
+                     "save such a checkpoint. Remove this checkpoint to resume from an older one, "
+                     "or begin in an empty folder");
   }
   Status restored = TakeOver(*newest);
   if (!restored.ok()) {

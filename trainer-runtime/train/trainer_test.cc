@@ -345,8 +345,8 @@ TEST(Trainer, CheckpointThatIsNotFiniteIsNotGoneOnFrom) {
   const Result<TrainerVerdict>& verdict = *next[0]->verdict;
   ASSERT_FALSE(verdict.ok());
   EXPECT_EQ(verdict.error().code(), ErrorCode::kMismatch);
-  EXPECT_NE(verdict.error().message().find("the newest checkpoint, of step 40, has numbers that "
-                                           "are not finite"),
+  EXPECT_NE(verdict.error().message().find(
+                "the newest checkpoint, of step 40, contains numbers that are not finite"),
             std::string::npos)
       << verdict.error().message();
 }

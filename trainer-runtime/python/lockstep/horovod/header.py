@@ -136,6 +136,6 @@ def agree(headers: Sequence[Header]) -> Agreement:
                 "ranks must make the same calls in the same order", Status.MISMATCH)
     if joined and (call.kind != Kind.ALLREDUCE or call.op not in _SUMS):
         raise Mismatch(
-            f"rank {first} calls {call.text} after rank {min(joined)} has called join: then other "
-            "ranks may only call allreduce with Average or Sum", Status.MISMATCH)
+            f"rank {first} calls {call.text} after rank {min(joined)} has called join; after that, "
+            "other ranks may call only allreduce with Average or Sum", Status.MISMATCH)
     return Agreement(tuple(headers), joined, call)

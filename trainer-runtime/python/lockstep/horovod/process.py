@@ -51,12 +51,13 @@ def init(open_world: Callable[[float], World[Any]], comm: Any, process_sets: Any
     for name, value in (("comm", comm), ("process_sets", process_sets)):
         if value is not None:
             raise InvalidArgument(
-                f"{name}: {value!r} found, expected None: the only set is that of all ranks")
+                f"{name}: {value!r} found, expected None: the only process set is that of all "
+                "ranks")
     if _world is not None:
         return
     if _has_finished:
-        raise InvalidArgument("init: called after shutdown, expected one call of init for each "
-                              "process: shutdown ends the work of all ranks")
+        raise InvalidArgument("init: called after shutdown, which ends the work of all ranks; "
+                              "call init only once in each process")
     made = open_world(_call_seconds())
     try:
         made.meet(has_state=False)

@@ -33,7 +33,7 @@ def of_model(model: Any) -> list[Any]:
     metrics, which it makes in its first batch. Errors: InvalidArgument (it has not been built)."""
     if not getattr(model, "built", True):
         raise InvalidArgument(
-            "model: a model that has not been built found, expected one with variables: call "
+            "model: a model that has not been built has no variables; call "
             "model.build(input_shape) first")
     weights = list(model.weights)
     have = {id(one) for one in weights}

@@ -62,9 +62,10 @@ def read_hashed(path: pathlib.Path) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError(f"{path.stem}: no JSON, expected an object with sha256") from None
+        raise ValueError(
+            f"{path.stem}: not JSON; expected an object with the field sha256") from None
     if not isinstance(document, dict) or "sha256" not in document:
-        raise ValueError(f"{path.stem}: no sha256 found, expected an object with this key")
+        raise ValueError(f"{path.stem}: the field sha256 is missing")
     expected = document.pop("sha256")
     found = hashlib.sha256(_compact(document)).hexdigest()
     if found != expected:

@@ -171,11 +171,11 @@ class Store(unittest.TestCase):
                             (pathlib.Path.mkdir, "is a folder, expected a file"),
                             (listen, "is a socket, expected a file"),
                             (lengthen, "has 32212254720 bytes, expected at most "),
-                            (lambda path: path.write_text("[" * 500_000), "no JSON")):
+                            (lambda path: path.write_text("[" * 500_000), "not JSON")):
             for name in ("manifest.json", "tensors.safetensors"):
                 step += 1
                 self.save(store, step)
-                if name == "tensors.safetensors" and words == "no JSON":
+                if name == "tensors.safetensors" and words == "not JSON":
                     continue
                 (self.folder(step) / name).unlink()
                 make(self.folder(step) / name)

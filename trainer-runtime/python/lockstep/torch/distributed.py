@@ -328,8 +328,8 @@ def _make(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
         return _gloo_group(store, rank, size, timeout)
     if _has_finished:
         raise InvalidArgument(
-            "init_process_group: called after destroy_process_group, expected one call for each "
-            "process: destroy_process_group ends the work of all ranks")
+            "init_process_group: called after destroy_process_group, which ends the work of all "
+            "ranks; call init_process_group only once in each process")
     _open_group = ProcessGroup(store, rank, size, timeout)
     return _open_group
 

@@ -230,16 +230,16 @@ class Holdings:
         if state.get("scaler") and self.scaler is None:
             dropped.append("the GradScaler's")
         if dropped:  # of a file: ranks have agreed on theirs
-            print("lockstep: the checkpoint has extra state that this program has not, and that "
-                  f"the next checkpoint loses: {', '.join(dropped)}; to keep it, pass it to the "
-                  "Job", file=sys.stderr, flush=True)
+            print("lockstep: the checkpoint has extra state that this program does not pass to "
+                  f"the Job, so the next checkpoint will not contain it: {', '.join(dropped)}; "
+                  "to keep this state, pass it to the Job", file=sys.stderr, flush=True)
         optimized = state["optimizer"]
         if "optimized" in state:  # files of before have the order alone
             names = names_by_group(self.optimizer, self.parameters())
             optimized = put_by_name(optimized, state["optimized"], names)
         kept = kept_settings(optimized["param_groups"], self.optimizer.param_groups)
         if is_of_file and kept is not None:
-            print(f"lockstep: {kept}; to train on with other values, set them on all ranks after "
+            print(f"lockstep: {kept}; to continue with other values, set them on all ranks after "
                   "the Job is made", file=sys.stderr, flush=True)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(optimized)

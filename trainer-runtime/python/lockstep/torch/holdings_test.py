@@ -185,7 +185,8 @@ class Hashes(unittest.TestCase):
             with contextlib.redirect_stderr(said):
                 Holdings(model, optimizer, extra).load(state, is_of_file=True)
             self.assertRegex(said.getvalue(), "^lockstep: the checkpoint has extra state that this "
-                             f"program has not, and that the next checkpoint loses: {words}; to ")
+                             "program does not pass to the Job, so the next checkpoint will not "
+                             f"contain it: {words}; to ")
 
     def test_the_first_that_differs_is_named_with_all_ranks(self):
         class FakeSession:

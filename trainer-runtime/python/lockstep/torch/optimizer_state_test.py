@@ -76,8 +76,8 @@ class OptimizerState(unittest.TestCase):
         target = holdings(lr=0.5, weight_decay=0.1)
         self.assertEqual(self.load(target, saved(holdings())), (
             "lockstep: optimizer group 0: lr 0.01 of the checkpoint is kept, although the program "
-            "sets 0.5, weight_decay 0 of the checkpoint is kept, although the program sets 0.1; to "
-            "train on with other values, set them on all ranks after the Job is made\n"))
+            "sets 0.5, weight_decay 0 of the checkpoint is kept, although the program sets 0.1; "
+            "to continue with other values, set them on all ranks after the Job is made\n"))
         self.assertEqual(target.optimizer.param_groups[0]["lr"], 0.01)
 
     def test_what_a_scheduler_has_changed_is_no_difference(self):

@@ -141,7 +141,7 @@ def _names_of(
     given = places if named_parameters is None else list(named_parameters)
     if any(not isinstance(one, tuple) or len(one) != 2 for one in given):
         raise InvalidArgument(
-            "named_parameters: expected pairs of name and parameter, as of "
+            "named_parameters: expected pairs of name and parameter, such as those of "
             "model.named_parameters()")
     names = [name for name, _ in given]
     twice = sorted({name for name in names if names.count(name) > 1})

@@ -331,7 +331,7 @@ class Start(unittest.TestCase):
         hvd.shutdown()
         hvd.shutdown()
         self.assertEqual((session.calls, hvd.is_initialized()), (["finish", "close"], False))
-        with self.assertRaisesRegex(InvalidArgument, "called after shutdown, expected one call"):
+        with self.assertRaisesRegex(InvalidArgument, "init: called after shutdown, which ends"):
             hvd.init()
 
     def test_the_end_of_a_program_that_fails_waits_for_nobody(self):

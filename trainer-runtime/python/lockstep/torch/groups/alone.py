@@ -26,10 +26,10 @@ def answer_alone(
     """
     if object_call is not None or name not in (*_AS_IT_IS, *_BY_NAME):
         raise LockstepError(
-            f"{object_call or name}: called by a process that takes a lost rank's place, before "
-            "its Job is made, while the other ranks train and cannot answer: compute the value "
-            "from what each rank has, as arguments, the seed or LOCKSTEP_JOB_UID, or call it after "
-            "the Job is made, on all ranks", Status.NOT_MET)
+            f"{object_call or name}: called by a process that replaces a lost rank, before its Job "
+            "is made, while the other ranks train and cannot answer. Compute the value from what "
+            "each rank has, such as arguments, the seed or LOCKSTEP_JOB_UID, or call this "
+            "function on all ranks after the Job is made", Status.NOT_MET)
     if name in _BY_NAME:
         with torch.no_grad():
             _BY_NAME[name](group, *arguments)

@@ -40,7 +40,8 @@ class Alone(unittest.TestCase):
 
     def test_what_only_others_have_is_refused_by_the_name_of_the_call(self):
         for name in ("gather", "scatter", "alltoall", "all_to_all_single", "send", "recv"):
-            with self.assertRaisesRegex(LockstepError, f"^{name}: called by a process that takes"):
+            with self.assertRaisesRegex(LockstepError, f"^{name}: called by a process that "
+                                                       "replaces"):
                 answer_alone(GROUP, name, None, ())
         with self.assertRaisesRegex(LockstepError, "^all_gather_object: called by a process"):
             answer_alone(GROUP, "allgather", "all_gather_object", ())

@@ -247,8 +247,8 @@ class Control:
                         raise Mismatch(
                             f"group {key} of ranks {ranks} on rank {rank}, and "
                             f"{each[other].get(key, 'no such group')} on rank {other}: each rank "
-                            "has to make the same groups in the same order, and a rank that is "
-                            "replaced makes those that it finds before its Job: make all groups "
+                            "has to make the same groups in the same order, and a replacement "
+                            "makes only the groups that come before its Job. Make all groups "
                             "before the Job", Status.MISMATCH)
 
 

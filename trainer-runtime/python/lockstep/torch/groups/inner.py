@@ -74,7 +74,8 @@ class EndingStore(_dist.Store):  # type: ignore[misc]
             if loss is not None:
                 raise loss
             if time.monotonic() - began > limit:
-                raise _dist.DistStoreError(f"nobody has written {', '.join(keys)} in {limit:g} s")
+                raise _dist.DistStoreError(f"no rank wrote {', '.join(keys)} to the store within "
+                                           f"{limit:g} s")
             time.sleep(_LOOK_AGAIN_SECONDS)
 
 

@@ -75,7 +75,7 @@ class Store(unittest.TestCase):
 
     def test_a_wait_that_nobody_ends_has_a_limit(self):
         store = EndingStore(dist.HashStore(), datetime.timedelta(milliseconds=1), lambda: None)
-        with self.assertRaisesRegex(RuntimeError, "nobody has written key in 0.001 s"):
+        with self.assertRaisesRegex(RuntimeError, "no rank wrote key to the store within 0.001 s"):
             store.wait(["key"])
 
 

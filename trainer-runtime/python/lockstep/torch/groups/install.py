@@ -16,17 +16,17 @@ _TORCH = "2.15"
 # Settings under which torch's groups are none that can be formed anew.
 _REFUSED_SETTINGS = {
     ("TORCH_DIST_USE_NCCL2", "0"): "the older NCCL backend ends the process when a rank is lost",
-    ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"): "torch wraps each group in a second one of gloo, which "
-                                           "cannot be formed anew",
+    ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"): "torch then wraps each group in a group of "
+                                           "gloo, which cannot be re-created",
 }
 
 # Backends that are left as they are and cannot be formed anew, and why.
 _REFUSED_BACKENDS = {
     "nccl-legacy": "it ends the process when a rank is lost; use nccl",
-    "nccl-lazy": "it cannot be formed anew; use nccl",
+    "nccl-lazy": "it cannot be re-created after the loss of a rank; use nccl",
     "nccl2": "use nccl, which is the same backend",
-    "xccl": "nobody has tried to form it anew; use gloo",
-    "ucc": "it cannot be formed anew; use nccl or gloo",
+    "xccl": "re-creating it after the loss of a rank is untested; use gloo",
+    "ucc": "it cannot be re-created after the loss of a rank; use nccl or gloo",
     "mpi": "MPI ends all ranks when one is lost; use nccl or gloo",
 }
 
@@ -41,14 +41,14 @@ def check_torch() -> None:
             "groups: recovery that keeps torch's own groups needs torch "
             f"{_TORCH}; found {torch.__version__}: use the backend lockstep "
             "(lockstep.torch.distributed) or lockstep.torch.Job without groups, or let the gang "
-            "start anew from its checkpoint") from None
+            "restart from its checkpoint") from None
 
 
 def check_settings() -> None:
     """Errors: InvalidArgument (names the variable)."""
     for (name, value), why in _REFUSED_SETTINGS.items():
         if os.environ.get(name, "").upper() == value:
-            raise InvalidArgument(f"{name}: {value} found, expected it unset: {why}")
+            raise InvalidArgument(f"{name}: {value} found; unset this variable, because {why}")
 
 
 def install() -> None:
@@ -61,8 +61,8 @@ def install() -> None:
     check_settings()
     if dist.is_initialized():
         raise InvalidArgument(
-            "groups: torch.distributed is initialized already, and its groups cannot be formed "
-            "anew: import lockstep.torch.groups before init_process_group")
+            "groups: torch.distributed is initialized already, and its groups cannot be "
+            "re-created; import lockstep.torch.groups before init_process_group")
     from lockstep.torch.groups.facade import CoalescingFacade, GroupFacade
     from lockstep.torch.groups.inner import GlooInner, NcclInner
 
@@ -103,7 +103,7 @@ def _wrap(name: str, kind: Any, facade: type, inner: type) -> None:
 def _refuse(name: str, why: str) -> None:
     def make(options: Any, own_options: Any) -> Any:
         raise InvalidArgument(
-            f"backend: {name} found beside lockstep.torch.groups, expected nccl or gloo: {why}")
+            f"backend: {name} found, but lockstep.torch.groups needs nccl or gloo: {why}")
 
     kind = dist.Backend.backend_type_map.get(name, dist.ProcessGroup.BackendType.CUSTOM)
     _register(name, make, kind)
@@ -118,10 +118,10 @@ def _rendezvous(url: str, timeout: Any = None, **named: Any) -> Any:
         place = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     except (KeyError, ValueError):
         raise InvalidArgument(
-            "init_process_group: RANK and WORLD_SIZE are no numbers, expected those that "
-            "lockstep run or the operator sets") from None
+            "init_process_group: RANK and WORLD_SIZE are not the numbers that lockstep run or the "
+            "operator sets; do not change or remove these variables") from None
     yield (control().default_store, *place)
-    raise RuntimeError("init_process_group: there is one rendezvous of a process")
+    raise RuntimeError("init_process_group: each process can join only one rendezvous")
 
 
 _is_installed = False

@@ -61,7 +61,7 @@ class Job(plain.Job):
     ) -> None:
         if not is_group_initialized() or not is_open():
             raise InvalidArgument(
-                "groups: no group of lockstep.torch.groups found, expected one of all ranks: "
+                "groups: no group of lockstep.torch.groups found, expected a group of all ranks: "
                 "import lockstep.torch.groups, then call init_process_group, then make the Job")
         self._adapter = adapter_of(model)
         check_optimizer(optimizer)
@@ -217,8 +217,8 @@ class Job(plain.Job):
         only the outcome was lost on the way. Errors: LockstepError (it has not)."""
         if self._voted is None or self._voted.step != self._step or step != self._step + 1:
             raise LockstepError(
-                f"this rank is at step {self._step} and another at {step}, and no vote was lost: "
-                "this is a fault of Lockstep", Status.INTERNAL)
+                f"this rank is at step {self._step} and another at {step}, although no vote was "
+                "lost: this is a bug of Lockstep", Status.INTERNAL)
         self._voted.put_back()
         self._update(None)
         self.optimizer.zero_grad(set_to_none=True)

@@ -41,8 +41,8 @@ class Ddp(Plain):
         if model.static_graph:
             raise InvalidArgument(
                 "model: DistributedDataParallel with static_graph=True found, expected False: its "
-                "first step takes other collectives than later ones, so a replacement and the "
-                "others would not come together")
+                "first step makes other collective calls than later steps, so a replacement would "
+                "not match the other ranks")
         if getattr(model, "mixed_precision", None) is not None:
             raise InvalidArgument(
                 "model: DistributedDataParallel with mixed_precision found, expected None: use "
@@ -58,7 +58,7 @@ class Ddp(Plain):
         if self.model._comm_hooks or self.model._get_ddp_logging_data().get("comm_hook"):
             raise InvalidArgument(
                 "model: DistributedDataParallel with a communication hook found, expected none: "
-                "its state is not known to be good after a step that was lost")
+                "the state of the hook may be wrong after a step that was lost")
 
     def settle(self) -> None:
         """Rank 0's buffers become those of all, which the next forward pass would do: a rank that
@@ -96,12 +96,12 @@ def _check_module(name: str, module: torch.nn.Module) -> None:
     if "FullyShardedDataParallel" in kinds:
         raise InvalidArgument(
             f"model: FullyShardedDataParallel (FSDP1) found at {name}, expected fully_shard, "
-            "DistributedDataParallel or a plain module: FSDP1 cannot forget a step that was lost; "
-            "without groups its gang starts anew from the checkpoint")
+            "DistributedDataParallel or a plain module: FSDP1 cannot undo a step that was lost. "
+            "Without groups, its gang restarts from the checkpoint")
     if "FSDPModule" in kinds:
         raise InvalidArgument(
-            f"model: fully_shard found at {name}, expected it on the whole model as well: its "
-            "root is what forgets a step")
+            f"model: fully_shard found at {name}, expected it on the whole model as well: only the "
+            "root can undo a step")
     if isinstance(module, DistributedDataParallel):
         raise InvalidArgument(
             f"model: DistributedDataParallel found at {name}, expected it around the whole model")
@@ -112,8 +112,9 @@ def check_optimizer(optimizer: Any) -> None:
     done)."""
     if type(optimizer).__name__ == "ZeroRedundancyOptimizer":
         raise InvalidArgument(
-            "optimizer: ZeroRedundancyOptimizer found, expected one whose step calls no other "
-            "rank, as Adam and SGD do: a loss in the midst of it cannot be taken back")
+            "optimizer: ZeroRedundancyOptimizer found, expected an optimizer whose step "
+            "communicates with no other rank, such as Adam or SGD: if a rank is lost during the "
+            "step, the step cannot be undone")
 
 
 def synchronize() -> None:

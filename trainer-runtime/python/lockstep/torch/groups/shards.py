@@ -68,12 +68,12 @@ class Sharded(Plain):
             twins = [one for one in self.twins(member.rank) if members[one].has_state]
             if not twins:
                 others = self.twins(member.rank)
-                why = (f"ranks {others}, which held the same, are lost as well" if others else
-                       "no other rank holds the same: a mesh with a dimension of replicas (HSDP) "
-                       "has one")
+                why = (f"ranks {others}, which held the same shard, are lost as well" if others else
+                       "no other rank holds this shard; on a mesh with a dimension of replicas "
+                       "(HSDP), another rank does")
                 raise ShardLost(
                     f"the shard of rank {member.rank} after step {step} is lost: {why}; the gang "
-                    "starts anew from the program's checkpoint", Status.LOST_PEER)
+                    "restarts from the program's checkpoint", Status.LOST_PEER)
             found[member.rank] = twins[0]
         return found
 
@@ -101,8 +101,8 @@ class ProgramSaves(JobOptions):
         super().__post_init__()
         if self.checkpoint_every > 0 or self.checkpoint_directory is not None:
             raise InvalidArgument(
-                "options: checkpoint_every or checkpoint_directory found beside a model of "
-                "fully_shard, expected neither: save shards by torch.distributed.checkpoint")
+                "options: checkpoint_every and checkpoint_directory cannot be used with "
+                "fully_shard: save the shards with torch.distributed.checkpoint")
 
     def checkpoint_folder(self) -> None:
         return None

@@ -70,7 +70,7 @@ class StepVote(StepReducer):
         if lacking:
             raise InvalidArgument(
                 f"step: no parameter has a gradient on {lacking} of {session.size} ranks, "
-                "expected one on each: call loss.backward() before it")
+                "expected gradients on each rank: call loss.backward() before step")
         losses = [(count, _number_of(one[3])) for count, one in zip(counts, rows) if one[2]]
         weight = sum(count for count, _ in losses)
         loss: Optional[float] = (
