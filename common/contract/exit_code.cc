@@ -268,7 +268,7 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kInternal:
       return "failed by an internal error (" + code + ")";
     case ExitCause::kUnreachable:
-      return "lost a peer, or a peer did not come in time (" + code + ")";
+      return "lost a peer, or a peer did not join in time (" + code + ")";
     case ExitCause::kPreempted:
       return code + ", for leaving on request";  // it may be a program's own
     case ExitCause::kSuperseded:
@@ -297,7 +297,7 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
                   ? "; one cause is a full /dev/shm (see the role's sharedMemory)"
                   : "");
     case ExitCause::kNodeLost:
-      return "taken away by its node (" + std::string(reason) + ")";
+      return "stopped by its node (" + std::string(reason) + ")";
   }
   LOCKSTEP_CHECK(false, "exit cause out of range");
   return "";  // for GCC, which without optimisation does not see that nothing comes here

@@ -157,8 +157,8 @@ TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(127, 0, ""), "could not be started (exit code 127)");
   EXPECT_EQ(DescribeExit(127, 0, "Error"), "could not be started (exit code 127)");
   EXPECT_EQ(DescribeExit(128, 0, "StartError"), "could not be started (StartError)");
-  EXPECT_EQ(DescribeExit(143, 15, "Evicted"), "taken away by its node (Evicted)");
-  EXPECT_EQ(DescribeExit(75, 0, ""), "lost a peer, or a peer did not come in time (exit code 75)");
+  EXPECT_EQ(DescribeExit(143, 15, "Evicted"), "stopped by its node (Evicted)");
+  EXPECT_EQ(DescribeExit(75, 0, ""), "lost a peer, or a peer did not join in time (exit code 75)");
   EXPECT_EQ(DescribeExit(74, 0, ""), "could not save the model (exit code 74)");
   EXPECT_EQ(DescribeExit(79, 0, ""), "found that the loss is no longer finite (exit code 79)");
   EXPECT_EQ(DescribeExit(80, 0, ""), "lost samples or used them twice (exit code 80)");

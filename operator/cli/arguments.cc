@@ -127,8 +127,8 @@ void AddConvert(CLI::App* app, Texts* texts) {
   convert
       ->add_option("--command",
                    texts->convert_command,
-                   "the image's own command, if the manifest names none; quotes and backslashes "
-                   "work as in a shell, variables are not expanded")
+                   "command of the image, for a manifest that has no command; quotes and "
+                   "backslashes work as in a shell, variables are not expanded")
       ->type_name("WORDS");
   convert->footer(
       "Standard error lists what the converted job does not keep.\n"

@@ -71,7 +71,7 @@ Status ParseKind(std::string_view action, std::string_view* rest, ChaosAction* p
   const std::string_view verb = rest->substr(0, equals);
   if (verb != "kill" && verb != "stop" && verb != "exit") {
     return WrongAction(action,
-                       "expected kill=, stop= or exit=CODE: in front, found " + Quoted(verb));
+                       "expected kill=, stop= or exit=CODE: at the start, found " + Quoted(verb));
   }
   if (equals == std::string_view::npos) {
     return WrongAction(action, "expected \"=\" and a pod after " + Quoted(verb));
@@ -201,8 +201,7 @@ Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_step
     if (!has_steps && std::holds_alternative<ChaosAtStep>(action.trigger)) {
       return Error(ErrorCode::kInvalidArgument,
                    "--chaos " + action.text +
-                       ": a command may not report steps, expected @time=DURATION or "
-                       "@phase=NAME");
+                       ": not every command reports steps; use @time=DURATION or @phase=NAME");
     }
   }
   return OkStatus();

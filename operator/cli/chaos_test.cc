@@ -77,7 +77,7 @@ TEST_P(ChaosMistake, IsNamedWithWhatWasExpected) {
 INSTANTIATE_TEST_SUITE_P(
     Table,
     ChaosMistake,
-    ::testing::Values(BadCase{"", "expected kill=, stop= or exit=CODE: in front, found \"\""},
+    ::testing::Values(BadCase{"", "expected kill=, stop= or exit=CODE: at the start, found \"\""},
                       BadCase{"kil=worker-1@step=1", "found \"kil\""},
                       BadCase{"kill", "expected \"=\" and a pod after \"kill\""},
                       BadCase{"kill=worker-1", "expected @step=N, @time=DURATION or @phase=NAME"},
@@ -159,8 +159,8 @@ TEST(CheckChaosTriggers, CommandNeverComesToAStep) {
   const Status refused = CheckChaosTriggers(actions, false);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message(),
-            "--chaos kill=worker-1@step=5: a command may not report steps, expected "
-            "@time=DURATION or @phase=NAME");
+            "--chaos kill=worker-1@step=5: not every command reports steps; use @time=DURATION or "
+            "@phase=NAME");
 }
 
 }  // namespace

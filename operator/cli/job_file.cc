@@ -64,7 +64,7 @@ void HintAtConvert(Manifest* manifest) {
     if (has_foreign && error.field() == "kind") {
       problem.error =
           Error(error.code(),
-                error.message() + "; lockstep convert makes a TrainingJob of a " + ForeignKinds())
+                error.message() + "; to convert a " + ForeignKinds() + ", run lockstep convert")
               .WithField("kind");
     }
   }

@@ -85,7 +85,7 @@ TEST_F(JobFile, QueueIsSkippedWithWhatItIsFor) {
 TEST_F(JobFile, JobOfAnotherOperatorIsToldOfConvert) {
   Write("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n");
   EXPECT_THAT(ReadSingleJob(source_).error().message(),
-              HasSubstr("lockstep convert makes a TrainingJob of a TFJob, PyTorchJob"));
+              HasSubstr("; to convert a TFJob, PyTorchJob"));
   Write("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n");
   EXPECT_THAT(ReadSingleJob(source_).error().message(), ::testing::Not(HasSubstr("convert")));
 }

@@ -24,7 +24,7 @@ class WordReader {
         LOCKSTEP_RETURN_IF_ERROR(ReadQuoted(letter));
       } else if (letter == '\\' && at_ == text_.size()) {
         return Error(ErrorCode::kInvalidArgument,
-                     "a backslash at the end found, expected a character after it");
+                     "the last character is a backslash, expected a character after it");
       } else {
         Add(letter == '\\' ? text_[at_++] : letter);
       }

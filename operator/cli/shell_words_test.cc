@@ -47,7 +47,7 @@ TEST(QuoteShellWord, ShellReadsItAsOneWordAgain) {
 TEST(SplitShellWords, QuoteOrBackslashWithoutItsEndIsAnError) {
   EXPECT_EQ(Told("python3 'a b.py"), "a quote ' found, expected a second one to close it");
   EXPECT_EQ(Told("\"a"), "a quote \" found, expected a second one to close it");
-  EXPECT_EQ(Told("a\\"), "a backslash at the end found, expected a character after it");
+  EXPECT_EQ(Told("a\\"), "the last character is a backslash, expected a character after it");
 }
 
 }  // namespace

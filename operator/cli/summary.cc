@@ -298,7 +298,7 @@ std::string FormatCheckpoints(const RunSummary& summary) {
                     StepsBetween(LowestOf(summary.newest_checkpoints).value_or(*newest), *newest) +
                     ModelsWithout(summary.newest_checkpoints, summary.models.size())
           : tally.is_unreadable ? ""
-                                : ", no checkpoint there";
+                                : ", which has no checkpoint";
   if (tally.failed > 0) {
     text += ", " + std::to_string(tally.failed) + " not written" +
             (tally.last_error.empty() ? "" : " (" + tally.last_error + ")");

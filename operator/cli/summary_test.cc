@@ -150,7 +150,7 @@ TEST(FormatSummary, StopWithoutACheckpointSaysThatThereIsNone) {
   RunSummary summary = TrainedWithOneLoss();
   summary.outcome = RunOutcome::kStopped;
   summary.last_checkpoint_step.reset();
-  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, no checkpoint there\n"));
+  EXPECT_THAT(FormatSummary(summary), HasSubstr("/runs/a/checkpoints, which has no checkpoint\n"));
   EXPECT_THAT(FormatSummary(summary),
               HasSubstr("  to continue   no checkpoint: the training is lost; lockstep run "
                         "--resume /runs/a starts at step 0\n"));
@@ -265,7 +265,7 @@ TEST(FormatSummary, CheckpointsThatCannotBeReadAreNotCalledNone) {
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text,
               HasSubstr("/c, which cannot be read: reading the checkpoints in /c: Permission"));
-  EXPECT_THAT(text, Not(HasSubstr("no checkpoint there")));
+  EXPECT_THAT(text, Not(HasSubstr("which has no checkpoint")));
   EXPECT_THAT(text, Not(HasSubstr("starts at step 0")));
 }
 

@@ -91,11 +91,10 @@ void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
   app->add_flag("--learn-run-times",
                 flags->learns_run_times,
                 "use earlier jobs of the same kind to estimate how long a job runs");
-  app->add_option(
-         "--fair-share-half-life",
-         *half_life_ms,
-         "for the order of queues by FairShare, count what queues used in the past; its weight "
-         "halves after each such period: 10m to 365d; 0s ignores the past [0s]")
+  app->add_option("--fair-share-half-life",
+                  *half_life_ms,
+                  "half-life of past use in the order FairShare of queues, 10m to 365d: use that "
+                  "is this old counts half; 0s ignores past use [0s]")
       ->transform(CLI::Validator(ReadHalfLife, ""))
       ->type_name("TIME");
 }

@@ -167,11 +167,11 @@ struct OperatorMetrics::Families {
   Histograms& gang_wait =
       AddHistograms(&registry,
                     "lockstep_gang_wait_seconds",
-                    "Time from when a gang wants to run until all its pods have places, by queue.");
+                    "Time from when a gang wants to run until all its pods are placed, by queue.");
   prometheus::Histogram& gang_launch =
       AddHistograms(&registry,
                     "lockstep_gang_launch_seconds",
-                    "Time from when a gang has its places until all its pods run.")
+                    "Time from when a gang is placed until all its pods run.")
           .Add({}, LaunchBuckets());
   prometheus::Histogram& gang_recovery =
       AddHistograms(
@@ -181,8 +181,7 @@ struct OperatorMetrics::Families {
           "again.")
           .Add({}, LaunchBuckets());
   prometheus::Counter& gangs_placed =
-      AddCounters(
-          &registry, "lockstep_gangs_placed_total", "Gangs that got places for all their pods.")
+      AddCounters(&registry, "lockstep_gangs_placed_total", "Gangs whose pods were all placed.")
           .Add({});
   Counters& restarts =
       AddCounters(&registry, "lockstep_restarts_total", "Restarts of pods and gangs, by cause.");
@@ -190,12 +189,14 @@ struct OperatorMetrics::Families {
       &registry,
       "lockstep_lost_seconds_total",
       "Seconds for which broken gangs did not run, by the cause of their last failure.");
-  Counters& rollbacks =
+  Counters& rollbacks = AddCounters(
+      &registry,
+      "lockstep_gang_rollbacks_total",
+      "Gangs that were placed but could not start all pods, by the first pod's reason.");
+  Counters& refused_writes =
       AddCounters(&registry,
-                  "lockstep_gang_rollbacks_total",
-                  "Gangs that got places but could not start all pods, by the first pod's reason.");
-  Counters& refused_writes = AddCounters(
-      &registry, "lockstep_refused_writes_total", "Writes for jobs that the API server refused.");
+                  "lockstep_refused_writes_total",
+                  "Writes that the controller made for a job and the API server refused.");
   Counters& finished =
       AddCounters(&registry, "lockstep_jobs_finished_total", "Jobs that ended, by outcome.");
   Counters& preemptions = AddCounters(
@@ -210,8 +211,7 @@ struct OperatorMetrics::Families {
   Histograms& capacity_wait = AddHistograms(
       &registry,
       "lockstep_capacity_wait_seconds",
-      "Time from a request to an autoscaler until the gang has places for all its pods, by queue "
-      "and class.");
+      "Time from a request to an autoscaler until the gang is placed, by queue and class.");
   prometheus::Counter& rounds =
       AddCounters(&registry, "lockstep_rounds_total", "Scheduling rounds.").Add({});
   prometheus::Histogram& round_time =

@@ -131,12 +131,15 @@ OthersFinding JudgeRivals(const std::vector<FoundLease>& leases,
     if (!ours || IsOlder(other, *ours)) {
       return OthersFinding{Precedence::kGiveWay, Describe(other, own), false};
     }
-    finding = {Precedence::kAwait,
-               Describe(other, own) + "; the other operator is younger and gives way",
-               false};
+    finding = {
+        Precedence::kAwait,
+        Describe(other, own) + "; the other operator has the newer Lease, so that operator stops",
+        false};
   }
   if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
-    finding = {Precedence::kReturn, "this operator's own Lease says that it gives way", false};
+    finding = {Precedence::kReturn,
+               "this operator stopped for another operator before, and its own Lease still says so",
+               false};
   }
   return finding;
 }
@@ -214,8 +217,8 @@ Result<OthersFinding> JudgeOthers(const std::vector<kube::CallResult>& answers,
   OthersFinding finding;
   if (reply != nullptr && reply->status == kube::kHttpForbidden) {
     finding.why =
-        "this operator may not read the Leases of other operators, so it cannot tell whether "
-        "another operator serves the same jobs";
+        "this operator has no right to read the Leases of other operators, so it cannot tell "
+        "whether another operator serves the same jobs";
   } else {
     LOCKSTEP_ASSIGN_OR_RETURN(const kube::Reply list, kube::RequireSuccess(answers[0]));
     LOCKSTEP_ASSIGN_OR_RETURN(const Json json, ParseJson(list.body));

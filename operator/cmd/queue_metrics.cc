@@ -67,7 +67,7 @@ struct QueueMetrics::Families {
         borrowed(registry,
                  "lockstep_queue_borrowed",
                  "Amount of a resource that the jobs of a queue hold above its nominal amount."),
-        waiting(registry, "lockstep_queue_waiting_jobs", "Jobs of a queue that have no places."),
+        waiting(registry, "lockstep_queue_waiting_jobs", "Jobs of a queue that are not placed."),
         oldest_wait(registry,
                     "lockstep_queue_oldest_wait_seconds",
                     "Wait of the job that has waited longest in a queue; 0 if no job waits.") {}

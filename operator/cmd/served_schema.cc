@@ -155,11 +155,11 @@ std::string DescribeMissing(const std::vector<ServedKind>& kinds) {
     }
   }
   return text.empty() ? ""
-                      : "the definitions in the cluster are older than this operator, and the API "
-                        "server drops the fields that they lack: " +
+                      : "the CRDs in the cluster are older than this operator, and the API server "
+                        "drops the fields that these CRDs lack: " +
                             text +
-                            "; apply the definitions of this release: helm upgrade, or kubectl "
-                            "apply --server-side -f crds/";
+                            "; apply the CRDs of this release: helm upgrade, or kubectl apply "
+                            "--server-side -f crds/";
 }
 
 }  // namespace lockstep::control

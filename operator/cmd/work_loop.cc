@@ -156,7 +156,7 @@ Status WorkLoop::JudgeKey(const Result<std::string>& found) {
   }
   Status kept = options_.keep_master_key(*found, held_key_);
   if (found->empty() && kept.ok()) {
-    options_.logger->Warn("somebody deleted the operator's key: the leader puts it back",
+    options_.logger->Warn("somebody deleted the operator's key: the leader writes the key again",
                           {{"jobs", options_.loop->view()->counts().jobs}});
   }
   return kept;
@@ -183,9 +183,10 @@ void WorkLoop::SettleRights(const Status& judgement) {
     return;
   }
   if (why.empty()) {
-    options_.logger->Info("this process may read its objects again");
+    options_.logger->Info("this process is allowed to read its objects in the API server again");
   } else {
-    options_.logger->Warn("this process may not read the objects that it needs", {{"error", why}});
+    options_.logger->Warn("this process is not allowed to read the objects that it needs",
+                          {{"error", why}});
   }
 }
 
@@ -207,7 +208,7 @@ void WorkLoop::SettleSchema(const Result<std::vector<ServedKind>>& kinds) {
   if (!kinds.ok()) {
     const std::string why = kinds.error().ToString();
     if (kinds.error().code() != ErrorCode::kUnavailable && why != unread_schema_) {
-      options_.logger->Warn("the definitions in the cluster cannot be compared with the operator's",
+      options_.logger->Warn("the CRDs in the cluster cannot be compared with those of the operator",
                             {{"error", why}});
       unread_schema_ = why;
     }
@@ -222,9 +223,9 @@ void WorkLoop::SettleSchema(const Result<std::vector<ServedKind>>& kinds) {
     return;
   }
   if (why.empty()) {
-    options_.logger->Info("the definitions in the cluster know every field of the operator");
+    options_.logger->Info("the CRDs in the cluster have every field that this operator uses");
   } else {
-    options_.logger->Warn("the definitions in the cluster are too old", {{"error", why}});
+    options_.logger->Warn("the CRDs in the cluster are older than this operator", {{"error", why}});
     options_.send_event({true, "DefinitionsTooOld", "Compare", why});
   }
 }
@@ -263,7 +264,8 @@ void WorkLoop::SettleStatusWrites() {
     why = "the API server refuses the status of " +
           Plural(static_cast<int64_t>(refused.size()), "job") + ", of " + job.namespace_name + "/" +
           job.name + " with: " + words +
-          "; such a job shows an older state until the operator may update trainingjobs/status";
+          "; such a job shows an older state until the operator is allowed to update "
+          "trainingjobs/status";
   }
   const bool is_first = told_[kStatusCheck].empty();
   if (Tell(kStatusCheck, why) && why.empty()) {

@@ -192,12 +192,13 @@ void Controller::NotePutBack(JobTurn* turn, TimePoint now) {
   if (!put_back_pace_.Note(key, now)) {
     return;
   }
-  logger_->Warn("somebody else wrote into the status of the job; the operator puts it back",
+  logger_->Warn("somebody else wrote into the status of the job; the operator restores the status",
                 {{"job", key.name}, {"namespace", key.namespace_name}});
-  turn->decision.events.push_back({EventType::kWarning,
-                                   "StatusOverwritten",
-                                   "somebody else wrote into the status, which only the operator "
-                                   "may write: the operator puts it back, more slowly each time"});
+  turn->decision.events.push_back(
+      {EventType::kWarning,
+       "StatusOverwritten",
+       "somebody else wrote into the status, which only the operator may write: the operator "
+       "restores the status, and waits longer each time"});
 }
 
 // When a status that has nothing new but figures is to be written; null when it has more, or when

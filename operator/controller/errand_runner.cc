@@ -21,7 +21,7 @@ constexpr std::size_t kBytesOfJobMany = std::size_t{1} << 20U;
 
 void ErrandRunner::Begin(const JobId& job, std::unique_ptr<Errand> errand) {
   const auto [running, is_new] = running_.try_emplace(job);
-  LOCKSTEP_CHECK(is_new, "the job already has an errand in progress");
+  LOCKSTEP_CHECK(is_new, "the job already has calls in progress");
   running->second.errand = std::move(errand);
   Advance(job);
 }

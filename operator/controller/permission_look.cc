@@ -160,7 +160,7 @@ PodPermission PermissionLook::Judge() const {
         PodsAllowed::kNo, begun_, begun_ + holds, CutText(words, ClusterNotes::kRefusalBytesMax)};
   };
   if (!refusal_.empty()) {
-    return no("its pods may not be created: " + refusal_, kNoHolds);
+    return no("the API server refuses the job's pods: " + refusal_, kNoHolds);
   }
   const QuotaAmounts freed = FreedByVictims();
   QuotaAmounts asked = asked_;
@@ -172,10 +172,10 @@ PodPermission PermissionLook::Judge() const {
       !freed.empty() && !quotas_.empty() &&
       std::ranges::none_of(quotas_, [](const ResourceQuota& quota) { return quota.has_scopes; });
   if (!quota_refusal_.empty() && !is_added_up) {
-    return no("its pods may not be created: " + quota_refusal_, kNoHolds);
+    return no("the API server refuses the job's pods: " + quota_refusal_, kNoHolds);
   }
   if (!failure_.empty()) {
-    return no("the API server could not say whether its pods may be created: " + failure_,
+    return no("the API server could not say whether it accepts the job's pods: " + failure_,
               kFailureHolds);
   }
   return {PodsAllowed::kYes, begun_, begun_ + kYesHolds};

@@ -89,18 +89,18 @@ TEST_F(PermissionLookTest, AnswersOfTheServerDecide) {
        kube::Reply{200, QuotaList({{"requests.nvidia.com/gpu", 8}}, Json::object()), {}},
        std::nullopt,
        PodsAllowed::kNo,
-       "its pods ask for requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
+       "the job's pods request requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
        "allows 8"},
       {"a quota refuses the first pod",
        none,
        Refused(403, "pods \"a\" is forbidden: exceeded quota: team"),
        PodsAllowed::kNo,
-       "its pods may not be created: pods \"a\" is forbidden: exceeded quota: team"},
+       "the API server refuses the job's pods: pods \"a\" is forbidden: exceeded quota: team"},
       {"a policy refuses it",
        none,
        Refused(403, "not here"),
        PodsAllowed::kNo,
-       "its pods may not be created: not here"},
+       "the API server refuses the job's pods: not here"},
       {"quotas may not be read", Refused(403, "no right"), std::nullopt, PodsAllowed::kYes, ""},
       {"the name is taken",
        none,
@@ -116,7 +116,7 @@ TEST_F(PermissionLookTest, AnswersOfTheServerDecide) {
        none,
        kube::Reply{500, RefusalBody(500, "InternalError", "etcd is away"), {}},
        PodsAllowed::kNo,
-       "the API server could not say whether its pods may be created: etcd is away"},
+       "the API server could not say whether it accepts the job's pods: etcd is away"},
   };
   for (const Case& one : cases) {
     Ask(one.quotas, one.pod);

@@ -156,8 +156,9 @@ std::string WhyOverQuota(const std::vector<ResourceQuota>& quotas,
       }
       const int64_t used = std::max<int64_t>(0, AmountOf(quota.used, name) - AmountOf(freed, name));
       if (AddSaturated(used, needed) > hard) {
-        return "its pods ask for " + name + " " + TextOf(name, needed) + ", but ResourceQuota " +
-               quota.name + " of the namespace allows " + TextOf(name, hard) +
+        return "the job's pods request " + name + " " + TextOf(name, needed) +
+               ", but ResourceQuota " + quota.name + " of the namespace allows " +
+               TextOf(name, hard) +
                (used == 0 ? "" : ", of which others use " + TextOf(name, used));
       }
     }

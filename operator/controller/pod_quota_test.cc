@@ -53,26 +53,27 @@ TEST(PodQuota, QuotaHoldsTheWholeGangOrSaysWhatIsMissing) {
        {{"requests.nvidia.com/gpu", "8"}},
        {{"requests.nvidia.com/gpu", "0"}},
        {},
-       "its pods ask for requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
+       "the job's pods request requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
        "allows 8"},
       {"in use",
        {{"pods", 4}},
        {{"pods", 1}},
        {},
-       "its pods ask for pods 4, but ResourceQuota team of the namespace allows 4, of which others "
-       "use 1"},
+       "the job's pods request pods 4, but ResourceQuota team of the namespace allows 4, of which "
+       "others use 1"},
       {"freed", {{"requests.nvidia.com/gpu", 16}}, {{"requests.nvidia.com/gpu", 8}}, some, ""},
       {"not all of it freed",
        {{"requests.nvidia.com/gpu", 16}},
        {{"requests.nvidia.com/gpu", 10}},
        some,
-       "its pods ask for requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
+       "the job's pods request requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
        "allows 16, of which others use 2"},
       {"limits",
        {{"limits.memory", "1Gi"}},
        {},
        {},
-       "its pods ask for limits.memory 4Gi, but ResourceQuota team of the namespace allows 1Gi"},
+       "the job's pods request limits.memory 4Gi, but ResourceQuota team of the namespace allows "
+       "1Gi"},
       {"limits that pods free are not known", {{"limits.memory", "1Gi"}}, {}, some, ""},
       {"unreadable", {{"pods", "many"}}, {}, {}, ""},
       {"beyond all numbers", {{"pods", 9}}, {{"pods", "9Ei"}}, {}, ""},

@@ -130,7 +130,7 @@ class PreemptionTest : public RoundBench {
 
 TEST_F(PreemptionTest, NobodyIsToldBeforeTheClaimIsStored) {
   RunLowBeforeHigh();
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
   EXPECT_FALSE(view_.EvictionOf(KeyOf("low"), now_).has_value());
   const TrainingJobStatus status = WithClaim("high");
   ASSERT_TRUE(status.claim.has_value());
@@ -153,7 +153,7 @@ TEST_F(PreemptionTest, RoomIsKeptForTheOneForWhomOthersGo) {
   AddLeavingPod("low");
   GiveUp("low");
   EXPECT_EQ(Ask("sly"), "needs 2 GPUs, 0 free on 1 node");
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
 
   news_ = News();
   RemovePod();
@@ -216,7 +216,7 @@ TEST_F(PreemptionTest, ClaimThatIsNotWrittenIsNone) {
   view_.EndReservation(KeyOf("high"), &news_);  // the write has failed
 
   EXPECT_EQ(view_.Scheduling(now_).state().Find("default/low")->state, GangState::kRunning);
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low") << "it is decided anew";
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low") << "it is decided anew";
 }
 
 TEST_F(PreemptionTest, ClaimOfAJobThatIsSuspendedIsGivenUpAndItsVictimsStay) {
@@ -236,7 +236,7 @@ TEST_F(PreemptionTest, WhoNeverGoesIsNotWaitedForAnyLonger) {
   AddLeavingPod("low");
   GiveUp("low");
   AddNode("node-b", 2);
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
   TrainingJobStatus stuck = Stored("low").status;
   SetCondition(
       &stuck, {ConditionType::kScheduled, false, std::string(kReasonPodStuck), "stuck"}, now_);
@@ -258,7 +258,7 @@ TEST_F(PreemptionTest, NobodyGoesWhosePlacesAreNotStored) {
 
   Write("low", status);
   rounds_.Plan(now_, &news_);
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
 }
 
 // Whoever goes for whatever reason: its room is enough.
@@ -283,7 +283,7 @@ TEST_F(PreemptionTest, NobodyGoesForRoomThatComesFreeByItself) {
 TEST_F(PreemptionTest, NobodyElseGoesWhereAVictimIsSuspendedOrDeletedMeanwhile) {
   RunLowOnTwoNodes();
   AddJobOf("high", "vision", "urgent");
-  ASSERT_EQ(Ask("high"), "waits for 1 gang to leave: default/low-1");
+  ASSERT_EQ(Ask("high"), "waits for 1 gang to end: default/low-1");
   Write("high", WithClaim("high"));
   const RoomClaim claim = *Stored("high").status.claim;
 
@@ -292,9 +292,9 @@ TEST_F(PreemptionTest, NobodyElseGoesWhereAVictimIsSuspendedOrDeletedMeanwhile) 
   Store(job);
   AddLeavingPod("low-1");
   GiveUp("low-1", "Suspended");
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low-1");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low-1");
   RemoveJob("low-1");
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low-1");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low-1");
   EXPECT_EQ(StateOf("low-2"), GangState::kRunning);
   EXPECT_EQ(*rounds_.ClaimFor(KeyOf("high"), now_), claim);
 }
@@ -310,7 +310,7 @@ TEST_F(PreemptionTest, RoomOfPodsThatShouldHaveGoneIsNotWaitedForAnyLonger) {
 
   now_ += std::chrono::seconds(60);
   rounds_.Plan(now_, &news_);
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low-2");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low-2");
   EXPECT_FALSE(rounds_.look_again_at().has_value());
 }
 
@@ -341,7 +341,7 @@ TEST_F(PreemptionTest, BorrowedRoomIsTakenBackInTheNameOfTheQueue) {
   AddJobOf("guest", "vision", "urgent");
   Place("guest");
   AddJobOf("owner", "speech", "");
-  EXPECT_EQ(Ask("owner"), "waits for 1 gang to leave: default/guest");
+  EXPECT_EQ(Ask("owner"), "waits for 1 gang to end: default/guest");
   Write("owner", WithClaim("owner"));
 
   EXPECT_EQ(view_.EvictionOf(KeyOf("guest"), now_),
@@ -362,12 +362,12 @@ TEST_F(PreemptionTest, GangThatHasNotRunLongEnoughGoesLaterAndTheMomentIsKnown) 
   news_ = News();
   rounds_.Plan(now_, &news_);
   EXPECT_EQ(news_.urgent.count(KeyOf("high")), 1U);
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
 }
 
 TEST_F(PreemptionTest, ClaimEndsWithTheClassThatItWasMadeBy) {
   RunLowBeforeHigh();
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
   Write("high", WithClaim("high"));
   ASSERT_TRUE(view_.EvictionOf(KeyOf("low"), now_).has_value());
 
@@ -399,7 +399,7 @@ TEST_F(PreemptionTest, GangThatWasGivenUpTwiceHasNobodyGo) {
 
   status.rollbacks = 1;
   Write("high", status);
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
 }
 
 // What was to be looked at again is not known to a leader that begins anew.
@@ -428,7 +428,7 @@ TEST_F(PreemptionTest, ClassMayKeepItsGangsFromGoingAndFromAskingOthersTo) {
   Tell("kept", PriorityClass{10});
   AddJobOf("calm", "vision", "patient");
   EXPECT_EQ(Ask("calm"), "needs 2 GPUs, 0 free on 1 node");
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
 }
 
 // As pods keep theirs.
@@ -449,7 +449,7 @@ TEST_F(PreemptionTest, GangGoesByThePriorityThatItWasPlacedWithWhenItsClassIsDel
       &news_);
   EXPECT_TRUE(news_.urgent.contains(KeyOf("low"))) << "people are to be told";
   AddJobOf("high", "vision", "urgent");
-  EXPECT_EQ(Ask("high"), "waits for 1 gang to leave: default/low");
+  EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low");
   EXPECT_EQ(view_.Scheduling(now_).state().Find("default/low")->request.priority, 10);
 }
 

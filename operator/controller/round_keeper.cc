@@ -32,7 +32,7 @@ Plan PlanOf(const PlacedPods& pods) {
   return plan;
 }
 
-// "waits for 2 gangs to leave: a/b, a/c"
+// "waits for 2 gangs to end: a/b, a/c"
 std::string WhatLeaves(const SchedulerFeed& feed, const JobId& key) {
   const RoomClaim* const claim = feed.ClaimOf(key);
   const std::vector<std::string> names =
@@ -41,7 +41,7 @@ std::string WhatLeaves(const SchedulerFeed& feed, const JobId& key) {
     return "waits for pods that are ending";
   }
   std::string text =
-      "waits for " + Plural(static_cast<int64_t>(names.size()), "gang") + " to leave: ";
+      "waits for " + Plural(static_cast<int64_t>(names.size()), "gang") + " to end: ";
   for (std::size_t i = 0; i < std::min(names.size(), kGangsNamedMax); ++i) {
     text += (i == 0 ? "" : ", ") + names[i];
   }

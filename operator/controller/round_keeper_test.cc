@@ -210,8 +210,8 @@ TEST_F(RoundKeeperTest, GangStaysWithinTheLevelThatItRequires) {
   pair.spec.roles.front().replicas = 3;
   Store(pair);
   EXPECT_EQ(Ask("pair"),
-            "needs 3 worker pods in one rack, the best, r2, has room for 2, even if nothing else "
-            "ran");
+            "needs 3 worker pods in one rack; the one with most room, r2, has room for 2, even if "
+            "nothing else ran");
   pair.spec.scheduling.topology.required = "block";
   Store(pair);
   EXPECT_EQ(Ask("pair"), "the cluster's topology has no level with the label block");

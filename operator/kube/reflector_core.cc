@@ -43,7 +43,7 @@ ReflectorCore::ReflectorCore(ReflectorOptions options, Decode decode, uint64_t s
       can_stream_list_(options_.wants_streaming_list) {}
 
 ReflectorCore::Next ReflectorCore::NextRequest(TimePoint now) {
-  LOCKSTEP_CHECK(exchange_ == Exchange::kNone, "an exchange is already in progress");
+  LOCKSTEP_CHECK(exchange_ == Exchange::kNone, "a request is already in progress");
   http_status_ = 0;
   event_count_ = 0;
   splitter_ = {};
@@ -91,7 +91,7 @@ void ReflectorCore::OnStatus(int http_status) {
 }
 
 bool ReflectorCore::OnBytes(std::string_view bytes, std::vector<ObjectUpdate<void>>* updates) {
-  LOCKSTEP_CHECK(exchange_ != Exchange::kNone, "bytes came while no exchange is in progress");
+  LOCKSTEP_CHECK(exchange_ != Exchange::kNone, "bytes arrived while no request was in progress");
   if (problem_ || status_) {
     return false;
   }
@@ -225,7 +225,7 @@ void ReflectorCore::OnEnd(const std::optional<Fault>& fault,
                           TimePoint now,
                           std::vector<ObjectUpdate<void>>* updates) {
   const Exchange exchange = std::exchange(exchange_, Exchange::kNone);
-  LOCKSTEP_CHECK(exchange != Exchange::kNone, "no exchange is in progress that could end");
+  LOCKSTEP_CHECK(exchange != Exchange::kNone, "no request is in progress that could end");
   const Ending ending = Classify(fault);
   not_before_ = now;
   switch (exchange) {

@@ -105,7 +105,7 @@ PodRunner::~PodRunner() {
   ReapOrphans();
   if (guard_ && !guard_->End(options_.guard_patience)) {
     logger_->Warn(
-        "the pods' guard did not end and was killed; it may have been stopped by a signal",
+        "lockstep killed its pod guard, which did not end, perhaps because a signal had stopped it",
         {{"waited_seconds", ToSeconds(options_.guard_patience)}});
   }
 }
@@ -185,9 +185,10 @@ void PodRunner::WatchGuard() {
   event.events = EPOLLIN;
   event.data.u64 = TagOf(kGuardSerial, Source::kExit);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guard_->pidfd(), &event) != 0) {
-    const Error error = SystemError(errno, "watching the pods' guard");
-    logger_->Warn("lockstep will not notice if the pods' guard ends",
-                  {{"error", error.ToString()}});
+    const Error error = SystemError(errno, "watching the pod guard");
+    logger_->Warn(
+        "lockstep cannot watch its pod guard, the process that ends the pods if lockstep is killed",
+        {{"error", error.ToString()}});
   }
 }
 
@@ -197,15 +198,15 @@ void PodRunner::RestartGuard() {
   ++guards_ended_;
   if (guards_ended_ == kGuardsMax) {
     logger_->Warn(
-        "the pods' guard was killed again and is not restarted: if this process is killed now, its "
-        "pods keep running",
+        "lockstep's pod guard was killed again and is not restarted: if lockstep is killed now, "
+        "its pods keep running",
         {{"times", guards_ended_}});
     return;
   }
   auto guard = PodGuard::Start(AllMarked(marks_), options_.secret_file);
   if (!guard.ok()) {
     logger_->Warn(
-        "the pods' guard was killed and cannot be restarted: if this process is killed now, its "
+        "lockstep's pod guard was killed and cannot be restarted: if lockstep is killed now, its "
         "pods keep running",
         {{"error", guard.error().ToString()}});
     return;
@@ -217,7 +218,10 @@ void PodRunner::RestartGuard() {
     }
   }
   WatchGuard();
-  logger_->Warn("the pods' guard was killed and was restarted", {{"pid", guard_->pid()}});
+  logger_->Warn(
+      "the pod guard, the process that ends the pods if lockstep is killed, was itself killed; "
+      "lockstep restarted it",
+      {{"pid", guard_->pid()}});
 }
 
 // What is registered of a pod that is given up leaves the set with its descriptors.

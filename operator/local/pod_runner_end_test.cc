@@ -54,7 +54,8 @@ TEST_F(PodRunnerTest, FrozenGuardIsKilledAtTheEndAndThatIsSaid) {
   ASSERT_TRUE(Eventually([guard] { return IsStopped(guard); }));
   cluster.reset();
   EXPECT_FALSE(IsAlive(guard));
-  EXPECT_THAT(logger.warnings(), ElementsAre(HasSubstr("guard did not end")));
+  EXPECT_THAT(logger.warnings(),
+              ElementsAre(HasSubstr("lockstep killed its pod guard, which did not end")));
 }
 
 TEST_F(PodRunnerTest, FrozenGuardThatTakesNothingInHoldsNobodyUp) {
@@ -146,7 +147,9 @@ TEST_F(PodRunnerTest, KilledGuardHasASuccessorThatKnowsThePodsAndTheSecret) {
     ::pause();
     ::_exit(created.ok() && ready.ok() ? 0 : 1);
   }
-  EXPECT_EQ(AwaitFile(folder + "/ready"), "the pods' guard was killed and was restarted");
+  EXPECT_EQ(AwaitFile(folder + "/ready"),
+            "the pod guard, the process that ends the pods if lockstep is killed, was itself "
+            "killed; lockstep restarted it");
   std::vector<pid_t> pids;
   for (const std::string name : {"child", "leader"}) {
     pids.push_back(ParsePid(AwaitFile(folder + "/pods/pod/" + name)));

@@ -55,8 +55,8 @@ TEST(PlaceGang, RequiredLevelIsKeptAndTheShortfallNamed) {
   GangRequest request = GpuGang("a", 4, 4, 1);
   request.topology.required = "rack";
   EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/a: needs 4 w pods in one rack, the best, r1, has room for 3, "
-            "even if nothing else ran\n");
+            "refuse default/a: needs 4 w pods in one rack; the one with most room, r1, has room "
+            "for 3, even if nothing else ran\n");
   cluster.state.SetNode(GpuNode("n9", 4, "r1"));
   EXPECT_EQ(cluster.Step(), "start default/a w-0@n0 w-1@n1 w-2@n2 w-3@n9\n");
   request.name = "default/b";
@@ -79,10 +79,9 @@ TEST(PlaceGang, OneNodeMayBeRequired) {
   request.gang = {{MakeClass("w", 2, {0, 0, 1, {}}), MakeClass("ps", 1, {})}};
   cluster.state.SetStrangers("n1", {{0, 0, 3, {}}, 1});
   cluster.state.SetNode(GpuNode("n3", 1));
-  EXPECT_EQ(
-      Placed(&cluster, request),
-      "refuse default/b: needs 2 w pods in one kubernetes.io/hostname, the best, n1, has room "
-      "for 1, with 1 of 2 GPUs\n");
+  EXPECT_EQ(Placed(&cluster, request),
+            "refuse default/b: needs 2 w pods in one kubernetes.io/hostname; the one with most "
+            "room, n1, has room for 1, with 1 of 2 GPUs\n");
 }
 
 TEST(PlaceGang, WhatTheLargestNodeLacksIsSaidWhereOneNodeIsRequired) {
@@ -93,17 +92,18 @@ TEST(PlaceGang, WhatTheLargestNodeLacksIsSaidWhereOneNodeIsRequired) {
   GangRequest request = GpuGang("a", 4, 2, 1);
   request.topology.required = std::string(kHostLevel);
   EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/a: needs 4 w pods in one kubernetes.io/hostname, the best, n2, has "
-            "room for 2, with 4 of 8 GPUs, even if nothing else ran\n");
+            "refuse default/a: needs 4 w pods in one kubernetes.io/hostname; the one with most "
+            "room, n2, has room for 2, with 4 of 8 GPUs, even if nothing else ran\n");
   request.gang = {{MakeClass("w", 1, {0, 0, 3, {}}), MakeClass("ps", 1, {0, 0, 2, {}})}};
   EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname, the best, n2, has 4, "
-            "even if nothing else ran\n");
+            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname; the one with most, n2, "
+            "has 4, even if nothing else ran\n");
   SnapshotNode large = GpuNode("large", 8);
   large.state = NodeState::kCordoned;
   cluster.state.SetNode(large);
   EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname, the best, n2, has 4\n")
+            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname; the one with most, n2, "
+            "has 4\n")
       << "it would fit the one that takes no pods now";
 }
 

@@ -107,7 +107,7 @@ class VictimSearch {
   std::string WhyNot() const {
     std::string text;
     if (!victims_.empty()) {
-      text = "the job would have no place even if " +
+      text = "the job would not fit even if " +
              Plural(static_cast<int64_t>(evictions_.size()), "other job") + " were evicted for it";
     }
     if (result_.look_again_at) {

@@ -140,7 +140,7 @@ TEST(Preemption, HigherPriorityThatComesWhileOthersGoTakesTheirRoom) {
   cluster.state.Submit(higher);
   EXPECT_EQ(cluster.Step(),
             "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; waits for the room that is "
-            "reserved for default/urgent until other gangs have left it\n")
+            "reserved for default/urgent until other gangs have freed it\n")
       << "and low1 does not go";
   cluster.state.Remove("default/low2");
   EXPECT_EQ(cluster.Step(),
@@ -226,8 +226,8 @@ TEST(Preemption, GangsForWhichOthersAreLookedForHaveTheirTurns) {
   cluster.options.searches_max = 1;
   EXPECT_EQ(
       cluster.Step(),
-      "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; the job would have no place even if 2 "
-      "other jobs were evicted for it\nrefuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
+      "refuse default/vain: needs 8 GPUs, 0 free on 4 nodes; the job would not fit even if 2 other "
+      "jobs were evicted for it\nrefuse default/will-do: needs 4 GPUs, 0 free on 4 nodes\n");
   EXPECT_EQ(cluster.Step(),
             "evict default/old-a1 for default/will-do\nclaim default/will-do w-0@a1\n");
 }
@@ -259,8 +259,8 @@ TEST(Preemption, NobodyGoesForAGangThatWouldNotFitAfterwards) {
   cluster.state.SetRunning(equal, {{"w-0", "n2"}}, {AtSecond(0), {}, 0});
   cluster.state.Submit(Urgent("urgent", 3, 2));
   EXPECT_EQ(cluster.Step(),
-            "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; the job would have no place "
-            "even if 1 other job were evicted for it\n");
+            "refuse default/urgent: needs 6 GPUs, 1 free on 1 node; the job would not fit even if "
+            "1 other job were evicted for it\n");
 }
 
 // It would cost others their work time after time.

@@ -446,7 +446,7 @@ class RoundRun {
     }
     if (!found.is_free) {
       wait->text = "waits for the room that is reserved for " + found.claimants.front() +
-                   " until other gangs have left it";
+                   " until other gangs have freed it";
       awaited_.insert(found.claimants.begin(), found.claimants.end());
       return false;
     }

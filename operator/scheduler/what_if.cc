@@ -127,7 +127,7 @@ Result<WhatIfAnswer> WhatIf(const ClusterState& state, const WhatIfChange& chang
   }
   if (known->state != GangState::kWaiting && known->state != GangState::kClaiming) {
     return WrongQuestion("gang " + change.gang +
-                         " has its places; --what-if works for waiting jobs only");
+                         " is placed already; --what-if works for waiting jobs only");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const GangRequest request, Changed(known->request, change));
   const std::unique_ptr<ClusterState> scratch = CopyOf(state);

@@ -177,7 +177,7 @@ TEST_F(WhatIfTest, DrainedNodeDisplacesWhoRunsThere) {
 TEST_F(WhatIfTest, WhatIsNotThereIsRefusedByName) {
   EXPECT_EQ(Refused({.gang = "default/none"}), "gang default/none does not exist");
   EXPECT_EQ(Refused({.gang = "default/runs"}),
-            "gang default/runs has its places; --what-if works for waiting jobs only");
+            "gang default/runs is placed already; --what-if works for waiting jobs only");
   EXPECT_EQ(Refused({.gang = kWaits, .replicas = {{"x", 1}}}),
             "role x of default/waits does not exist");
   EXPECT_EQ(Refused({.gang = kWaits, .replicas = {{"w", 0}}}),

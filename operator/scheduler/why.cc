@@ -38,11 +38,12 @@ std::optional<Unschedulable> BrokenByDomain(const NodeLedger& nodes,
       }
     }
     if (most < wanted) {
-      return Unschedulable{
-          Constraint::kTopology,
-          "needs " + Plural(wanted, gang.classes[c].name + " pod") + " in one " + label +
-              (most == 0 ? ", none has room for any"
-                         : ", the best, " + best + ", has room for " + std::to_string(most))};
+      return Unschedulable{Constraint::kTopology,
+                           "needs " + Plural(wanted, gang.classes[c].name + " pod") + " in one " +
+                               label +
+                               (most == 0 ? "; none has room for any"
+                                          : "; the one with most room, " + best +
+                                                ", has room for " + std::to_string(most))};
     }
   }
   return std::nullopt;
@@ -95,8 +96,8 @@ std::optional<Unschedulable> BrokenByHost(const NodeLedger& nodes,
       return Unschedulable{
           Constraint::kTopology,
           "needs " + Plural(wanted, gang.classes[c].name + " pod") + " in one " +
-              std::string(kHostLevel) + ", the best, " + nodes.NameOf(best) + ", has room for " +
-              std::to_string(most) +
+              std::string(kHostLevel) + "; the one with most room, " + nodes.NameOf(best) +
+              ", has room for " + std::to_string(most) +
               TightestFigures(gang.classes[c].request, wanted, (nodes.*free)(best))};
     }
   }
@@ -125,7 +126,7 @@ std::optional<Unschedulable> BrokenByHostSum(const NodeLedger& nodes,
       const Figures figures = FiguresOf(needed.name, needed.amount, most);
       return Unschedulable{Constraint::kTopology,
                            "needs " + figures.needed + " in one " + std::string(kHostLevel) +
-                               ", the best, " + best + ", has " + figures.found};
+                               "; the one with most, " + best + ", has " + figures.found};
     }
   }
   return std::nullopt;

@@ -367,7 +367,7 @@ void CpprestExchange::Deliver(Put put) {
     limit_ = deadline_.value_or(TimePoint::max());
   } else {
     held_ = std::move(put);
-    Close(FaultKind::kCancelled, "stopped by the reader");
+    Close(FaultKind::kCancelled, "the caller stopped reading the response");
   }
 }
 

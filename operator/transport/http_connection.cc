@@ -349,7 +349,7 @@ class HttpConnection::Impl : public std::enable_shared_from_this<Impl> {
     if (parser_->is_done()) {
       Finish(std::nullopt);
     } else if (flow == StreamFlow::kStop) {
-      Finish(Fault{FaultKind::kCancelled, true, "stopped by the reader"});
+      Finish(Fault{FaultKind::kCancelled, true, "the caller stopped reading the response"});
     } else if (flow == StreamFlow::kPause) {
       phase_ = Phase::kPaused;
       limit_ = exchange_.deadline.value_or(TimePoint::max());

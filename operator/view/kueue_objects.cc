@@ -88,7 +88,7 @@ void ReadAdmission(const StoredWorkload& workload,
     admission.pod_sets.push_back(std::move(pod_set));
   }
   if (!errors.empty()) {
-    sight->problem = "its Workload cannot be read: " + errors.front().ToString();
+    sight->problem = "the job's Workload cannot be read: " + errors.front().ToString();
   }
   sight->admission = std::move(admission);
 }

@@ -235,7 +235,7 @@ class PreemptionTest(ShareCase):
         self.assertNotIn("claim", high)
         by = f"preempted by {self.namespace}/high of priority 1000"
         self.assertIn(("Preempted", by, 1), self.events("low"))
-        for_whom = f"waits for 1 gang to leave: {self.namespace}/low"
+        for_whom = f"waits for 1 gang to end: {self.namespace}/low"
         self.assertIn(("WaitsForOthersToGo", for_whom, 1), self.events("high"))
         self.wait_waiting("low", "queue vision would be 12 GPUs over its nominal 20")
 
@@ -279,8 +279,8 @@ class PreemptionTest(ShareCase):
         for _ in range(3):
             self.create_job("high", 16,
                             scheduling={"queue": "vision", "priorityClassName": "urgent"})
-            self.wait_waiting("high", f"its pods ask for requests.{GPU} 16, but ResourceQuota team "
-                                      "of the namespace allows 8")
+            self.wait_waiting("high", f"the job's pods request requests.{GPU} 16, but "
+                                      "ResourceQuota team of the namespace allows 8")
             self.admin.delete("TrainingJob", "high", self.namespace)
             self.wait_for(lambda: not self.admin.find("TrainingJob", "high", self.namespace), 30,
                           "the job to go")

@@ -64,7 +64,7 @@ class TopologyTest(JobCase):
             self.create_job(f"five-{number}", 5, scheduling={"topology": {"required": LEVEL}})
             self.assert_shortest_ring(self.racks_by_rank(f"five-{number}", 5), 1)
         self.create_job("narrow", 6, scheduling={"topology": {"required": LEVEL}})
-        self.wait_waiting("narrow", f"needs 6 worker pods in one {LEVEL}, the best, ",
+        self.wait_waiting("narrow", f"needs 6 worker pods in one {LEVEL}; the one with most room, ",
                           ", has room for 3")
         self.end_job("five-2")
         self.assert_shortest_ring(self.racks_by_rank("narrow", 6), 1)

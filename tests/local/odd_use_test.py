@@ -118,7 +118,7 @@ class OddUse(LocalTest):
     def test_what_can_never_be_due_or_found_is_refused_with_the_programs_name(self):
         for words, said in (
                 (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"],
-                 "a command may not report steps"),
+                 "not every command reports steps"),
                 (["run", "job.yaml", "--summary", "-"], "/dev/stdout"),
                 (["run", "--resume", "nosuch"], "there is no run in runs/nosuch either")):
             exit_code, output = self.end_of(self.lockstep(*words))

@@ -108,7 +108,7 @@ class Warned(Resumed):
         run = self.run_job(command_manifest(["true"], workers=1), "--quiet", name="first")
         self.assertEqual(run.exit_code, 0, run.output)
         self.assertTrue(self.checkpoints(directory))
-        self.assertNotIn("no checkpoint there", run.output)
+        self.assertNotIn("which has no checkpoint", run.output)
 
     def test_an_older_checkpoint_in_the_place_of_a_damaged_one_is_a_warning(self):
         directory = self.trained()

@@ -115,7 +115,7 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
   if (IsByPods(*ask->open)) {  // of a request it is told when it is there
     builder->Say(EventType::kNormal,
                  "CapacityAsked",
-                 "Lockstep asks autoscalers with " + RequestText(*ask, *builder));
+                 "Lockstep asks autoscalers for nodes by " + RequestText(*ask, *builder));
   }
 }
 
@@ -123,12 +123,12 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
 void TakeBack(const std::string& why, DecisionBuilder* builder) {
   CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
   if (ask->open->has_capacity) {
-    builder->Say(
-        EventType::kWarning,
-        "CapacityNotProvisioned",
-        RequestText(*ask, *builder) +
-            " found room, but Lockstep withdrew the request, because the gang may not start: " +
-            why);
+    builder->Say(EventType::kWarning,
+                 "CapacityNotProvisioned",
+                 RequestText(*ask, *builder) +
+                     " found room, but Lockstep withdrew the request, because something else keeps "
+                     "the gang from starting: " +
+                     why);
   }
   CountAnswer(CapacityAnswer::kTakenBack, builder);
   ask->open.reset();

@@ -107,7 +107,7 @@ TEST_F(AskCapacity, FailureIsToldAndAskedAboutAnewAfterAPauseThatGrows) {
   Step();
   EXPECT_EQ(Objects(), "");
   EXPECT_TRUE(Says("no quota for GPUs in this region")) << Why();
-  EXPECT_TRUE(Says("Lockstep asks autoscalers again at ")) << Why();
+  EXPECT_TRUE(Says("Lockstep asks autoscalers for nodes again at ")) << Why();
   EXPECT_EQ(Step(), "") << "not yet";
   world_.Advance(seconds(5));
   Ask();

@@ -140,7 +140,8 @@ std::string WhyNotAsAsked(const TrainingJob& job, const ProvisioningSight& sight
 std::string DescribeAsk(const DecisionBuilder& builder) {
   const CapacityAsk& ask = *builder.status().provisioning;
   if (!ask.open.has_value()) {
-    return "Lockstep asks autoscalers again at " + FormatRfc3339(*ask.retry_at) + LastAnswer(ask);
+    return "Lockstep asks autoscalers for nodes again at " + FormatRfc3339(*ask.retry_at) +
+           LastAnswer(ask);
   }
   const std::string last = LastAnswer(ask);
   if (IsByPods(*ask.open)) {
@@ -151,7 +152,7 @@ std::string DescribeAsk(const DecisionBuilder& builder) {
   }
   const CapacityObject* const request = OpenRequest(builder);
   if (request == nullptr) {
-    return "Lockstep is about to ask autoscalers with " + RequestText(ask, builder) + last;
+    return "Lockstep is about to ask autoscalers for nodes by " + RequestText(ask, builder) + last;
   }
   const std::string answer = AnswerIn(request->conditions, ask.open->ask_class);
   return RequestText(ask, builder) + ": " +
@@ -190,7 +191,8 @@ void SayWhatBecameOfIt(DecisionBuilder* builder) {
   }
   const std::string request = RequestText(ask, *builder);
   if (OpenRequest(*builder) != nullptr && !HasSaid("; " + request + ": ", *builder)) {
-    builder->Say(EventType::kNormal, "CapacityAsked", "Lockstep asks autoscalers with " + request);
+    builder->Say(
+        EventType::kNormal, "CapacityAsked", "Lockstep asks autoscalers for nodes by " + request);
   }
 }
 

@@ -53,10 +53,12 @@ class AskText : public ::testing::Test, protected FakeAskingWorld {
 
 TEST_F(AskText, AskIsToldOfWhenItsRequestIsThereAndOnce) {
   EXPECT_EQ(Events(), "") << "there is none yet";
-  EXPECT_TRUE(Says("Lockstep is about to ask autoscalers with ProvisioningRequest mnist-uid-1-1"))
+  EXPECT_TRUE(
+      Says("Lockstep is about to ask autoscalers for nodes by ProvisioningRequest mnist-uid-1-1"))
       << Why();
   Answer(Json());
-  EXPECT_EQ(Events(), std::string("CapacityAsked: Lockstep asks autoscalers with ") + kRequestText);
+  EXPECT_EQ(Events(),
+            std::string("CapacityAsked: Lockstep asks autoscalers for nodes by ") + kRequestText);
   EXPECT_EQ(Events(), "");
   Answer(ConditionOf("Accepted", true, "Reason", "ok"));
   EXPECT_EQ(Events(), "");
@@ -175,8 +177,8 @@ TEST_F(AskText, WhoWasToldOfRoomThatAnotherGetsIsToldThatToo) {
   world_.observed.round = Unschedulable{Constraint::kQueue, "waits behind team/first"};
   EXPECT_EQ(Events(),
             std::string("CapacityNotProvisioned: ") + kRequestText +
-                " found room, but Lockstep withdrew the request, because the gang may not start: "
-                "waits behind team/first");
+                " found room, but Lockstep withdrew the request, because something else keeps the "
+                "gang from starting: waits behind team/first");
 }
 
 TEST_F(AskText, WhoMustStandWithinOneDomainAsksForNothingFromTheStart) {

@@ -26,8 +26,8 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
 }  // namespace
 
 std::string DescribeOrder(const EvictionOrder& order) {
-  return order.is_reclaim ? "preempted by " + order.beneficiary + ": its queue " + order.queue +
-                                " takes back what others borrowed"
+  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
+                                " takes back what other queues borrowed"
                           : "preempted by " + order.beneficiary + " of priority " +
                                 std::to_string(order.priority);
 }

@@ -215,7 +215,7 @@ TEST(EvictGang, RoomThatWasBorrowedIsTakenBackInTheNameOfItsQueue) {
   world.observed.eviction = EvictionOrder{"team/other", 0, "vision", true};
 
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),
-            "preempted by team/other: its queue vision takes back what others borrowed");
+            "preempted by team/other, whose queue vision takes back what other queues borrowed");
 }
 
 TEST(EvictGang, JobThatIsDoneIsDone) {
@@ -231,7 +231,7 @@ TEST(EvictGang, JobThatIsDoneIsDone) {
 
 TEST(EvictGang, ThatOthersGoIsToldOnceHoweverManyTheyAre) {
   TestWorld world(MakeTrainingJob(1));
-  for (const char* const left : {"2 gangs to leave: team/a, team/b", "1 gang to leave: team/b"}) {
+  for (const char* const left : {"2 gangs to end: team/a, team/b", "1 gang to end: team/b"}) {
     world.observed.round = Unschedulable{Constraint::kPreemption, std::string("waits for ") + left};
     const Decision waiting = world.Step();
     EXPECT_EQ(EventReasons(waiting).find("WaitsForOthersToGo") != std::string::npos,
@@ -246,7 +246,7 @@ TEST(EvictGang, ClaimIsInTheStatusWhileOthersGoAndNoLonger) {
   const RoomClaim claim{world.now, {{"team/low", "uid", Attempt()}}, {{"worker-0", "node-a"}}};
   world.observed.claim = claim;
   world.observed.round =
-      Unschedulable{Constraint::kPreemption, "waits for 1 gang to leave: team/low"};
+      Unschedulable{Constraint::kPreemption, "waits for 1 gang to end: team/low"};
   const Decision waiting = world.Step();
   EXPECT_EQ(waiting.status.claim, claim);
   EXPECT_EQ(ReasonOf(waiting.status, ConditionType::kScheduled), "WaitsForOthersToGo");

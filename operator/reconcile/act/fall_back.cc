@@ -57,12 +57,12 @@ struct Fall {
 void SayLost(const Fall& fall, DecisionBuilder* builder) {
   std::string why = WhyCheckpointsGo(builder->job(), builder->observed());
   if (!why.empty()) {
-    why = "no rank with its state is left, and " + why +
+    why = "no rank that has the training state is left, and " + why +
           ", so checkpoints were deleted with their pods";
   } else if (fall.next == 0) {
-    why = "no rank with its state is left, and no checkpoint was found";
+    why = "no rank that has the training state is left, and no checkpoint was found";
   } else {
-    why = "no rank with its state is left, so it resumes from the newest checkpoint";
+    why = "no rank that has the training state is left, so it resumes from the newest checkpoint";
   }
   builder->Say(EventType::kWarning,
                "ProgressLost",

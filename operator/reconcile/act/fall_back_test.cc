@@ -186,9 +186,9 @@ TEST_F(OwnModelsTest, StepsOfEveryModelThatGoesBackAddUpAndAreTold) {
   GoOn(1, 50, 90);
 
   EXPECT_EQ(Told(),
-            "model 1 continues at step 50, but had reached at least step 64: no rank with its "
-            "state is left, and no volume is mounted at /lockstep/work/checkpoints, so checkpoints "
-            "were deleted with their pods");
+            "model 1 continues at step 50, but had reached at least step 64: no rank that has the "
+            "training state is left, and no volume is mounted at /lockstep/work/checkpoints, so "
+            "checkpoints were deleted with their pods");
   EXPECT_EQ(StepsRepeated(), 14);
   EXPECT_EQ(KnownStep(), 70) << "of model 0";
   EXPECT_EQ(Told(), "") << "once";
@@ -361,9 +361,9 @@ TEST_F(FallBackTest, StateThatANewMeetingBeganWithIsNamedHoweverFarTrainingIsSin
   DocumentOf(0).step = Step(4350);
 
   EXPECT_EQ(Told(),
-            "training continues at step 4000, but had reached at least step 4200: no rank with its "
-            "state is left, and no volume is mounted at /lockstep/work/checkpoints, so checkpoints "
-            "were deleted with their pods");
+            "training continues at step 4000, but had reached at least step 4200: no rank that has "
+            "the training state is left, and no volume is mounted at /lockstep/work/checkpoints, "
+            "so checkpoints were deleted with their pods");
   EXPECT_EQ(KnownStep(), 4350);
   EXPECT_EQ(Told(), "") << "once";
 }

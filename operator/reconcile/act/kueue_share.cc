@@ -103,11 +103,11 @@ Wait WhyNotAdmitted(const WorkloadSight& workload, const DecisionBuilder& builde
   }
   if (workload.is_deleting || IsWorkload(workload, kFinished) ||
       !AsksForTheSame(workload, builder)) {
-    return WaitsForKueue(builder, "its earlier Workload is deleted first");
+    return WaitsForKueue(builder, "the job's earlier Workload is deleted first");
   }
   if (IsWorkload(workload, kEvicted) && HoldsQuota(workload)) {
     return WaitsForKueue(builder,
-                         "its quota was taken back: " + WorkloadMessage(workload, kEvicted));
+                         "Kueue took the job's quota back: " + WorkloadMessage(workload, kEvicted));
   }
   if (!IsWorkload(workload, kAdmitted)) {
     const std::string words = WorkloadMessage(workload, kQuotaReserved);
@@ -134,8 +134,8 @@ Wait WhyNoShare(const DecisionBuilder& builder) {
     return WhyNotAdmitted(*kueue.workload, builder);
   }
   return WaitsForKueue(builder,
-                       kueue.refusal.empty() ? "its Workload is being created"
-                                             : "its Workload was refused: " + kueue.refusal);
+                       kueue.refusal.empty() ? "the job's Workload is being created"
+                                             : "the job's Workload was refused: " + kueue.refusal);
 }
 
 // People hear of it when the reason is another: Kueue's words change with every queue that moves.
@@ -156,19 +156,19 @@ std::string WhyLost(const DecisionBuilder& builder) {
   const std::optional<WorkloadSight>& workload = builder.observed().kueue.workload;
   if (!workload.has_value() || workload->is_deleting ||
       workload->uid != builder.status().kueue->workload_uid) {
-    return "Kueue took its quota back: its Workload was deleted";
+    return "Kueue took the job's quota back: the job's Workload was deleted";
   }
   if (IsWorkload(*workload, kFinished)) {
-    return "Kueue took its quota back: its Workload was marked as finished: " +
+    return "Kueue took the job's quota back: the job's Workload was marked as finished: " +
            WorkloadMessage(*workload, kFinished);
   }
   if (IsWorkload(*workload, kEvicted)) {
-    return "Kueue took its quota back (" + WorkloadReason(*workload, kEvicted) +
+    return "Kueue took the job's quota back (" + WorkloadReason(*workload, kEvicted) +
            "): " + WorkloadMessage(*workload, kEvicted);
   }
   return IsWorkload(*workload, kAdmitted)
              ? ""
-             : "Kueue took its quota back: its Workload is no longer admitted";
+             : "Kueue took the job's quota back: the job's Workload is no longer admitted";
 }
 
 void Patch(const WorkloadSight& workload,

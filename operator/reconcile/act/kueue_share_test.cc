@@ -283,7 +283,7 @@ TEST_F(KueueShare, NothingIsClaimedOfOthersWithoutAShare) {
   world_.Step();
   const RoomClaim claim{
       world_.now, {{"default/low", "uid-low", Attempt()}}, {{"worker-0", "node-a"}}};
-  world_.observed.round = Unschedulable{Constraint::kPreemption, "waits for 1 gang to leave"};
+  world_.observed.round = Unschedulable{Constraint::kPreemption, "waits for 1 gang to end"};
   world_.observed.claim = claim;
   world_.Step();
   ASSERT_EQ(world_.job.status.claim, claim);

@@ -92,9 +92,9 @@ std::string ReasonOf(Constraint constraint) {
 std::string_view FirstComers(QueueOrder order) {
   switch (order) {
     case QueueOrder::kPriority:
-      return "jobs of higher priority come first, then older ones";
+      return "jobs of higher priority come first, then older jobs";
     case QueueOrder::kFairShare:
-      return "jobs of namespaces that use less come first, then older ones";
+      return "jobs of namespaces that use less come first, then older jobs";
     case QueueOrder::kFifo:
       break;
   }

@@ -95,7 +95,8 @@ TEST_F(ReleaseJobTest, PodsThatGoBeforeTheJobAreNotSaidToRunOn) {
   Delete();
   world_.observed.job_finalizers = {"foregroundDeletion", "example.com/keep"};
   world_.Step();
-  EXPECT_EQ(Why(), "the job is being deleted, and its pods before it; lost pods are not replaced");
+  EXPECT_EQ(Why(),
+            "the job is being deleted: first its pods, then the job; lost pods are not replaced");
 }
 
 // `kubectl delete --cascade=orphan`.

@@ -156,7 +156,7 @@ void NoteSizeIsHeeded(DecisionBuilder* builder) {
     builder->Set({ConditionType::kResized,
                   true,
                   "SizeIsHeeded",
-                  "nothing keeps the gang from the size that the manifest asks for"});
+                  "the gang has the size that the manifest asks for, or can get it"});
   }
 }
 

@@ -107,7 +107,7 @@ TEST_F(ShowPlaceholdersTest, OneThatIsRefusedTakesAllBackAndIsToldOf) {
   }
   EXPECT_TRUE(pods().empty()) << "nodes would come for a gang that cannot start";
   EXPECT_TRUE(Says("pod " + refused + " was refused: exceeded quota")) << Why();
-  EXPECT_TRUE(Says("Lockstep asks autoscalers again at ")) << Why();
+  EXPECT_TRUE(Says("Lockstep asks autoscalers for nodes again at ")) << Why();
   EXPECT_EQ(Step(), "");
   world_.Advance(seconds(5));
   EXPECT_EQ(Step(),

@@ -390,7 +390,8 @@ bool PlaceWaitingSuccessors(const GangView& view, DecisionBuilder* builder) {
   const Condition* const told = FindCondition(builder->status(), ConditionType::kRestarting);
   if (!LacksPlace(builder->status()) && told != nullptr && told->is_true &&
       told->reason == kReplacementWaits) {
-    builder->Set({ConditionType::kRestarting, true, "ReplacementPlaced", "replacements have room"});
+    builder->Set(
+        {ConditionType::kRestarting, true, "ReplacementPlaced", "the replacements were placed"});
   }
   return true;
 }
@@ -403,7 +404,7 @@ void TellOfWaitingSuccessor(const GangView& view, DecisionBuilder* builder) {
     return;
   }
   const std::string why =
-      DescribeMember(*member) + " has no place: " + WhyNoPlace(view, member->task, *builder);
+      DescribeMember(*member) + " cannot be placed: " + WhyNoPlace(view, member->task, *builder);
   if (member->rank.has_value()) {
     builder->Set({ConditionType::kRestarting,
                   true,

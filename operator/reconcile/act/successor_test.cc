@@ -78,21 +78,23 @@ TEST_F(SuccessorTest, WhereNoNodeTellsTheDomainThatIsSaid) {
   world_->job.spec.scheduling.topology.required = "rack";
   world_->nodes().front().labels.erase("rack");
   EXPECT_EQ(NodeAfterLoss(), "");
-  EXPECT_EQ(Restarting(),
-            "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: no known node is in "
-            "the same rack as the gang; the other ranks wait for it");
+  EXPECT_EQ(
+      Restarting(),
+      "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) cannot be placed: no known node is in "
+      "the same rack as the gang; the other ranks wait for it");
 }
 
 TEST_F(SuccessorTest, WhatIsMissingForItsPlaceIsSaidAtOnce) {
   world_->job.spec.scheduling.topology.required = "rack";
   world_->observed.used_elsewhere.by_jobs.Edit()["node-d"].resources.gpu_count = 1;
   EXPECT_EQ(NodeAfterLoss(), "");
-  EXPECT_EQ(Restarting(),
-            "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) has no place: needs 1 GPU, 0 free on "
-            "2 nodes; the other ranks wait for it");
+  EXPECT_EQ(
+      Restarting(),
+      "ReplacementWaits: pod mnist-worker-1-r1 (rank 1) cannot be placed: needs 1 GPU, 0 free on "
+      "2 nodes; the other ranks wait for it");
   world_->observed.used_elsewhere.by_jobs.Edit().clear();
   world_->Step();
-  EXPECT_EQ(Restarting(), "ReplacementPlaced: replacements have room");
+  EXPECT_EQ(Restarting(), "ReplacementPlaced: the replacements were placed");
 }
 
 // Of one that the API server refuses and one without room Restarting names one, always the same:

@@ -30,7 +30,7 @@ void StartOrResume(DecisionBuilder* builder) {
                  {ConditionType::kScheduled,
                   false,
                   resumed.reason,
-                  "the job was resumed and waits for its turn"},
+                  "the job was resumed and waits to be scheduled"},
                  builder->now());
     builder->mutable_status()->start_time.reset();
   }

@@ -318,10 +318,7 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
         builder->now());
   } else if (scheduled->reason == kReasonPodWaits) {
     SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled,
-                  true,
-                  "GangPlaced",
-                  "nothing keeps a pod from starting any more"},
+                 {ConditionType::kScheduled, true, "GangPlaced", "all pods can start again"},
                  builder->now());
   }
 }

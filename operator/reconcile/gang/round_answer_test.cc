@@ -148,9 +148,9 @@ TEST(DecideRound, WhoComesFirstIsToldByTheOrderingOfTheQueue) {
   };
 
   EXPECT_EQ(told(QueueOrder::kFifo), "older jobs come first");
-  EXPECT_EQ(told(QueueOrder::kPriority), "jobs of higher priority come first, then older ones");
+  EXPECT_EQ(told(QueueOrder::kPriority), "jobs of higher priority come first, then older jobs");
   EXPECT_EQ(told(QueueOrder::kFairShare),
-            "jobs of namespaces that use less come first, then older ones");
+            "jobs of namespaces that use less come first, then older jobs");
 }
 
 }  // namespace
