@@ -232,10 +232,10 @@ class SaidTest(unittest.TestCase):
     """What people met who were not told, and no table lists."""
 
     SENTENCES = {
-        "exit-codes.md": ["| 75 | retryable | `unreachable`: a peer was lost, or did not come"],
+        "exit-codes.md": ["| 75 | retryable | `unreachable`: a peer was lost, or did not join"],
         "checkpoints.md": ["The fence is not exclusive between nodes.",
                            "Over NFS such a lock may hold on one node only"],
-        "exit-codes.md": ["| 75 | retryable | `unreachable`: a peer was lost, or did not come in"],
+        "exit-codes.md": ["| 75 | retryable | `unreachable`: a peer was lost, or did not join in"],
         "python.md": ["`pip install` of the folder compiles the library first, which takes several "
                       "minutes"],
     }
