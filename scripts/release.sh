@@ -184,7 +184,7 @@ Priority: optional
 Depends: libc6 (>= 2.34)
 Recommends: libtorch1.13, libopenblas0-pthread
 Installed-Size: $(du --summarize --block-size=1K --apparent-size "$root/usr" | cut -f1)
-Description: trains one model on many machines, and goes on when one of them fails
+Description: trains one model on many machines, and continues when a machine fails
  The command line of Lockstep, its runtime, and the built-in trainer for CPUs.
  The trainer loads the recommended packages; programs of your own do not need them.
 TEXT
