@@ -113,9 +113,10 @@ std::optional<TorchrunFault> FaultOf(const TorchrunSight& sight,
     return std::nullopt;
   }
   if (expected.process_count > 1) {
-    return TorchrunFault{"the command starts torchrun itself, and was started " +
+    return TorchrunFault{"the command starts torchrun, and Lockstep started the command " +
                              std::to_string(expected.process_count) +
-                             " times; set launcher: Torchrun in its role, to have it started once",
+                             " times; set launcher: Torchrun in the role, so that Lockstep starts "
+                             "the command only once",
                          true};
   }
   const std::string ranks = std::to_string(expected.world_size) + " ranks of the job";
@@ -130,10 +131,10 @@ std::optional<TorchrunFault> FaultOf(const TorchrunSight& sight,
         "torchrun --standalone does not join the " + ranks + "; remove --standalone", false};
   }
   if (sight.world.has_value() && *sight.world < expected.world_size) {
-    return TorchrunFault{"torchrun trains " + std::to_string(*sight.world) +
-                             " ranks by themselves, not the " + ranks +
-                             "; remove its own --nnodes, --node-rank and addresses",
-                         false};
+    return TorchrunFault{
+        "torchrun trains " + std::to_string(*sight.world) + " ranks by themselves, not the " +
+            ranks + "; remove --nnodes, --node-rank and addresses from the options of torchrun",
+        false};
   }
   return std::nullopt;
 }

@@ -126,7 +126,10 @@ TEST(TorchrunFault, TableOfWhatIsToldOf) {
       {{1, false, 2}, {1, 6}, "trains 2 ranks by themselves, not the 6 ranks of the job"},
       {{1, true, std::nullopt}, {1, 6}, "--standalone does not join"},
       {{1, true, 1}, {1, 1}, ""},
-      {{1, false, std::nullopt}, {2, 6}, "started 2 times; set launcher: Torchrun", true},
+      {{1, false, std::nullopt},
+       {2, 6},
+       "started the command 2 times; set launcher: Torchrun",
+       true},
   };
   for (const Row& row : rows) {
     const auto fault = FaultOf(row.sight, row.expected);

@@ -49,10 +49,10 @@ std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
   const std::string kept = DescribeSize(AsPlaced(job));
   const std::string consent = ConsentOf(metadata);
   const std::string generation = std::to_string(metadata.generation);
-  const std::string stale = consent.empty()
-                                ? ""
-                                : "the annotation's value \"" + consent +
-                                      "\" accepts a different change than " + generation + "; ";
+  const std::string stale = consent.empty() ? ""
+                                            : "the annotation's value \"" + consent +
+                                                  "\" does not accept the change of generation " +
+                                                  generation + "; ";
   return " would be lost: " + why + ", so a gang of " + DescribeSize(job) +
          " would start at step 0. The gang of " + kept + " continues; " + stale + "ask for " +
          kept + " again, or accept that the progress is lost: " + ConsentCommand(metadata);

@@ -132,7 +132,8 @@ def _run(here: World[Any], state: State, work: Callable[[], Any]) -> Any:
         fruitless = 0 if state._commits > commits else fruitless + 1
         commits = state._commits
         if fruitless > _FRUITLESS_MAX:
-            print(f"lockstep: {fruitless} losses of ranks without a commit between them: {lost}",
+            print(f"lockstep: ranks were lost {fruitless} times without a commit in between: "
+                  f"{lost}",
                   file=sys.stderr)
             sys.exit(lost.exit_code)
         print(f"lockstep: joining a new rendezvous after step {state._steps}: {lost}", flush=True)

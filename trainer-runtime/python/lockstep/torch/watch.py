@@ -150,5 +150,6 @@ class Watch:
 
 
 def _rule(step: int, who: str) -> str:
-    return (f"after step {step} {who} to hold the same values to the bit; only job.step may change "
-            "them, or the program in the same way on all ranks: was optimizer.step called as well?")
+    return (f"after step {step} {who} to hold the same values, bit for bit. Only job.step may "
+            "change them, or the program in the same way on all ranks; an additional call of "
+            "optimizer.step is a common cause")

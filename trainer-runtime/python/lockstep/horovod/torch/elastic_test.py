@@ -120,7 +120,7 @@ class Elastic(unittest.TestCase):
             with self.assertRaises(SystemExit) as end, contextlib.redirect_stdout(io.StringIO()):
                 self.train(self.state())
         self.assertEqual(end.exception.code, 75)
-        self.assertIn("21 losses of ranks without a commit", told.getvalue())
+        self.assertIn("ranks were lost 21 times without a commit", told.getvalue())
         self.assertEqual(len(session.meetings), 21)
 
     def test_outside_of_it_a_loss_ends_the_process(self):
