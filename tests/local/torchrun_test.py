@@ -51,7 +51,8 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
         for pod in self.run_command(self.script(self.idle_words("nobody:waits")), pods=2):
             self.assertEqual(pod.exit_code, 64, pod.output)
             self.assertEqual(pod.words["outcome"], "permanent")
-            self.assertIn("started the command 2 times; set launcher: Torchrun", pod.words["reason"])
+            self.assertIn("started the command 2 times; set launcher: Torchrun",
+                          pod.words["reason"])
 
     def test_world_of_its_own_is_told_while_it_runs(self):
         words = self.idle_words("nobody:waits", options=["--nnodes=1", "--rdzv_backend=c10d",

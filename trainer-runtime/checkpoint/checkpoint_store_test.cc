@@ -301,7 +301,7 @@ TEST_F(CheckpointStoreTest, DamagedFenceShutsWritersOutUntilTheNextClaim) {
   EXPECT_EQ(store->Flush(Soon()).error().code(), ErrorCode::kCorrupt);
   ASSERT_TRUE(store->Claim(Epoch(2), Incarnation(0)).ok());
   SaveAndWait(store.get(), 20);
-  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("fence is damaged")));
+  EXPECT_THAT(log_.warnings, ElementsAre(HasSubstr("fence.json is damaged")));
 }
 
 // Whoever tidies up too much loses what was saved, and not what is trained from there on.
