@@ -410,6 +410,9 @@ struct TrainingJob {
   Metadata metadata;
   TrainingJobSpec spec;
   TrainingJobStatus status;
+  // RevisionOf(spec), where whoever read the manifest has computed that; else empty. A template may
+  // be a megabyte.
+  std::string revision;
 
   // The role's spec; null when the job has no such role.
   const RoleSpec* FindRole(Role name) const;

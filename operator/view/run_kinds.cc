@@ -46,7 +46,7 @@ std::vector<std::string> KindsOf(const TrainingJob& job) {
     has_images = has_images && !role.pod.image.empty();
   }
   std::vector<std::string> kinds = {
-      NameOf({{"namespace", space}, {"manifest", RevisionOf(job.spec)}, {"replicas", counts}})};
+      NameOf({{"namespace", space}, {"manifest", RevisionOf(job)}, {"replicas", counts}})};
   if (has_images) {
     kinds.push_back(NameOf({{"namespace", space}, {"shapes", shapes}}));
   }

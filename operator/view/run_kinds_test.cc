@@ -41,6 +41,14 @@ TEST(RunKinds, SameManifestIsOfTheSameKindWhateverTheJobIsCalled) {
   EXPECT_EQ(KindsOf(job), kinds);
 }
 
+TEST(RunKinds, RevisionThatIsKnownIsNotComputedAgain) {
+  TrainingJob job = CommandJob();
+  job.revision = "as it was read";
+  const std::vector<std::string> kinds = KindsOf(job);
+  job.spec.roles.front().pod.raw = Json::object();
+  EXPECT_EQ(KindsOf(job)[0], kinds[0]);
+}
+
 TEST(RunKinds, OtherArgumentsAreOfTheSameWiderKind) {
   TrainingJob job = CommandJob();
   const std::vector<std::string> kinds = KindsOf(job);

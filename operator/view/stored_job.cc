@@ -11,6 +11,7 @@
 #include "operator/api/encode.h"
 #include "operator/api/status.h"
 #include "operator/kube/decode.h"
+#include "operator/reconcile/gang/gang_origin.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/view/object_origin.h"
 
@@ -67,6 +68,7 @@ Result<kube::Item<StoredJob>> DecodeStoredJob(std::string_view json) {
     stored.problem = DescribeProblems(decoded.errors);
     stored.is_newer = decoded.is_newer;
   }
+  stored.job.revision = RevisionOf(stored.job.spec);
   const GangOrigin& origin = stored.job.status.origin;
   if (!stored.problem.empty() && origin.active_deadline.has_value()) {
     stored.job.spec.run_policy.active_deadline = origin.active_deadline;

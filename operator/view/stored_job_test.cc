@@ -4,6 +4,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
+#include "operator/reconcile/gang/gang_origin.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {
@@ -78,6 +79,12 @@ TEST(StoredJob, FieldOfAnotherTypeIsOfNoVersion) {
   EXPECT_NE(stored.problem.find("beta1: unknown field in SGD"), std::string::npos)
       << stored.problem;
   EXPECT_FALSE(stored.is_newer);
+}
+
+// On the thread of the watch: the controller's has no time to hash a megabyte.
+TEST(StoredJob, RevisionIsComputedWhenTheJobIsRead) {
+  const StoredJob stored = Decoded(StoredObject());
+  EXPECT_EQ(stored.job.revision, RevisionOf(stored.job.spec));
 }
 
 TEST(StoredJob, WhoBeginsToWaitForPodsLetsOthersPass) {

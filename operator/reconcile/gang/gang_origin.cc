@@ -58,9 +58,13 @@ std::string RevisionOf(const TrainingJobSpec& spec) {
   return Sha256Hex(DumpJson(described)).substr(0, kRevisionDigits);
 }
 
+std::string RevisionOf(const TrainingJob& job) {
+  return job.revision.empty() ? RevisionOf(job.spec) : job.revision;
+}
+
 GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings) {
   return {job.metadata.generation,
-          RevisionOf(job.spec),
+          RevisionOf(job),
           settings.runtime_image,
           QueueOf(job.spec),
           PriorityClassOf(job.spec)};
@@ -69,7 +73,7 @@ GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings) {
 bool IsOutdated(const TrainingJob& job, const GangOrigin& origin) {
   const bool is_other_share = !origin.queue.empty() && origin.queue != QueueOf(job.spec);
   return origin.generation != job.metadata.generation &&
-         (is_other_share || origin.revision != RevisionOf(job.spec));
+         (is_other_share || origin.revision != RevisionOf(job));
 }
 
 }  // namespace lockstep::control

@@ -16,6 +16,9 @@ inline constexpr std::size_t kRevisionDigits = 16;
 // priority class and how they are bound.
 std::string RevisionOf(const TrainingJobSpec& spec);
 
+// As it was computed when the job was read, else now.
+std::string RevisionOf(const TrainingJob& job);
+
 // The origin of a gang that is placed now.
 GangOrigin OriginNow(const TrainingJob& job, const PodSettings& settings);
 
