@@ -42,6 +42,9 @@ std::string Encode(const TerminationMessage& message, const std::string& reason)
   if (!message.left_ranks.empty()) {
     json["leftRanks"] = message.left_ranks;
   }
+  if (message.relaunches.has_value()) {
+    json["relaunches"] = *message.relaunches;
+  }
   if (message.tail.has_value()) {
     json["tail"] = *message.tail;
   }
@@ -143,6 +146,7 @@ Result<TerminationMessage> DecodeTerminationMessage(std::string_view text) {
     message.culprit_rank = static_cast<int>(*rank);
   }
   message.left_ranks = ReadLeftRanks(&reader);
+  message.relaunches = reader.Int("relaunches", 0);
   message.tail = reader.String("tail");
   if (const Json* samples = reader.Find("samples")) {
     message.samples = DecodeSampleCounts(*samples, "samples", &errors);

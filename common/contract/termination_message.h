@@ -42,6 +42,8 @@ struct TerminationMessage {
   std::optional<int64_t> steps_total = std::nullopt;    // of the training, once it is known
   std::optional<int64_t> data_epoch = std::nullopt;     // as in the status document
   std::optional<int64_t> steps_skipped = std::nullopt;  // as there; absent where none were
+  // How often the pod's programs had been relaunched; absent where the pod ends with them.
+  std::optional<int64_t> relaunches = std::nullopt;
 
   friend bool operator==(const TerminationMessage&, const TerminationMessage&) = default;
 };

@@ -33,6 +33,7 @@ TEST(TerminationMessage, RoundTrips) {
     message.steps_total = 750;
     message.data_epoch = 2;
     message.steps_skipped = 3;
+    message.relaunches = 1;
     message.history = {{3, 400, 9600, 0.5, 0.875, 1.5, 4800}, {4, 500, 9600, 0.25, {}, 1}};
     EXPECT_EQ(DecodeTerminationMessage(EncodeTerminationMessage(message)).value(), message);
   }
@@ -149,6 +150,7 @@ TEST(TerminationMessage, RefusesWhatIsNotOurs) {
       {R"({"outcome":"success","reason":"","stepsTotal":-1})", "stepsTotal: -1 found"},
       {R"({"outcome":"success","reason":"","dataEpoch":-1})", "dataEpoch: -1 found"},
       {R"({"outcome":"success","reason":"","stepsSkipped":-1})", "stepsSkipped: -1 found"},
+      {R"({"outcome":"success","reason":"","relaunches":-1})", "relaunches: -1 found"},
       {R"({"outcome":"success","reason":"","culpritRank":4294967296})", "culpritRank"},
       {R"({"outcome":"success","reason":"","samples":{"lost":-1}})", "samples.lost: -1 found"},
       {R"({"outcome":"success","reason":"","result":[]})", "result: a list found"},

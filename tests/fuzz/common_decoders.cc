@@ -169,6 +169,7 @@ std::vector<std::string> TerminationMessageSeeds() {
   message.steps_total = 9;
   message.last_checkpoint_step = Step(5);
   message.culprit_rank = 1;
+  message.relaunches = 1;
   message.tail = "Traceback\nValueError: x\n";
   message.samples = SampleCounts{960, 960, 0, 0};
   message.result = TestResult{0.25, 0.96875, {{0.5, 0.25, 0.96875}, {}}};

@@ -24,6 +24,14 @@ EnvironmentMap VariablesOf(const Json& container) {
   return variables;
 }
 
+// What the runtime of a command leaves when it holds an end no longer.
+std::string WordsOfHeld(const Processes::Process& process, int code) {
+  TerminationMessage message;
+  message.outcome = ClassifyExit(code, 0, "").outcome;
+  message.relaunches = process.relaunches;
+  return EncodeTerminationMessage(message);
+}
+
 // Whether a pod that has ended so could be better off with its programs started again in it.
 bool IsHoldable(const ProcessEnd& end) {
   return end.code != kExitCannotExecute && end.code != kExitNotFound && end.reason != "OOMKilled";
@@ -75,12 +83,15 @@ void Processes::Fail(const std::string& pod_uid, ProcessEnd end) {
   const bool is_held = process.environment.hold.count() > 0 && !process.held.has_value() &&
                        !process.stop_by.has_value() && IsHoldable(end);
   if (!is_held) {
-    End(pod_uid, std::move(end));
+    // A held pod that ends as its program did holds that no longer.
+    const bool lets_go = process.held.has_value() && process.held->code == end.code;
+    End(pod_uid, lets_go ? *process.held : std::move(end));
     return;
   }
   context_->Tell("program of " + process.environment.pod + " ends with " +
                  std::to_string(end.code) + ", and is held");
   context_->Count("a program whose end is held");
+  end.message = WordsOfHeld(process, end.code);
   process.held = std::move(end);
   process.held_since = context_->now;
   process.is_frozen = false;
@@ -90,7 +101,8 @@ void Processes::Fail(const std::string& pod_uid, ProcessEnd end) {
 void Processes::RunHeld(Process* process) {
   if (context_->now - process->held_since >= process->environment.hold) {
     const bool is_halted = process->held->code == kExitSuccess;
-    End(process->pod_uid, is_halted ? ProcessEnd{kExitRetryable, "Error"} : *process->held);
+    const ProcessEnd in_vain{kExitRetryable, "Error", WordsOfHeld(*process, kExitRetryable)};
+    End(process->pod_uid, is_halted ? in_vain : *process->held);
   }
 }
 

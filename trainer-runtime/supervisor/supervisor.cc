@@ -155,8 +155,7 @@ void Supervisor::NoteStart(const Status& started) {
   // The one place that shows the PATH, which may be long: the reason goes to many.
   options_.logger->Error("command not started",
                          {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
-  failure_ =
-      PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), std::nullopt, ""};
+  failure_ = PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), {}, {}};
   may_hold_ = false;
   KillAll();
 }
@@ -178,10 +177,8 @@ bool Supervisor::IsRelaunched() {
   output_.Finish(kEndTimeout);
   std::string words = WordsOfProgram(options_.termination_message_file);
   words = words.empty() ? EncodeTerminationMessage(WordsOfPod()) : words;
-  HeldEnd held = {end.exit_code, end.signal, 0, words, std::nullopt};
-  if (end.ended_at.has_value()) {
-    held.monotonic_ns = end.ended_at->time_since_epoch().count();
-  }
+  const TimePoint ended_at = end.ended_at.value_or(SteadyNow());
+  const HeldEnd held = {end.exit_code, end.signal, 0, words, ended_at.time_since_epoch().count()};
   const bool is_held = is_clear && options_.hold->AwaitRelaunch(held, WatchForStop().get());
   if (!is_held) {
     failure_ = failure_.has_value() ? failure_ : HaltedInVain();
@@ -459,6 +456,9 @@ void Supervisor::KillAll() {
 TerminationMessage Supervisor::WordsOfPod() const {
   const bool has_work_left = !options_.is_done || !options_.is_done();
   TerminationMessage message = LastWordsOfPod(failure_, was_asked_to_end_ && has_work_left);
+  if (options_.hold != nullptr) {
+    message.relaunches = options_.hold->relaunches();
+  }
   if (options_.add_words) {
     options_.add_words(&message);
   }

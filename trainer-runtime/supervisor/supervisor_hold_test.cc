@@ -104,6 +104,7 @@ TEST_F(SupervisorHoldTest, EndThatNobodyAsksForIsThePodsAtOnce) {
   UseScript("echo last words >&2; exit 5");
   EXPECT_EQ(Run(), 5);
   EXPECT_EQ(Message().reason, "last words");
+  EXPECT_EQ(Message().relaunches, 0);
 }
 
 TEST_F(SupervisorHoldTest, StopEndsAPodThatIsHeldAsItsProgramEnded) {
@@ -117,6 +118,13 @@ TEST_F(SupervisorHoldTest, StopEndsAPodThatIsHeldAsItsProgramEnded) {
   AwaitLog("the pod is held");
   Signal(SIGTERM);
   EXPECT_EQ(Finish(), 5);
+}
+
+TEST_F(SupervisorHoldTest, TerminationMessageSaysHowOftenTheProgramsWereRelaunched) {
+  UseOperator(1, /*halts=*/false);
+  UseScript("cd " + directory_ + "; test -e tried && exit 0; touch tried; exit 3");
+  EXPECT_EQ(Run(), kExitSuccess);
+  EXPECT_EQ(Message().relaunches, 1);
 }
 
 TEST_F(SupervisorHoldTest, WordsOfTheFirstStartAreNotThoseOfTheLast) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
 #include "operator/api/status.h"
@@ -306,6 +307,32 @@ TEST_F(RelaunchTest, HeldPodThatEndsBeforeItsRelaunchIsTheSameIncident) {
   Step();
   EXPECT_EQ(world_.job.status.attempt, Attempt(2));
   EXPECT_EQ(CountedIncidents(world_.job.status.incidents), 1);
+}
+
+// All programs have ended when the leader counts that, and so they may start at once. Whether a pod
+// that ends has done so before or after its relaunch, its last words say.
+TEST_F(RelaunchTest, EndOfAHeldPodCountsOnceThoughAllWereReadyForTheRelaunch) {
+  const auto counted_after = [](std::optional<int64_t> relaunches) {
+    TestWorld world(MakeRelaunchJob(1));
+    world.Launch();
+    world.ReportAll();
+    StatusDocument* const document = &world.observed.reports[kFirst].document;
+    document->relaunches = 0;
+    document->held = HeldEnd{70, 0, 0, ""};
+    world.Step();
+    EXPECT_TRUE(world.job.status.relaunch.is_halted);
+    world.Advance(seconds(40));
+    world.Exit(kFirst, 70);
+    TerminationMessage message;
+    message.relaunches = relaunches;
+    world.Find(kFirst)->status.termination->message = EncodeTerminationMessage(message);
+    world.Step();
+    EXPECT_EQ(world.job.status.attempt, Attempt(2));
+    return CountedIncidents(world.job.status.incidents);
+  };
+  EXPECT_EQ(counted_after(0), 1) << "the end that the relaunch was to answer";
+  EXPECT_EQ(counted_after(1), 2) << "the relaunched program's own";
+  EXPECT_EQ(counted_after(std::nullopt), 2) << "an earlier runtime does not say";
 }
 
 // The leader dies when it has told the others to halt. Pods wait for 40 s until somebody asks.

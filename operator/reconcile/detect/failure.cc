@@ -37,6 +37,7 @@ struct LastWords {
   std::optional<int> rank;  // of the process of a command's pod that failed
   std::vector<int> lost_ranks;
   std::vector<int> left_ranks;
+  std::optional<int64_t> relaunches;  // of the process's pod before that
   std::string tail;
 };
 
@@ -50,6 +51,7 @@ LastWords ReadLastWords(const std::string& message, bool was_killed) {
     words.reason = CutText(decoded->reason, kLastWordsBytesMax);
     words.lost_ranks = ParseLostPeers(decoded->reason);
     words.left_ranks = decoded->left_ranks;
+    words.relaunches = decoded->relaunches;
     words.rank = decoded->culprit_rank;
     words.tail = TailOf(decoded->tail.value_or(""));
     return words;
@@ -309,12 +311,16 @@ bool MissesRelaunch(const DecisionBuilder& builder, const Member& member) {
          member.state == MemberState::kSucceeded && RelaunchesOf(member) < relaunch.count;
 }
 
-// One that ends before the relaunch under way has reached all: its programs have not been started
-// anew, and what the relaunch answers has been counted.
-bool EndsUnderRelaunch(const DecisionBuilder& builder, const Member& member) {
+// One that ends before the relaunch under way has started its programs: the end that the relaunch
+// answers has been counted. Once all have been halted only the pod's last words say whether its
+// programs had been started.
+bool EndsUnderRelaunch(const DecisionBuilder& builder,
+                       const Member& member,
+                       const LastWords& words) {
   const Relaunch& relaunch = builder.status().relaunch;
-  return relaunch.since.has_value() && !relaunch.is_halted && member.rank.has_value() &&
-         member.state == MemberState::kFailed;
+  return relaunch.since.has_value() && member.rank.has_value() &&
+         member.state == MemberState::kFailed &&
+         (!relaunch.is_halted || words.relaunches.value_or(relaunch.count) < relaunch.count);
 }
 
 bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
@@ -394,15 +400,15 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   }
   failure.cause = ExitCauseName(verdict.cause);
   failure.is_node_at_fault = was_taken_back;
+  const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
+  LastWords words = ReadLastWords(end.message, was_killed);
   // A node that evicts for want of memory or disk has its reason in what runs there.
   failure.is_voluntary =
-      has_obeyed || IsAskedByNode(reason) || EndsUnderRelaunch(builder, member) ||
+      has_obeyed || IsAskedByNode(reason) || EndsUnderRelaunch(builder, member, words) ||
       (builder.observed().is_one_machine && verdict.cause == ExitCause::kPortTaken);
   NameEviction(status.disruption, &failure);
   failure.response =
       ResponseTo(RoleOf(builder, member).restart_policy, verdict.outcome, member.rank.has_value());
-  const bool was_killed = verdict.cause == ExitCause::kKilled || verdict.cause == ExitCause::kOom;
-  LastWords words = ReadLastWords(end.message, was_killed);
   const bool is_unasked =
       end.exit_code == kExitPreempted && verdict.cause == ExitCause::kProgramExit;
   const std::string how = is_early ? "ended with exit code 0 before the end of training"
