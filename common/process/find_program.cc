@@ -32,6 +32,11 @@ std::vector<std::string> Candidates(const std::string& name,
 
 }  // namespace
 
+std::string SearchPathOf(const std::map<std::string, std::string>& variables) {
+  const auto path = variables.find("PATH");
+  return path == variables.end() ? std::string(kSearchPathDefault) : path->second;
+}
+
 bool IsExecutableFile(const std::string& path) {
   struct stat info {};
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -9,6 +10,9 @@ namespace lockstep {
 
 // Where programs are sought when nobody says so.
 inline constexpr std::string_view kSearchPathDefault = "/usr/local/bin:/usr/bin:/bin";
+
+// The PATH of these variables, or the default.
+std::string SearchPathOf(const std::map<std::string, std::string>& variables);
 
 // The file that `name` means: itself when it holds a slash, else the first executable match in the
 // colon-separated `search_path`. What is relative is taken from `folder`; empty: the current one.

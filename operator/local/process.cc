@@ -29,11 +29,10 @@ void Abandon(pid_t pid) {
 
 Result<SpawnedProcess> SpawnProcess(const SpawnRequest& request) {
   LOCKSTEP_CHECK(!request.argv.empty(), "the program to start has no name");
-  const auto path = request.env.find("PATH");
-  const std::string search_path(path == request.env.end() ? kSearchPathDefault : path->second);
   SpawnOptions options;
-  LOCKSTEP_ASSIGN_OR_RETURN(options.program,
-                            FindProgram(request.argv.front(), search_path, request.working_dir));
+  LOCKSTEP_ASSIGN_OR_RETURN(
+      options.program,
+      FindProgram(request.argv.front(), SearchPathOf(request.env), request.working_dir));
   options.arguments = request.argv;
   options.environment = request.env;
   options.working_directory = request.working_dir;

@@ -46,6 +46,8 @@ class Supervisor {
  public:
   explicit Supervisor(const SuperviseOptions& options)
       : options_(options),
+        report_(options.on_event ? options.on_event : [](const SupervisorEvent&) {}),
+        search_path_(SearchPathOf(options.processes.front().environment)),
         output_(options.output_fd, options.error_fd, options.processes.size()),
         pids_(options.processes.size()) {}
 
@@ -58,6 +60,7 @@ class Supervisor {
   bool IsRelaunched();
   Status Start(std::size_t local_rank);
   bool StartAgain(const SupervisorEvent& ended);
+  bool KillLeft();
   void MakeWarm();
   Result<ChildProcess> Launch(std::size_t local_rank, const ProcessStart& start);
 
@@ -80,10 +83,10 @@ class Supervisor {
   TerminationMessage WordsOfPod() const;
   void WriteTerminationMessage();
   void SignalAll(int signal);
-  void Report(const SupervisorEvent& event);
-  std::string SearchPath() const;
 
   const SuperviseOptions& options_;
+  const std::function<void(const SupervisorEvent&)> report_;
+  const std::string search_path_;
   PodOutput output_;
   SubreaperScope subreaper_;
   UniqueFd signals_;
@@ -134,7 +137,7 @@ void Supervisor::MakeWarm() {
 }
 
 Status Supervisor::StartAll() {
-  LOCKSTEP_ASSIGN_OR_RETURN(program_, FindProgram(options_.command.front(), SearchPath()));
+  LOCKSTEP_ASSIGN_OR_RETURN(program_, FindProgram(options_.command.front(), search_path_));
   if (!options_.warm.empty()) {
     MakeWarm();
   }
@@ -154,7 +157,7 @@ void Supervisor::NoteStart(const Status& started) {
   }
   // The one place that shows the PATH, which may be long: the reason goes to many.
   options_.logger->Error("command not started",
-                         {{"error", started.error().ToString()}, {"PATH", SearchPath()}});
+                         {{"error", started.error().ToString()}, {"PATH", search_path_}});
   failure_ = PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), {}, {}};
   may_hold_ = false;
   KillAll();
@@ -172,8 +175,7 @@ bool Supervisor::IsRelaunched() {
     }
     return false;
   }
-  const bool is_clear = KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout),
-                                        warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
+  const bool is_clear = KillLeft();
   output_.Finish(kEndTimeout);
   std::string words = WordsOfProgram(options_.termination_message_file);
   words = words.empty() ? EncodeTerminationMessage(WordsOfPod()) : words;
@@ -224,8 +226,14 @@ Status Supervisor::Start(std::size_t local_rank) {
   if (watchdog_.has_value()) {
     watchdog_->NoteStarted(static_cast<int>(local_rank));
   }
-  Report({SupervisorEvent::Kind::kStarted, static_cast<int>(local_rank), child.pid, 0, 0});
+  report_({SupervisorEvent::Kind::kStarted, static_cast<int>(local_rank), child.pid, 0, 0});
   return OkStatus();
+}
+
+// Kills what ended processes have left: nobody of those runs. Returns whether all of it is gone.
+bool Supervisor::KillLeft() {
+  return KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout),
+                         warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
 }
 
 // Whether the process that ended runs again, and the others need not know.
@@ -235,9 +243,12 @@ bool Supervisor::StartAgain(const SupervisorEvent& ended) {
     return false;
   }
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
-  const std::string what = DescribeExit(ended.exit_code, ended.signal, "");
   options_.logger->Warn("process lost, another takes its place",
-                        {{"process", NameOf(options_.processes, local_rank)}, {"exit", what}});
+                        {{"process", NameOf(options_.processes, local_rank)},
+                         {"exit", DescribeExit(ended.exit_code, ended.signal, "")}});
+  if (pids_.size() == 1) {  // workers of a torchrun that lead sessions hold ports and GPUs
+    KillLeft();
+  }
   output_.TakeRest(local_rank);
   ForgetWords(options_.termination_message_file);  // the end that they tell of was none of the pod
   const Status started = Start(local_rank);
@@ -245,12 +256,6 @@ bool Supervisor::StartAgain(const SupervisorEvent& ended) {
     options_.logger->Error("process not started again", {{"error", started.error().ToString()}});
   }
   return started.ok();
-}
-
-std::string Supervisor::SearchPath() const {
-  const EnvironmentMap& environment = options_.processes.front().environment;
-  const auto path = environment.find("PATH");
-  return path == environment.end() ? std::string(kSearchPathDefault) : path->second;
 }
 
 void Supervisor::RunUntilAllEnded() {
@@ -353,7 +358,7 @@ void Supervisor::Settle(const EndedChild& ended) {
   *found = 0;
   const auto local_rank = static_cast<std::size_t>(found - pids_.begin());
   const SupervisorEvent event = EndOf(local_rank, ended);
-  Report(event);
+  report_(event);
   if (event.exit_code == kExitSuccess || StartAgain(event)) {
     const std::optional<int> rank = options_.processes[local_rank].rank;
     if (rank && event.exit_code == kExitSuccess && !IsEnding()) {
@@ -443,13 +448,13 @@ void Supervisor::AskToEnd(int signal, Duration grace) {
   }
   if (!IsEnding()) {
     kill_at_ = Deadline::After(SteadyNow(), KillAfter(grace));
-    Report({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});
+    report_({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});
   }
 }
 
 void Supervisor::KillAll() {
   is_killed_ = true;
-  Report({SupervisorEvent::Kind::kKilling, -1, 0, 0, SIGKILL});
+  report_({SupervisorEvent::Kind::kKilling, -1, 0, 0, SIGKILL});
   SignalAll(SIGKILL);
 }
 
@@ -478,12 +483,6 @@ void Supervisor::SignalAll(int signal) {
     if (pid != 0) {
       ::kill(-pid, signal);
     }
-  }
-}
-
-void Supervisor::Report(const SupervisorEvent& event) {
-  if (options_.on_event) {
-    options_.on_event(event);
   }
 }
 

@@ -177,6 +177,15 @@ TEST_F(SupervisorStartTest, LostProcessHasASuccessorBesideTheOthers) {
   EXPECT_EQ(Message().outcome, Outcome::kSuccess);
 }
 
+// As torchrun's workers do, which lead sessions: they hold ports and GPUs.
+TEST_F(SupervisorStartTest, WhatALostProcessLeftInAnotherSessionIsGoneBeforeItsSuccessorRuns) {
+  options_.wants_again = [count = 0](const SupervisorEvent&) mutable { return ++count == 1; };
+  const std::string file = directory_ + "/left";
+  UseScript("if test -e " + file + "; then kill -0 $(cat " + file + ") && exit 3; exit 0; fi; " +
+            "setsid sleep 60 & echo $! > " + file + "; kill -9 $$");
+  EXPECT_EQ(Run(), 0) << seen_;
+}
+
 // They are of an end that was none of the pod's.
 TEST_F(SupervisorStartTest, LastWordsOfALostProcessAreForgottenWithIt) {
   options_.wants_again = [count = 0](const SupervisorEvent&) mutable { return ++count == 1; };
