@@ -199,8 +199,8 @@ int64_t PodListener::CountReports(int local_rank) const {
 }
 
 Step PodListener::newest_step() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return furthest_.has_value() ? furthest_->step : Step();
+  const std::optional<StatusDocument> furthest = Furthest();
+  return furthest.has_value() ? furthest->step : Step();
 }
 
 std::optional<StatusDocument> PodListener::Furthest() const {

@@ -93,7 +93,7 @@ class PodListener {
   // A trainer's status, which the first rank tells for all, counts for each.
   int64_t CountReports(int local_rank) const;
 
-  // The newest step that any process of the pod has completed.
+  // The newest step that any process of the pod has completed, or that a trainer's status has told.
   Step newest_step() const;
 
   // The newest document of who has completed the newest step, ended or not; else what a trainer's

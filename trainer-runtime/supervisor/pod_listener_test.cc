@@ -300,6 +300,15 @@ TEST_F(PodListenerTest, ProcessThatSaidGoodbyeMayBeSilent) {
   ::waitpid(done, &status, 0);
 }
 
+// The session is torchrun's, then, and the steps are its workers'.
+TEST_F(PodListenerTest, StepOfATrainersStatusIsTheNewestWhereNoSessionTellsOne) {
+  Listen(kNeverSilent);
+  EXPECT_EQ(listener_->newest_step(), Step());
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(Document(0, 0)));
+  listener_->TakeTrainerStatus({std::nullopt, {{"current_step", 7}}});
+  EXPECT_EQ(listener_->newest_step(), Step(7));
+}
+
 // A program that only tells its progress meets nobody: a successor would wait in vain.
 TEST_F(PodListenerTest, OnlyWhoHasMetAndIsNotDoneIsMissed) {
   Listen(kNeverSilent);
