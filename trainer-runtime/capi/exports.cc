@@ -98,7 +98,8 @@ void Write(Structure filled, Structure* given) {
 // Errors: INVALID_ARGUMENT, by the name of what is neither 0 nor 1.
 ApiOutcome CheckOptions(const lockstep_options& options) {
   const std::pair<const char*, int32_t> switches[] = {{"catch_stop", options.catch_stop},
-                                                      {"report_only", options.report_only}};
+                                                      {"report_only", options.report_only},
+                                                      {"one_per_pod", options.one_per_pod}};
   for (const auto& [name, value] : switches) {
     if (value != 0 && value != 1) {
       return InvalidArgument(std::string(name) + ": " + std::to_string(value) +
@@ -237,7 +238,8 @@ lockstep_status lockstep_open(const lockstep_options* options, lockstep_session*
       return run::InvalidArgument("session is null");
     }
     *session = nullptr;
-    const lockstep_options usual{sizeof(lockstep_options), nullptr, 0, 0};
+    lockstep_options usual{};
+    usual.struct_size = sizeof(usual);
     const auto given = options == nullptr ? usual : run::Read(options);
     if (!given.has_value()) {
       return run::InvalidArgument("options: struct_size is not the size of the struct");

@@ -36,9 +36,12 @@ RecoveryCause CauseOf(LossReason reason) {
 }  // namespace
 
 LibraryReport::LibraryReport(const LibraryEnvironment& environment,
+                             int processes_per_rank,
                              Logger* logger,
                              std::function<void(const ControlMessage&)> on_control)
-    : board_(InitialDocument(environment.worker)), logger_(logger) {
+    : processes_per_rank_(processes_per_rank),
+      board_(InitialDocument(environment.worker)),
+      logger_(logger) {
   board_.Record(TimelineEventKind::kProcessStart, SteadyNow());
   if (environment.channel_fd >= 0) {
     reporter_.emplace(environment.channel_fd, &board_, &metrics_, logger, std::move(on_control));
@@ -60,7 +63,10 @@ void LibraryReport::WatchPeers(const Mesh* mesh, std::function<void()> also) {
     std::condition_variable_any ending;
     std::unique_lock<std::mutex> lock(mutex);
     while (!stop.stop_requested()) {
-      const std::vector<PeerStatus> peers = mesh->Peers();
+      std::vector<PeerStatus> peers = mesh->Peers();
+      for (PeerStatus& peer : peers) {
+        peer.rank *= processes_per_rank_;
+      }
       metrics_.SetPeers(CountPeers(peers));
       board_.Update([&](StatusDocument& document) { document.peers = peers; });
       also();
@@ -102,11 +108,11 @@ void LibraryReport::PeerLost(const PeerLoss& loss) {
       lost_cause_ = CauseOf(loss.reason);
     }
   }
-  board_.Record(TimelineEventKind::kPeerLost, now, loss.rank);
-  logger_->Info("peer lost",
-                {{"peer", loss.rank},
-                 {"reason", LossReasonName(loss.reason)},
-                 {"epoch", loss.epoch.value()}});
+  const int rank = loss.rank * processes_per_rank_;
+  board_.Record(TimelineEventKind::kPeerLost, now, rank);
+  logger_->Info(
+      "peer lost",
+      {{"peer", rank}, {"reason", LossReasonName(loss.reason)}, {"epoch", loss.epoch.value()}});
 }
 
 void LibraryReport::Begins(const std::function<void(StatusDocument&)>& change) {

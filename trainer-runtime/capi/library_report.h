@@ -22,9 +22,11 @@ namespace lockstep::runtime {
 // where there is none. Thread: that of the session's calls, but PeerLost from any.
 class LibraryReport {
  public:
-  // `logger` outlives it. `on_control` is called on a thread of its own with what the operator
-  // says.
+  // Rank r of the mesh stands for the job's ranks from r * `processes_per_rank` on, which are those
+  // that are shown. `logger` outlives it. `on_control` is called on a thread of its own with what
+  // the operator says.
   LibraryReport(const LibraryEnvironment& environment,
+                int processes_per_rank,
                 Logger* logger,
                 std::function<void(const ControlMessage&)> on_control);
 
@@ -63,6 +65,7 @@ class LibraryReport {
  private:
   void TellNow();
 
+  const int processes_per_rank_;
   StatusBoard board_;
   Metrics metrics_;
   Logger* logger_;

@@ -24,25 +24,42 @@ uint64_t PlanHash(const std::string& plan) {
   return std::stoull(Sha256Hex("liblockstep 1\n" + plan).substr(0, 16), nullptr, 16);
 }
 
+// The first of each `count` ranks stands for all of them, at its own address.
+void KeepOneOf(int count, MeshOptions* mesh) {
+  std::vector<std::string> kept;
+  for (std::size_t rank = 0; rank < mesh->addresses.size();
+       rank += static_cast<std::size_t>(count)) {
+    kept.push_back(std::move(mesh->addresses[rank]));
+  }
+  mesh->addresses = std::move(kept);
+  mesh->identity.rank /= count;
+  mesh->identity.world_size /= count;
+}
+
 }  // namespace
 
-LibrarySession::LibrarySession(LibraryEnvironment environment, std::unique_ptr<Logger> logger)
-    : rank_(environment.worker.rank.value_or(0)),
-      world_size_(environment.worker.world_size),
-      processes_(environment.worker.processes),
+LibrarySession::LibrarySession(LibraryEnvironment environment,
+                               bool one_per_pod,
+                               std::unique_ptr<Logger> logger)
+    : processes_per_rank_(one_per_pod ? environment.worker.processes : 1),
+      rank_(environment.worker.rank.value_or(0) / processes_per_rank_),
+      world_size_(environment.worker.world_size / processes_per_rank_),
+      ranks_per_pod_(environment.worker.processes / processes_per_rank_),
       logger_(std::move(logger)),
       report_(std::make_unique<LibraryReport>(
-          environment, logger_.get(), [this](const ControlMessage& message) {
+          environment, processes_per_rank_, logger_.get(), [this](const ControlMessage& message) {
             OnControl(message);
           })) {}
 
 Result<std::unique_ptr<LibrarySession>> LibrarySession::Open(LibraryEnvironment environment,
-                                                             const std::string& plan) {
+                                                             const std::string& plan,
+                                                             bool one_per_pod) {
   LOCKSTEP_ASSIGN_OR_RETURN(SessionOptions options,
                             MakeSessionOptions(environment.worker, environment.job_key));
   std::unique_ptr<LibrarySession> library(new LibrarySession(
-      std::move(environment), MakeStderrLogger({LogLevel::kWarn, "lockstep: "})));
+      std::move(environment), one_per_pod, MakeStderrLogger({LogLevel::kWarn, "lockstep: "})));
   options.plan_hash = PlanHash(plan);
+  KeepOneOf(library->processes_per_rank_, &options.mesh);
   options.mesh.logger = library->logger_.get();
   options.mesh.on_peer_lost = [report = library->report_.get()](const PeerLoss& loss) {
     report->PeerLost(loss);
@@ -62,7 +79,7 @@ Result<std::unique_ptr<LibrarySession>> LibrarySession::Open(LibraryEnvironment 
 
 std::unique_ptr<LibrarySession> LibrarySession::OpenReport(LibraryEnvironment environment) {
   return std::unique_ptr<LibrarySession>(new LibrarySession(
-      std::move(environment), MakeStderrLogger({LogLevel::kWarn, "lockstep: "})));
+      std::move(environment), false, MakeStderrLogger({LogLevel::kWarn, "lockstep: "})));
 }
 
 void LibrarySession::OnControl(const ControlMessage& message) {
@@ -72,8 +89,9 @@ void LibrarySession::OnControl(const ControlMessage& message) {
   }
   const std::lock_guard<std::mutex> lock(session_mutex_);
   // A pod goes with all its ranks.
-  for (int local = 0; session_ != nullptr && local < processes_; ++local) {
-    session_->NoteGone(message.rank + local, message.incarnation, message.epoch);
+  for (int local = 0; session_ != nullptr && local < ranks_per_pod_; ++local) {
+    session_->NoteGone(
+        message.rank / processes_per_rank_ + local, message.incarnation, message.epoch);
   }
 }
 

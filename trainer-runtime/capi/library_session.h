@@ -40,9 +40,10 @@ enum class Leave {
 // Thread: one caller at a time; Abort, AwaitLoss, Stop and is_stop_requested from any.
 class LibrarySession {
  public:
-  // `plan` as in lockstep_options.
+  // `plan` and `one_per_pod` as in lockstep_options.
   static Result<std::unique_ptr<LibrarySession>> Open(LibraryEnvironment environment,
-                                                      const std::string& plan);
+                                                      const std::string& plan,
+                                                      bool one_per_pod);
 
   // One that only reports: there are no others, and it listens nowhere.
   static std::unique_ptr<LibrarySession> OpenReport(LibraryEnvironment environment);
@@ -100,7 +101,7 @@ class LibrarySession {
   CallQueue& calls() { return calls_; }
 
  private:
-  LibrarySession(LibraryEnvironment environment, std::unique_ptr<Logger> logger);
+  LibrarySession(LibraryEnvironment environment, bool one_per_pod, std::unique_ptr<Logger> logger);
 
   void OnControl(const ControlMessage& message);
   Result<JoinedMeeting> MeetOnce(const SelfFacts& facts, const MeetingLimits& limits);
@@ -110,9 +111,10 @@ class LibrarySession {
   // Ends what was begun: it belongs to a meeting that is over.
   void EndCalls();
 
+  int processes_per_rank_;  // of the job's processes: those that this session's ranks stand for
   int rank_;
   int world_size_;
-  int processes_;  // of each pod
+  int ranks_per_pod_;
   std::unique_ptr<Logger> logger_;
   std::atomic<bool> is_stop_requested_{false};
   std::unique_ptr<LibraryReport> report_;

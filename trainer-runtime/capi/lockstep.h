@@ -110,6 +110,10 @@ typedef struct lockstep_options {
   // library may at this process's address, and nobody waits for it or replaces it. Calls that need
   // others are INVALID_ARGUMENT; so is a plan.
   int32_t report_only;
+  // 0 or 1. 1: this process stands for its whole pod, whose other processes it starts itself, as a
+  // launcher does: the ranks of its meetings are the job's pods. So on all ranks.
+  int32_t one_per_pod;
+  int32_t reserved;
 } lockstep_options;
 
 typedef struct lockstep_meeting {

@@ -80,9 +80,10 @@ Result<std::shared_ptr<OpenSession>> MakeOpenSession(LibraryEnvironment environm
     open->session = LibrarySession::OpenReport(std::move(environment));
     return open;
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(
-      open->session,
-      LibrarySession::Open(std::move(environment), options.plan == nullptr ? "" : options.plan));
+  LOCKSTEP_ASSIGN_OR_RETURN(open->session,
+                            LibrarySession::Open(std::move(environment),
+                                                 options.plan == nullptr ? "" : options.plan,
+                                                 options.one_per_pod != 0));
   return open;
 }
 

@@ -59,6 +59,8 @@ class Options(ctypes.Structure):
         ("plan", c_char_p),
         ("catch_stop", c_int32),
         ("report_only", c_int32),
+        ("one_per_pod", c_int32),
+        ("reserved", c_int32),
     ]
 
 

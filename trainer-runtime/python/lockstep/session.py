@@ -164,9 +164,15 @@ class Session(abc.ABC, Generic[Array]):
     Thread: one at a time; `abort`, `await_loss` and `is_stop_requested` from any.
     """
 
-    def __init__(self, plan: Optional[str] = None, catch_stop: bool = False) -> None:
+    def __init__(
+        self,
+        plan: Optional[str] = None,
+        catch_stop: bool = False,
+        one_per_pod: bool = False,
+    ) -> None:
         """Opens it from the environment. `plan`: what must be equal on all ranks, as text.
         `catch_stop`: SIGTERM becomes a request to stop, where it has its default action.
+        `one_per_pod`: ranks are pods, for a process that starts the others of its pod itself.
 
         Errors: NoJob, LockstepError (ALREADY_OPEN, SYSTEM), InvalidArgument.
         """
@@ -178,6 +184,7 @@ class Session(abc.ABC, Generic[Array]):
             struct_size=ctypes.sizeof(library.Options),
             plan=None if plan is None else text("plan", plan).encode(),
             catch_stop=int(truth("catch_stop", catch_stop)),
+            one_per_pod=int(truth("one_per_pod", one_per_pod)),
         )
         opened: int = self._library.lockstep_open(
             ctypes.byref(options), ctypes.byref(self._handle))
