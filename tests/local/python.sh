@@ -64,10 +64,10 @@ LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/python_jax
 LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/examples_test.py \
   Example.test_own_program_jax
 echo "==> the tests of torch, of Debian and a current one"
-for test in python_torch_soak torchrun_soak; do
+for test in python_torch_soak torchrun_soak torchrun_rendezvous_soak; do
   /usr/bin/python3 -B "tests/local/$test.py"
 done
 for test in python_torch_test python_groups_test python_horovod_test python_torch_soak \
-  torchrun_test torchrun_soak examples_test; do
+  torchrun_test torchrun_soak torchrun_rendezvous_test torchrun_rendezvous_soak examples_test; do
   LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/$test.py"
 done

@@ -22,8 +22,8 @@ STRUCTURES = {"options": library.Options, "meeting": library.MeetingOut,
 def load_tests(loader, tests, _):
     """Those of torch, and of NumPy, where there is one. Packages of other libraries are not
     imported, as unittest's own discovery would."""
-    missing = {part for part, library in (("torch", "torch"), ("horovod", "numpy"))
-               if not can_import(library)}
+    needs = (("torch", "torch"), ("torchrun", "torch"), ("horovod", "numpy"))
+    missing = {part for part, library in needs if not can_import(library)}
     missing |= set() if can_make_backends() else {"groups"}  # its folder, which cannot be imported
     for path in sorted((PACKAGE / "lockstep").rglob("*_test.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
