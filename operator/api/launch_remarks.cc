@@ -1,6 +1,7 @@
 #include "operator/api/launch_remarks.h"
 
 #include "common/contract/launcher.h"
+#include "operator/api/launch_rules.h"
 #include "operator/api/pod_template.h"
 
 namespace lockstep::control {
@@ -24,8 +25,8 @@ std::string WhatKeepsAlone(const TorchrunCall& call, const RoleSpec& role) {
     return "PET_NNODES=" + variable->second;
   }
   const std::string backend = call.Option("--rdzv_backend");
-  if (!backend.empty() && backend != "static" && call.Option("--rdzv_endpoint").empty() &&
-      role.pod.env.count("PET_RDZV_ENDPOINT") == 0) {
+  if (!backend.empty() && backend != "static" && backend != kOwnTorchrunRendezvous &&
+      call.Option("--rdzv_endpoint").empty() && role.pod.env.count("PET_RDZV_ENDPOINT") == 0) {
     return "--rdzv-backend=" + backend + " and no --rdzv-endpoint";
   }
   return machines.empty() && role.launcher == ProcessLauncher::kLockstep ? "launcher: Lockstep"

@@ -39,6 +39,7 @@ TEST(LaunchRemarks, TorchrunThatIsNotToldWhereToMeetIsToldOf) {
   EXPECT_EQ(ToldOf({"torchrun", "--rdzv_backend=c10d", "--rdzv_endpoint=$MASTER_ADDR:1", "t.py"}),
             "");
   EXPECT_EQ(ToldOf({"torchrun", "--rdzv_backend=static", "t.py"}), "");
+  EXPECT_EQ(ToldOf({"torchrun", "--rdzv_backend=lockstep", "t.py"}), "");
 }
 
 TEST(LaunchRemarks, TorchrunThatLockstepIsNotToTellIsToldOf) {

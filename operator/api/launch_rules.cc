@@ -1,6 +1,8 @@
 #include "operator/api/launch_rules.h"
 
+#include "common/contract/launcher.h"
 #include "operator/api/fields.h"
+#include "operator/api/pod_template.h"
 
 namespace lockstep::control {
 namespace {
@@ -27,6 +29,33 @@ std::string GpuVisibilityProblem(const RoleSpec& role, bool has_training) {
              : "";
 }
 
+// What torchrun is given for `option`, or for the variable that stands for it.
+std::string GivenTo(const TorchrunCall& call,
+                    const RoleSpec& role,
+                    std::string_view option,
+                    const std::string& variable) {
+  const auto found = role.pod.env.find(variable);
+  return call.options.contains(option) || found == role.pod.env.end() ? call.Option(option)
+                                                                      : found->second;
+}
+
+// Ranks of a job that are its pods are as many as these.
+std::string RendezvousProblem(const RoleSpec& role) {
+  std::vector<std::string> command = role.pod.command;
+  command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
+  for (const TorchrunCall& call : TorchrunCalls(command)) {
+    const std::string machines = GivenTo(call, role, "--nnodes", "PET_NNODES");
+    const std::size_t colon = machines.find(':');
+    if (GivenTo(call, role, "--rdzv_backend", "PET_RDZV_BACKEND") == kOwnTorchrunRendezvous &&
+        colon != std::string::npos && machines.substr(0, colon) != machines.substr(colon + 1)) {
+      return "torchrun with --rdzv-backend=lockstep and --nnodes=" + machines +
+             " found, expected no --nnodes: with this rendezvous all pods of the job train, or "
+             "wait";
+    }
+  }
+  return "";
+}
+
 std::string LauncherProblem(const RoleSpec& role, bool has_training) {
   if (!role.launcher.has_value()) {
     return "";
@@ -48,6 +77,11 @@ std::vector<Error> LaunchErrors(const RoleSpec& role, bool has_training, const s
   }
   if (std::string problem = LauncherProblem(role, has_training); !problem.empty()) {
     AddError(&errors, path + ".launcher", std::move(problem));
+  }
+  if (std::string problem = RendezvousProblem(role); !problem.empty()) {
+    AddError(&errors,
+             path + ".template." + std::string(kContainerPath) + ".command",
+             std::move(problem));
   }
   return errors;
 }

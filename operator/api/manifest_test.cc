@@ -341,6 +341,28 @@ TEST(ReadManifest, TorchrunThatStaysInItsPodIsWarnedOf) {
             "Lockstep tells torchrun about the pods\n");
 }
 
+TEST(ReadManifest, TorchrunThatMeetsByPodsAndMayHaveFewerIsRefused) {
+  const auto told_of = [](const std::string& command, const std::string& variables) {
+    return FormatProblems(ReadManifest(
+        "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n  roles:\n"
+        "  - name: worker\n    replicas: 4\n    template:\n      spec:\n        containers:\n"
+        "        - command: [torchrun, " +
+            command + ", train.py]\n          env: [" + variables + "]\n",
+        "j.yaml"));
+  };
+  const std::string lockstep = "{name: PET_RDZV_BACKEND, value: lockstep}";
+  EXPECT_EQ(told_of("--rdzv-backend=lockstep, --nnodes=2:4", ""),
+            "j.yaml:11: spec.roles[0].template.spec.containers[0].command: torchrun with "
+            "--rdzv-backend=lockstep and --nnodes=2:4 found, expected no --nnodes: with this "
+            "rendezvous all pods of the job train, or wait\n");
+  EXPECT_NE(told_of("--nnodes=2:4", lockstep), "");
+  EXPECT_NE(told_of("--tee=3", lockstep + ", {name: PET_NNODES, value: '2:4'}"), "");
+  EXPECT_EQ(told_of("--nnodes=4", lockstep), "");
+  EXPECT_EQ(told_of("--nnodes=4:4", lockstep), "");
+  EXPECT_EQ(told_of("--tee=3", lockstep), "");
+  EXPECT_EQ(told_of("--nnodes=2:4, --rdzv-backend=c10d", lockstep), "");
+}
+
 TEST(ReadManifest, JobOfAQueueWithOthersBelowItIsRefused) {
   const std::string below =
       std::string(kQueue) +
