@@ -249,7 +249,8 @@ class ManifestsTest(KubernetesCase):
                 out.write("\n".join(findings.told()))
         told = findings.told()
         self.assertEqual(told, [], f"{len(told)} kinds:\n" + "\n".join(told[:SHOWN_MAX]))
-        self.assertLess(findings.slowest[0], DECODE_MICROS_MAX, findings.slowest[1])
+        if "LOCKSTEP_MANIFESTS" in os.environ:  # a run that measures
+            self.assertLess(findings.slowest[0], DECODE_MICROS_MAX, findings.slowest[1])
         self.assertGreater(findings.counts["taken"], count / 10)
         self.assertGreater(findings.counts["refused"], count / 10)
 
