@@ -310,7 +310,7 @@ void PodListener::Take(std::size_t local_rank, const ChannelMessage& message) {
             TellsOfMore(reports_[local_rank].newest, *document) ? 1 : 0;
         processes_[local_rank].is_missed =
             !document->backend.empty() && document->phase != Phase::kSucceeded;
-        if (!document->backend.empty()) {
+        if (!document->backend.empty() || !document->mismatch.empty()) {
           processes_[local_rank].newest_met = *document;
         }
         reports_[local_rank].newest = std::move(document).value();

@@ -117,8 +117,8 @@ class PodListener {
     std::optional<TimePoint> hangs_since;
     std::string metrics;
     bool is_missed = false;
-    // Of a session that has met its peers. Another program of the same process, such as one that
-    // only reports, says nothing about its work.
+    // Of a session that has met its peers, or could not, as they differ. Another program of the
+    // same process, such as one that only reports, says nothing about its work.
     std::optional<StatusDocument> newest_met;
     int64_t report_count = 0;
     std::optional<TerminationMessage> last_words;

@@ -182,6 +182,11 @@ TEST_F(PodListenerTest, ProgramThatOnlyReportsDoesNotHideThatTheOneBeforeItIsUnf
   Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
   Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 0)));
   EXPECT_THAT(listener_->Objection(1, 0), testing::HasSubstr("told of step 5 of 48 last"));
+
+  StatusDocument differs = Document(0, 0);
+  differs.mismatch = "rank 0 has another plan";  // before they could meet
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(differs));
+  EXPECT_THAT(listener_->Objection(0, 0), testing::HasSubstr("rank 0 has another plan"));
 }
 
 // 76 is also EX_PROTOCOL of BSD's list, which programs end with for reasons of their own.
