@@ -131,7 +131,7 @@ Result<std::vector<LayerShape>> InferShapes(const ModelSpec& model) {
     if (!IsBounded(shape->output) || parameter_count > kParametersMax) {
       return Misfit(path,
                     "has output shape " + FormatShape(shape->output) + " and brings the model to " +
-                        std::to_string(shape->parameter_count) + " parameters, expected at most " +
+                        std::to_string(parameter_count) + " parameters, expected at most " +
                         std::to_string(kElementsMax) + " elements in one sample and " +
                         std::to_string(kParametersMax) + " parameters in all");
     }

@@ -297,7 +297,7 @@ TEST(TrainingSpec, NetworksThatCannotWorkAreRefusedWithTheirShapes) {
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 1048576},
            {"type": "Dense", "units": 1048576}])",
        {"training.model.layers[2]: has output shape [1048576] and brings the model to "
-        "1099512676352 parameters, expected at "
+        "1100335808512 parameters, expected at "
         "most 268435456 elements in one sample and 2147483648 parameters in all"}},
   };
   for (const BadSpec& row : rows) {

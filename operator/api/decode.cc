@@ -57,7 +57,7 @@ std::string ReadName(ObjectReader& reader) {
     return ReadLabel(reader, "name", "");
   }
   std::string name = prefix.substr(0, kPrefixBytesMax).append(kGeneratedEnding);
-  if (!IsDnsLabel(name)) {
+  if (!IsDnsLabel(name) || !IsNamePrefix(prefix)) {
     reader.Fail("generateName",
                 Quoted(prefix) + " found, expected the start of " + std::string(kDnsLabelWords));
     name.clear();

@@ -172,6 +172,7 @@ void ReadPodTerms(ObjectReader& affinity,
     read.labels = ReadSelector(term, errors);
     if (term.Require("topologyKey", "the key of a node label") != nullptr) {
       read.topology_key = ReadText(term, "topologyKey");
+      CheckLength(term, "topologyKey", kLabelKeyMax);
     }
     RefuseForeignPods(term);
     term.Finish();

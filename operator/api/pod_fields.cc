@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "operator/api/bounds.h"
 #include "operator/api/fields.h"
@@ -92,6 +94,16 @@ std::string_view Expected(Shape shape) {
   return "";
 }
 
+// As the API server sees it: 2.0 is whole, and what 64 bits do not hold is not.
+bool IsWhole(const Json& value) {
+  if (value.is_number_unsigned()) {
+    return std::in_range<int64_t>(value.get<uint64_t>());
+  }
+  return value.is_number_integer() ||
+         (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
+          std::abs(value.get<double>()) < 0x1p63);
+}
+
 bool HasShape(const Json& value, Shape shape) {
   switch (shape) {
     case Shape::kObject:
@@ -103,8 +115,7 @@ bool HasShape(const Json& value, Shape shape) {
     case Shape::kText:
       return value.is_string();
     case Shape::kInteger:
-      return value.is_number_integer() ||
-             (value.is_number() && std::trunc(value.get<double>()) == value.get<double>());
+      return IsWhole(value);
     case Shape::kBool:
       return value.is_boolean();
   }
