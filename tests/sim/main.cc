@@ -27,7 +27,7 @@ struct Arguments {
   uint64_t count = 0;
   uint64_t first = 1;
   bool is_verbose = false;
-  bool stops_when_broken = false;
+  std::optional<std::string> last_words;  // a problem with them is the last one that is looked for
   bool replays_rounds = false;
   bool lets_bad_users = false;
 };
@@ -46,7 +46,11 @@ std::optional<Arguments> Read(int argc, char** argv) {
       continue;
     }
     if (name == "--until-broken") {
-      arguments.stops_when_broken = true;
+      arguments.last_words = "";
+      continue;
+    }
+    if (name == "--until-says" && i + 1 < argc) {
+      arguments.last_words = argv[++i];
       continue;
     }
     if (name == "--replay-rounds") {
@@ -117,7 +121,8 @@ std::map<uint64_t, std::string> RunSeeds(const Arguments& arguments, Tally* tall
       const std::string problem = RunSeed(arguments.first + i, arguments, &own);
       const std::lock_guard lock(mutex);
       if (!problem.empty()) {
-        is_over = arguments.stops_when_broken;
+        is_over = is_over || (arguments.last_words.has_value() &&
+                              problem.find(*arguments.last_words) != std::string::npos);
         problems[arguments.first + i] = problem;
         std::fprintf(stderr, "seed %ju failed\n", static_cast<uintmax_t>(arguments.first + i));
       }
@@ -225,8 +230,8 @@ int main(int argc, char** argv) {
   if (!arguments.has_value()) {
     std::fputs(
         "usage: lockstep-sim --seed N [--verbose] [--replay-rounds] [--bad-users]\n"
-        "       lockstep-sim --seeds COUNT [--first N] [--until-broken] [--replay-rounds]\n"
-        "                    [--bad-users]\n"
+        "       lockstep-sim --seeds COUNT [--first N] [--until-broken | --until-says WORDS]\n"
+        "                    [--replay-rounds] [--bad-users]\n"
         "Runs the operator against a simulated cluster that misbehaves by seed. Exit code 1 when\n"
         "a promise is broken; with --replay-rounds also when a round that is decided again from "
         "its\n"

@@ -90,21 +90,42 @@ def build(tree):
                "--parallel", jobs) is not None
 
 
+def broken_seeds(tree, *options):
+    """(exit code, (seed, what it says) of those that failed) of a run of the simulation."""
+    program = tree / "build" / "dev" / "bin" / "lockstep-sim"
+    done = subprocess.run([program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True)
+    if done.returncode == -signal.SIGABRT:  # the code itself checks an invariant
+        return done.returncode, [("?", (done.stdout.strip().splitlines() or [""])[-1])]
+    if done.returncode < 0:
+        sys.exit(f"{program.name} ended by signal {-done.returncode}")
+    return done.returncode, FAILED.findall(done.stdout)
+
+
 def first_broken(tree, words=None):
     """The first seed that fails and what it says; None where all of SEEDS are kept.
 
     With `words`: the first seed with bad users that says them.
     """
-    program = tree / "build" / "dev" / "bin" / "lockstep-sim"
-    options = (["--seeds", str(SEEDS), "--until-broken"] if words is None else
-               ["--seeds", str(BAD_USERS_SEEDS), "--bad-users"])
-    done = subprocess.run([program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          text=True)
-    if done.returncode == -signal.SIGABRT and words is None:  # the code itself checks an invariant
-        return "?", (done.stdout.strip().splitlines() or [""])[-1]
-    if done.returncode < 0:
-        sys.exit(f"{program.name} ended by signal {-done.returncode}")
-    return next((seed for seed in FAILED.findall(done.stdout) if (words or "") in seed[1]), None)
+    if words is None:
+        return next(iter(broken_seeds(tree, "--seeds", str(SEEDS), "--until-broken")[1]), None)
+    code, seeds = broken_seeds(tree, "--seeds", str(BAD_USERS_SEEDS), "--bad-users",
+                               "--until-says", words)
+    if code == -signal.SIGABRT:
+        sys.exit(f"the simulation has ended by itself: {seeds[0][1]}")
+    return next((seed for seed in seeds if words in seed[1]), None)
+
+
+def false_alarm(tree, chosen, are_all):
+    """A seed that fails, or that says the words of a bug, though no bug is planted; or None."""
+    if are_all and (broken := first_broken(tree)) is not None:
+        return broken
+    looked_for = {BAD_USERS[patch.stem] for patch in chosen if patch.stem in BAD_USERS}
+    if not looked_for:
+        return None
+    code, seeds = broken_seeds(tree, "--seeds", str(BAD_USERS_SEEDS), "--bad-users")
+    return next((seed for seed in seeds if code == -signal.SIGABRT or
+                 any(words in seed[1] for words in looked_for)), None)
 
 
 def plant(patch, tree):
@@ -142,14 +163,10 @@ def main():
         copy_tree(tree)
         if run(tree, "cmake", "--preset", "dev") is None or not build(tree):
             return 1
-        looked_for = {BAD_USERS.get(patch.stem) for patch in chosen}
-        if arguments.names:
-            looked_for.discard(None)
-        for words in looked_for:
-            broken = first_broken(tree, words)
-            if broken is not None:
-                print(f"seed {broken[0]} fails without any of them: {broken[1]}")
-                return 1
+        broken = false_alarm(tree, chosen, are_all=not arguments.names)
+        if broken is not None:
+            print(f"seed {broken[0]} fails without any of them: {broken[1]}")
+            return 1
         results = [plant(patch, tree) for patch in chosen]
     print(f"{sum(results)} of {len(results)} found")
     return 0 if all(results) else 1
