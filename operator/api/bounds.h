@@ -38,8 +38,9 @@ inline constexpr std::size_t kTolerationsMax = 64;
 inline constexpr std::size_t kTolerationValueMax = 63;     // of a taint; Kubernetes' rule
 inline constexpr std::size_t kLabelKeyMax = 253 + 1 + 63;  // Kubernetes' rule
 inline constexpr std::size_t kAffinityTermsMax = 32;
-inline constexpr std::size_t kAffinityRequirementsMax = 32;  // of a term
-inline constexpr std::size_t kAffinityValuesMax = 1024;      // names of nodes, perhaps
+inline constexpr std::size_t kAffinityRequirementsMax = 32;   // of a term
+inline constexpr std::size_t kAffinityValuesMax = 1024;       // names of nodes, perhaps
+inline constexpr std::size_t kAffinityValuesInAllMax = 4096;  // of a list of terms
 inline constexpr std::size_t kSpreadConstraintsMax = 32;
 
 // Of queues.

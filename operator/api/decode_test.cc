@@ -201,8 +201,8 @@ TEST(DecodeTrainingJob, ReadsWhatTheOperatorUsesOfATemplate) {
   EXPECT_EQ(pod.requests, (ResourceVector{500, int64_t{2} << 30, 2, storage}));
   EXPECT_EQ(pod.limits, (ResourceVector{2000, int64_t{4} << 30, 2, storage}));
   EXPECT_EQ(pod.overhead, (ResourceVector{250, int64_t{64} << 20, 0}));
-  ASSERT_EQ(pod.node_affinity.size(), 2U);
-  EXPECT_EQ(DescribeTerms(pod.node_affinity),
+  ASSERT_EQ(pod.node_affinity->size(), 2U);
+  EXPECT_EQ(DescribeTerms(*pod.node_affinity),
             "zone In (a, b) and metadata.name NotIn (n9), or cores Gt (31)");
   EXPECT_EQ(pod.node_selector.at("disk"), "ssd");
   ASSERT_EQ(pod.tolerations.size(), 2U);

@@ -84,6 +84,21 @@ void CheckFields(ObjectReader& term, const std::vector<NodeRequirement>& fields)
   }
 }
 
+// The thread that decides for all jobs copies the values of each.
+void CheckValuesInAll(ObjectReader& list, std::string_view key, std::size_t count) {
+  if (count > kAffinityValuesInAllMax) {
+    list.Fail(key, TooMany(count, "values in all terms", kAffinityValuesInAllMax));
+  }
+}
+
+std::size_t CountValues(const std::vector<NodeRequirement>& requirements) {
+  std::size_t count = 0;
+  for (const NodeRequirement& requirement : requirements) {
+    count += requirement.values.size();
+  }
+  return count;
+}
+
 std::vector<NodeTerm> ReadTerms(ObjectReader& required, Errors* errors) {
   std::vector<NodeTerm> terms;
   const Json* const listed = required.Require("nodeSelectorTerms", "a list of at least one term");
@@ -91,6 +106,7 @@ std::vector<NodeTerm> ReadTerms(ObjectReader& required, Errors* errors) {
   if (listed != nullptr && listed->is_array() && listed->empty()) {
     required.Fail("nodeSelectorTerms", "empty, expected at least one term");
   }
+  std::size_t value_count = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     ObjectReader term(*items[i], required.PathOf("nodeSelectorTerms", i), errors);
     NodeTerm read;
@@ -98,8 +114,10 @@ std::vector<NodeTerm> ReadTerms(ObjectReader& required, Errors* errors) {
     read.fields = ReadRequirements(term, "matchFields", errors);
     CheckFields(term, read.fields);
     term.Finish();
+    value_count += CountValues(read.labels);
     terms.push_back(std::move(read));
   }
+  CheckValuesInAll(required, "nodeSelectorTerms", value_count);
   required.Finish();
   return terms;
 }
@@ -166,6 +184,7 @@ void ReadPodTerms(ObjectReader& affinity,
   ObjectReader reader(*value, affinity.PathOf(kind), errors);
   ReadPreferred(reader, errors);
   const std::vector<const Json*> items = ListUpTo(reader, kRequired, kAffinityTermsMax);
+  std::size_t value_count = 0;
   for (std::size_t i = 0; i < items.size(); ++i) {
     PodTerm read{reader.PathOf(kRequired, i), kind == "podAntiAffinity", {}, ""};
     ObjectReader term(*items[i], read.path, errors);
@@ -176,8 +195,10 @@ void ReadPodTerms(ObjectReader& affinity,
     }
     RefuseForeignPods(term);
     term.Finish();
+    value_count += CountValues(read.labels);
     terms->push_back(std::move(read));
   }
+  CheckValuesInAll(reader, kRequired, value_count);
   reader.Finish();
 }
 

@@ -60,11 +60,11 @@ struct PodTemplate {
   std::chrono::seconds termination_grace{30};
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
-  std::vector<NodeTerm> node_affinity;  // required; empty: any node
-  std::vector<PodTerm> pod_terms;       // what the pod requires of other pods
-  ResourceVector overhead;              // what the pod costs beside its containers
-  ResourceVector pod_requests;          // of all containers together, in place of theirs
-  ResourceVector pod_limits;            // likewise; zero: no limit
+  CopyOnWrite<std::vector<NodeTerm>> node_affinity;  // required; empty: any node
+  std::vector<PodTerm> pod_terms;                    // what the pod requires of other pods
+  ResourceVector overhead;                           // what the pod costs beside its containers
+  ResourceVector pod_requests;  // of all containers together, in place of theirs
+  ResourceVector pod_limits;    // likewise; zero: no limit
   // {metadata, spec} as written; empty object without a template. A megabyte, perhaps, and jobs are
   // copied for each decision.
   CopyOnWrite<Json> raw{Json::object()};

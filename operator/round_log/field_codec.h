@@ -193,6 +193,15 @@ template <typename T>
 struct FieldTraits<std::vector<T>> : ListTraits<std::vector<T>, T> {};
 
 template <typename T>
+struct FieldTraits<CopyOnWrite<T>> {
+  static Json Encode(const CopyOnWrite<T>& value) { return EncodeField(*value); }
+
+  static Status Decode(const Json& json, const std::string& path, CopyOnWrite<T>* value) {
+    return FieldTraits<T>::Decode(json, path, &value->Edit());
+  }
+};
+
+template <typename T>
 struct FieldTraits<std::set<T>> : ListTraits<std::set<T>, T> {};
 
 template <typename Key, typename T>

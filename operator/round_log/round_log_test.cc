@@ -111,7 +111,7 @@ TEST(RoundLog, EveryEventIsReadAsItWasWritten) {
   request.gang.classes.front().node_selector = {{"disk", "ssd"}};
   request.gang.classes.front().tolerations = {
       {"k", true, "v", "NoExecute", std::chrono::seconds(3)}};
-  request.gang.classes.front().node_affinity = {
+  request.gang.classes.front().node_affinity = std::vector<NodeTerm>{
       {{{"zone", NodeOperator::kNotIn, {"a"}}}, {{"metadata.name", NodeOperator::kIn, {"n"}}}}};
   request.gang.classes.front().request = {5, 6, 7, {{"rdma/hca", 1}}};
   request.queue = "q";

@@ -20,7 +20,7 @@ uint64_t AcceptedBy(const SnapshotNode& node, const std::vector<PodClass>& class
 
 bool AsksForLabels(const std::vector<PodClass>& classes) {
   return std::any_of(classes.begin(), classes.end(), [](const PodClass& pod_class) {
-    return !pod_class.node_selector.empty() || !pod_class.node_affinity.empty();
+    return !pod_class.node_selector.empty() || !pod_class.node_affinity->empty();
   });
 }
 

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/base/copy_on_write.h"
 #include "common/base/time.h"
 #include "common/base/value_members.h"
 #include "operator/resources/node_affinity.h"
@@ -48,7 +49,7 @@ struct PodClass {
   ResourceVector request;         // of each pod
   std::map<std::string, std::string> node_selector;
   std::vector<Toleration> tolerations;
-  std::vector<NodeTerm> node_affinity;  // required; empty: any node
+  CopyOnWrite<std::vector<NodeTerm>> node_affinity;  // required; empty: any node
 
   friend bool operator==(const PodClass&, const PodClass&) = default;
 };

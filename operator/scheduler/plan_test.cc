@@ -433,10 +433,10 @@ TEST(PlanGang, NodesMustHaveTheRequiredAffinity) {
     snapshot.nodes.back().labels["zone"] = name == std::string("c") ? "west" : "east";
   }
   PodClass worker = MakeClass("w", 1, {1000, 0, 0});
-  worker.node_affinity = {
+  worker.node_affinity = std::vector<NodeTerm>{
       {{{"zone", NodeOperator::kIn, {"east"}}}, {{"metadata.name", NodeOperator::kNotIn, {"a"}}}}};
   EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})), "w-0@b ");
-  worker.node_affinity = {{{{"zone", NodeOperator::kIn, {"north"}}}, {}}};
+  worker.node_affinity = std::vector<NodeTerm>{{{{"zone", NodeOperator::kIn, {"north"}}}, {}}};
   EXPECT_EQ(Show(PlanGang(snapshot, {{worker}})),
             "node_selector: w needs a node matching zone In (north), none of 3 nodes is");
 }

@@ -42,9 +42,9 @@ std::string SelectorText(const PodClass& pod_class) {
   for (const auto& [key, value] : pod_class.node_selector) {
     text += (text.empty() ? "labelled " : ", ") + key + "=" + value;
   }
-  if (!pod_class.node_affinity.empty()) {
+  if (!pod_class.node_affinity->empty()) {
     text +=
-        (text.empty() ? "matching " : " and matching ") + DescribeTerms(pod_class.node_affinity);
+        (text.empty() ? "matching " : " and matching ") + DescribeTerms(*pod_class.node_affinity);
   }
   return text;
 }

@@ -121,7 +121,7 @@ bool MatchesSelector(const SnapshotNode& node, const PodClass& pod_class) {
         const auto found = node.labels.find(wanted.first);
         return found != node.labels.end() && found->second == wanted.second;
       });
-  return has_labels && MatchesAnyTerm(pod_class.node_affinity, node.name, node.labels);
+  return has_labels && MatchesAnyTerm(*pod_class.node_affinity, node.name, node.labels);
 }
 
 bool Accepts(const SnapshotNode& node, const PodClass& pod_class) {

@@ -45,7 +45,7 @@ std::string ShapeCounts::KeyOf(const PodClass& pod_class) {
   for (const Toleration& one : pod_class.tolerations) {
     key += one.key + '\1' + one.value + '\1' + one.effect + (one.is_exists ? "\1E" : "\1=");
   }
-  for (const NodeTerm& term : pod_class.node_affinity) {
+  for (const NodeTerm& term : *pod_class.node_affinity) {
     key += '\n';
     AppendRequirements(term.labels, &key);
     key += '\1';

@@ -18,16 +18,22 @@ const Json& ObjectOr(const Json& object, const char* key) {
   return value != nullptr && value->is_object() ? *value : *kNone;
 }
 
+void MakeRoom(Json* object, std::size_t keys) {
+  if (!object->is_object()) {
+    return;
+  }
+  auto& fields = object->get_ref<Json::object_t&>();
+  Json::object_t with_room;
+  with_room.reserve(fields.size() + keys);
+  for (auto& [key, field] : fields) {
+    with_room.emplace_back(key, std::move(field));
+  }
+  fields.swap(with_room);
+}
+
 Json CopyWithRoom(const Json& value, std::size_t keys) {
-  if (!value.is_object()) {
-    return value;
-  }
-  Json copy = Json::object();
-  auto& fields = copy.get_ref<Json::object_t&>();
-  fields.reserve(value.size() + keys);
-  for (const auto& [key, field] : value.get_ref<const Json::object_t&>()) {
-    fields.emplace_back(key, field);
-  }
+  Json copy = value;
+  MakeRoom(&copy, keys);
   return copy;
 }
 

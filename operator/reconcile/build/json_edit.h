@@ -17,6 +17,9 @@ const Json* FindField(const Json& object, const char* key);
 // The object at `key`, as long as `object` stays as it is; an empty one when there is none.
 const Json& ObjectOr(const Json& object, const char* key);
 
+// Makes room for so many keys more in an object; what is in it is moved, not copied.
+void MakeRoom(Json* object, std::size_t keys);
+
 // The same value; an object has room for so many keys more.
 Json CopyWithRoom(const Json& value, std::size_t keys);
 

@@ -30,6 +30,7 @@ void Require(const Json& fields, Json* spec) {
     if (!term.is_object() || term.empty()) {
       continue;
     }
+    MakeRoom(&term, 1);
     if (Json* const own = ListAt(&term, "matchFields")) {
       own->insert(own->end(), fields.begin(), fields.end());
     }

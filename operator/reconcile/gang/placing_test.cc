@@ -366,8 +366,9 @@ TEST(Placing, WhatAdmissionAddedIsNamedAndAskedAnewAfterAnEdit) {
 TEST(Placing, OverheadAndRequiredNodeAffinityArePlanned) {
   TrainingJob job = MakeTrainingJob(1);
   job.spec.roles[0].pod.overhead.memory_bytes = 8192;
-  job.spec.roles[0].pod.node_affinity = {{{{"zone", NodeOperator::kNotIn, {"west"}}}, {}},
-                                         {{}, {{"metadata.name", NodeOperator::kIn, {"node-z"}}}}};
+  job.spec.roles[0].pod.node_affinity =
+      std::vector<NodeTerm>{{{{"zone", NodeOperator::kNotIn, {"west"}}}, {}},
+                            {{}, {{"metadata.name", NodeOperator::kIn, {"node-z"}}}}};
   TestWorld world(job);
   world.nodes()[0].labels["zone"] = "west";
   EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kScheduled),

@@ -320,15 +320,15 @@ std::vector<Hostility> OfTheContainer() {
 
 std::vector<Hostility> OfThePod() {
   return {
-      {"affinity, 32 x 32 x 1,024",
+      {"affinity, 32 x 32 x 4",
        [](Json* job) {
          Json terms = Json::array();
          for (int t = 0; t < 32; ++t) {
            Json expressions = Json::array();
            for (int e = 0; e < 32; ++e) {
              Json values = Json::array();
-             for (int v = 0; v < 120; ++v) {
-               values.push_back(Text(6, v));
+             for (int v = 0; v < 4; ++v) {
+               values.push_back(Text(320, v));
              }
              expressions.push_back(
                  {{"key", "k" + std::to_string(e)}, {"operator", "NotIn"}, {"values", values}});
