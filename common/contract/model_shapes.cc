@@ -128,12 +128,15 @@ Result<std::vector<LayerShape>> InferShapes(const ModelSpec& model) {
       return Misfit(field.empty() ? path : path + "." + field, shape.error().message());
     }
     parameter_count += shape->parameter_count;
-    if (!IsBounded(shape->output) || parameter_count > kParametersMax) {
+    if (!IsBounded(shape->output)) {
       return Misfit(path,
-                    "has output shape " + FormatShape(shape->output) + " and brings the model to " +
-                        std::to_string(parameter_count) + " parameters, expected at most " +
-                        std::to_string(kElementsMax) + " elements in one sample and " +
-                        std::to_string(kParametersMax) + " parameters in all");
+                    "has output shape " + FormatShape(shape->output) + ", expected at most " +
+                        std::to_string(kElementsMax) + " elements in one sample");
+    }
+    if (parameter_count > kParametersMax) {
+      return Misfit(path,
+                    "brings the model to " + std::to_string(parameter_count) +
+                        " parameters, expected at most " + std::to_string(kParametersMax));
     }
     shapes.push_back(std::move(shape).value());
   }

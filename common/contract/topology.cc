@@ -155,7 +155,7 @@ void CheckDnsLengths(const JobTopology& topology, std::vector<Error>* errors) {
                                 (dns->domain.empty() ? 0 : 1);
   if (name_size > std::size_t{kDnsNameMax}) {
     errors->push_back(Problem("clusterDomain",
-                              "a longest host name of " + std::to_string(name_size) + " characters",
+                              "a host name of " + std::to_string(name_size) + " characters",
                               "at most " + std::to_string(kDnsNameMax)));
   }
 }

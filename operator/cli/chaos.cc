@@ -70,8 +70,9 @@ Status ParseKind(std::string_view action, std::string_view* rest, ChaosAction* p
   const std::size_t equals = rest->find('=');
   const std::string_view verb = rest->substr(0, equals);
   if (verb != "kill" && verb != "stop" && verb != "exit") {
-    return WrongAction(action,
-                       "expected kill=, stop= or exit=CODE: at the start, found " + Quoted(verb));
+    return WrongAction(
+        action,
+        "expected \"kill=\", \"stop=\" or \"exit=CODE:\" at the start, found " + Quoted(verb));
   }
   if (equals == std::string_view::npos) {
     return WrongAction(action, "expected \"=\" and a pod after " + Quoted(verb));

@@ -382,8 +382,8 @@ std::string WhyUnsaved(const RunSummary& summary,
           ? ""
           : "could not be written by " + tally.last_error_pod + ": " + tally.last_error;
   if (!summary.saves_at_stop) {
-    return ", and " + step + " was not saved: under ParameterServer a stop writes no checkpoint" +
-           (failed.empty() ? "" : "; the last one " + failed);
+    return ", and " + step + " was not saved: ParameterServer writes no checkpoint at a stop" +
+           (failed.empty() ? "" : "; the newest checkpoint " + failed);
   }
   if (!failed.empty()) {
     return ", and the checkpoint " + failed;

@@ -49,7 +49,8 @@ Status CheckSummaryFile(const std::string& file,
   }
   if (file == "-") {
     return fail(
-        "standard output shows the readable lines; use /dev/stdout to add the summary to them");
+        "standard output shows the summary for people; to add the JSON summary to it, use "
+        "/dev/stdout");
   }
   if (std::filesystem::is_directory(file, error)) {
     return fail("a folder found, expected a file");

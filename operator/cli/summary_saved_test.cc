@@ -67,13 +67,15 @@ TEST(WhyUnsaved, StrategyThatSavesNothingAtAStopIsNamed) {
   RunSummary summary = StoppedWith({143, 143});
   summary.saves_at_stop = false;
   EXPECT_EQ(WhyUnsaved(summary, kStep12, false),
-            ", and step 12 was not saved: under ParameterServer a stop writes no checkpoint");
+            ", and step 12 was not saved: ParameterServer writes no checkpoint at a stop");
   summary.checkpoints.last_error = "checkpoint of step 8: No space left on device";
   summary.checkpoints.last_error_pod = "mnist-worker-0";
-  EXPECT_EQ(WhyUnsaved(summary, kStep12, true),
-            ", and step 12 was not saved: under ParameterServer a stop writes no checkpoint; the "
-            "last one could not be written by mnist-worker-0: checkpoint of step 8: No space left "
-            "on device");
+  EXPECT_EQ(
+      WhyUnsaved(summary, kStep12, true),
+      ", and step 12 was not saved: ParameterServer writes no checkpoint at a stop; the "
+      "newest checkpoint could not be written by mnist-worker-0: checkpoint of step 8: No space "
+      "left "
+      "on device");
 }
 
 TEST(WhyUnsaved, FolderThatCannotBeReadIsNamed) {

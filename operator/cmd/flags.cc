@@ -182,9 +182,10 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
   app->add_option(
          "--image-pull-policy", flags->image_pull_policy, "pull policy of the runtime image")
       ->check(CLI::IsMember({"Always", "IfNotPresent", "Never"}));
-  app->add_option("--image-pull-secrets",
-                  flags->image_pull_secrets,
-                  "pull Secrets of the runtime image, in the namespace of each job")
+  app->add_option(
+         "--image-pull-secrets",
+         flags->image_pull_secrets,
+         "image pull Secrets for the runtime image; they must exist in the namespace of each job")
       ->delimiter(',')
       ->type_name("NAMES");
   AddChoice(app,

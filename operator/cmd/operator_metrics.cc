@@ -153,7 +153,8 @@ struct OperatorMetrics::Families {
   Histograms& call_time =
       AddHistograms(&registry,
                     "rest_client_request_duration_seconds",
-                    "Duration of calls to the API server; for watches until the response header.");
+                    "Duration of calls to the API server; for a watch, the time until the response "
+                    "header arrives.");
   prometheus::Counter& call_retries = AddCounters(&registry,
                                                   "rest_client_request_retries_total",
                                                   "Calls to the API server that were sent again.")

@@ -138,7 +138,8 @@ OthersFinding JudgeRivals(const std::vector<FoundLease>& leases,
   }
   if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
     finding = {Precedence::kReturn,
-               "this operator stopped for another operator before, and its own Lease still says so",
+               "this operator stopped earlier because of another operator, and its own Lease still "
+               "says so",
                false};
   }
   return finding;

@@ -166,7 +166,7 @@ OtherDocument DescribeOther(const Json& document) {
     return {true, stays + "; it holds a job at " + path + ": convert that job separately"};
   }
   if (kind.ends_with("Queue") && kind != kTrainingQueueKind) {
-    return {false, stays + "; TrainingJobs wait in a TrainingQueue: create one"};
+    return {false, stays + "; a TrainingJob waits in a TrainingQueue instead: create one"};
   }
   const bool is_theirs = group.starts_with(kJobGroup) || group.starts_with(kTrainerGroup);
   return {is_theirs && kind.ends_with("Job"), stays};

@@ -133,7 +133,7 @@ void ForeignObject::Finish() {
         std::find(kOfRunPolicy.begin(), kOfRunPolicy.end(), key) != kOfRunPolicy.end();
     Note(key,
          is_of_run_policy
-             ? "not kept: this field belongs into runPolicy; set runPolicy." + key + " of the job"
+             ? "not kept: this field belongs in runPolicy; set runPolicy." + key + " of the job"
              : "not kept: a TrainingJob has no such field");
   }
 }

@@ -93,8 +93,8 @@ std::string ProblemOfScript(const std::vector<std::string>& command) {
   for (const std::vector<std::string>& words : ExecutedCommands(command)) {
     if (GivesWay(LauncherCallOf(words))) {
       return words[0] +
-             " found inside the command, where its ranks would use the pod's HOROVOD_RANK; begin "
-             "the command with " +
+             " found inside the command. Ranks that it starts there would use the pod's "
+             "HOROVOD_RANK instead of their own. Begin the command with " +
              words[0] + ", followed by the program";
     }
   }

@@ -54,8 +54,9 @@ TEST(ReadLaunchCommand, OtherCommandsStayAsTheyAre) {
 
 TEST(ReadLaunchCommand, LauncherInAScriptIsRefused) {
   EXPECT_EQ(ReadLaunchCommand({"sh", "-c", "cd /w && horovodrun -np 2 python t.py"}).problem,
-            "horovodrun found inside the command, where its ranks would use the pod's "
-            "HOROVOD_RANK; begin the command with horovodrun, followed by the program");
+            "horovodrun found inside the command. Ranks that it starts there would use the pod's "
+            "HOROVOD_RANK instead of their own. Begin the command with horovodrun, followed by the "
+            "program");
   EXPECT_NE(Told("env A=1 /opt/bin/mpirun python t.py").find("/opt/bin/mpirun found inside"),
             std::string::npos);
   EXPECT_EQ(Told("python mpirun.py"), "none: python mpirun.py");

@@ -133,9 +133,10 @@ Json LauncherHead(const std::string& role, const Version& version, ForeignObject
   Json head = RoleHead(role, version.restart_policy, launcher);
   if (version.has_job && head.at("restartPolicy") == "Never") {
     head["restartPolicy"] = "OnFailure";
-    launcher->Note("restartPolicy",
-                   "Never becomes OnFailure: the launcher's Job restarted the launcher within its "
-                   "backoffLimit");
+    launcher->Note(
+        "restartPolicy",
+        "\"Never\" is converted to \"OnFailure\", because the launcher's Job restarted the "
+        "launcher up to its backoffLimit");
   }
   return head;
 }

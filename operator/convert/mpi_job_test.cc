@@ -305,7 +305,8 @@ TEST(ConvertMpiJob, RestartsOfTheLauncherAreThoseOfItsVersion) {
     const Conversion never = convert(version, "restartPolicy: Never");
     EXPECT_EQ(FirstRole(never)["restartPolicy"], policy) << version;
     const bool is_told =
-        NoteAt(never, std::string(kLaunchersReplica) + "restartPolicy", "Never becomes") != "";
+        NoteAt(never, std::string(kLaunchersReplica) + "restartPolicy", "\"Never\" is converted") !=
+        "";
     EXPECT_EQ(is_told, policy == "OnFailure");
   }
 }

@@ -209,7 +209,7 @@ void SetTorchProcesses(const TorchCount& per_pod,
     AddError(&conversion->errors,
              per_pod.field,
              "\"" + per_pod.text +
-                 "\" found, expected a number from 1 to 9999, auto, gpu or cpu, as torchrun does");
+                 "\" found, but torchrun expects a number from 1 to 9999, auto, gpu or cpu");
     return;
   }
   const TorchProgram program = ReadTorchProgram(command.program);

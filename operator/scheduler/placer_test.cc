@@ -95,15 +95,17 @@ TEST(PlaceGang, WhatTheLargestNodeLacksIsSaidWhereOneNodeIsRequired) {
             "refuse default/a: needs 4 w pods in one kubernetes.io/hostname; the one with most "
             "room, n2, has room for 2, with 4 of 8 GPUs, even if nothing else ran\n");
   request.gang = {{MakeClass("w", 1, {0, 0, 3, {}}), MakeClass("ps", 1, {0, 0, 2, {}})}};
-  EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname; the one with most, n2, "
-            "has 4, even if nothing else ran\n");
+  EXPECT_EQ(
+      Placed(&cluster, request),
+      "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname; the node with the most, n2, "
+      "has 4, even if nothing else ran\n");
   SnapshotNode large = GpuNode("large", 8);
   large.state = NodeState::kCordoned;
   cluster.state.SetNode(large);
-  EXPECT_EQ(Placed(&cluster, request),
-            "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname; the one with most, n2, "
-            "has 4\n")
+  EXPECT_EQ(
+      Placed(&cluster, request),
+      "refuse default/a: needs 5 GPUs in one kubernetes.io/hostname; the node with the most, n2, "
+      "has 4\n")
       << "it would fit the one that takes no pods now";
 }
 

@@ -157,7 +157,8 @@ TEST(PlanRefusal, LimitOfPodsIsNamed) {
       {"limit of pods",
        {{full, full_too}, false},
        {{MakeClass("worker", 3, {})}},
-       "pods: needs 3 pods, the limit of pods per node leaves room for 2 more on 2 nodes"},
+       "pods: needs 3 pods, but the limit of pods per node leaves room for only 2 more in total on "
+       "2 nodes"},
       {"limit of pods where a class may go",
        {{InTheEast(full), kTwoGpus}, false},
        {{ForTheEast(MakeClass("worker", 2, {})), MakeClass("ps", 1, {1000, 0, 0})}},

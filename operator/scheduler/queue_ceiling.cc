@@ -75,7 +75,7 @@ std::string QueueTree::NeverText(QueueIndex queue, std::size_t resource, int64_t
     why = limit.borrowing == 0 ? "may borrow none"
                                : "may borrow " + AmountText(name, limit.borrowing);
   } else if (shared < limit.nominal) {
-    why = "but queue " + nodes_[nodes_[queue].parent].spec.name + " above it has less for it";
+    why = "but its parent queue " + nodes_[nodes_[queue].parent].spec.name + " allows it less";
   } else {
     why = shared == limit.nominal ? "other queues lend none"
                                   : "other queues lend " + AmountText(name, shared - limit.nominal);

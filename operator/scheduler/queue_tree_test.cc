@@ -147,8 +147,8 @@ TEST(QueueTree, WhatAQueueCouldNeverHoldIsSaidWhateverIsHeldNow) {
               "needs 5 GPUs, but queue small can never use more than 4 (nominal 2, other queues "
               "lend 2 GPUs)");
     EXPECT_EQ(never("large", 5),
-              "needs 5 GPUs, but queue large can never use more than 4 (nominal 6, but queue dept "
-              "above it has less for it)");
+              "needs 5 GPUs, but queue large can never use more than 4 (nominal 6, but its "
+              "parent queue dept allows it less)");
   }
   EXPECT_EQ(never("default", 21), "") << "it takes what is left";
   const QueueTree open;

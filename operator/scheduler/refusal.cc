@@ -276,10 +276,10 @@ std::optional<Unschedulable> BrokenByPodCount(const std::vector<PodClass>& class
   if (needed <= free) {
     return std::nullopt;
   }
-  return Unschedulable{Constraint::kPods,
-                       "needs " + Plural(needed, "pod") +
-                           ", the limit of pods per node leaves room for " + std::to_string(free) +
-                           " more on " + Plural(NodeCount(rooms), "node")};
+  return Unschedulable{
+      Constraint::kPods,
+      "needs " + Plural(needed, "pod") + ", but the limit of pods per node leaves room for only " +
+          std::to_string(free) + " more in total on " + Plural(NodeCount(rooms), "node")};
 }
 
 int64_t RoomFor(const PodClass& pod_class, const std::vector<NodeRoom>& rooms) {

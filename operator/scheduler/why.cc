@@ -126,7 +126,7 @@ std::optional<Unschedulable> BrokenByHostSum(const NodeLedger& nodes,
       const Figures figures = FiguresOf(needed.name, needed.amount, most);
       return Unschedulable{Constraint::kTopology,
                            "needs " + figures.needed + " in one " + std::string(kHostLevel) +
-                               "; the one with most, " + best + ", has " + figures.found};
+                               "; the node with the most, " + best + ", has " + figures.found};
     }
   }
   return std::nullopt;

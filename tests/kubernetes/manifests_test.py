@@ -35,7 +35,8 @@ EXAMPLES = sorted((REPOSITORY / "crds" / "examples").glob("valid/*.yaml"))
 # name the problem.
 ONLY_OPERATOR = {
     r"layers\[\d+\].*: (Dense reads a flat input|\w+ reads \[height, width, channels\]|a window of|"
-    r"the network's output is|missing, expected a whole number, or two|makes \[|has output shape)":
+    r"the network's output is|missing, expected a whole number, or two|makes \[|has output shape|"
+    r"brings the model to)":
         "what a layer makes of its input's shape is more than a rule can compute",
     r"(kernelSize|poolSize|strides): ":
         "a number or a list has no type, so that no rule can see it",

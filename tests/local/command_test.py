@@ -114,8 +114,8 @@ class Ends(LocalTest):
         run = self.exit_of("exit 76", backoff_limit=3)
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
         self.assertIn("the program ended with exit code 76, which means that a newer process has "
-                      "taken its place; but no session of the program was told of a newer process, "
-                      "so this pod ends with exit code 1", run.output)
+                      "replaced it. There is no newer process, so this pod ends with exit code 1",
+                      run.output)
 
     def test_137_and_143_are_retried_within_the_budget(self):
         for code in (137, 143):

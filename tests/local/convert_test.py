@@ -189,7 +189,7 @@ class Convert(LocalTest):
         exit_code, job, told = convert(queue + "---" + TF_WITHOUT_COMMAND, "--command", "x")
         self.assertEqual(exit_code, 0, told)
         self.assertIn("a document of kind Queue is left as it is, \"q\"; "
-                      "TrainingJobs wait in a TrainingQueue: create one\n", told)
+                      "a TrainingJob waits in a TrainingQueue instead: create one\n", told)
 
 
 class PublishedManifests(unittest.TestCase):

@@ -47,8 +47,8 @@ class Calls(LocalTest):
                            "things, so this pod ends with 1: .*rank 0")
 
     def test_ranks_that_end_before_the_steps_they_told_of_fail_the_job(self):
-        self.check_failure("end_before_the_plan", "ended as if all were well, but told of step 3 "
-                           "of 8 last and never said that all work is done, so this pod ends ")
+        self.check_failure("end_before_the_plan", "ended as if all were well, but last reported "
+                           "step 3 of 8, and never reported that all work is done, so this ")
 
     def check_failure(self, part, words):
         """No other try is made."""

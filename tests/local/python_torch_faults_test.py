@@ -65,15 +65,16 @@ class Faults(LocalTest):
                 run = self.run_job(self.manifest(f"os._exit(0) if job.step_count == {step} else 0"))
                 self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
                 self.assertRegex(run.output, r"own-worker-\d \(rank \d\) exit code 1: the program "
-                                 "ended as if all were well, but told of step [0-5] of 8 last and "
-                                 "never said that all work is done, so this pod ends with 1")
+                                 "ended as if all were well, but last reported step [0-5] of 8, "
+                                 "and never reported that all work is done, so this pod ends ")
 
     def test_an_error_after_the_last_step_is_no_success_though_its_code_is_hidden(self):
         main = "try: train()\n    except Exception: os._exit(0)"
         spoil = "model[0].weight.data.fill_(float('nan')) if job.step_count == 8 else 0"
         run = self.run_job(self.manifest(spoil, main))
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("told of step 8 of 8 last and never said that all work is done", run.output)
+        self.assertIn("last reported step 8 of 8, and never reported that all work is done",
+                      run.output)
 
     def test_models_that_differ_are_no_success_though_the_program_hides_its_code(self):
         main = ("model.append(torch.nn.Linear(1, 1 + int(os.environ['RANK'])))\n"

@@ -113,7 +113,7 @@ Result<Snapshot> Assemble(const Manifest& manifest, std::string_view file) {
       continue;
     }
     if (slice.type != TensorType::kFloat32) {
-      return Error(ErrorCode::kCorrupt, slice.name + " is not of float32");
+      return Error(ErrorCode::kCorrupt, slice.name + " is not float32");
     }
     NamedTensor tensor{slice.name, slice.shape, {}};
     tensor.values.resize(slice.bytes.size() / sizeof(float));

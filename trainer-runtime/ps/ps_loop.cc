@@ -142,7 +142,7 @@ void PsLoop::Welcome(Visitor visitor) {
       !refusal.has_value(), refusal.value_or(Refusal::kBusy), Epoch(), "a ps listens here"};
   const Status sent = visitor.socket.Write(EncodeFrame(verdict));
   if (refusal.has_value() || !sent.ok() || visitor.socket.has_unsent()) {
-    options_.logger->Info("caller refused",
+    options_.logger->Info("refused a caller",
                           {{"place", caller.rank},
                            {"reason", refusal.has_value() ? RefusalName(*refusal) : "unsent"}});
     return;

@@ -161,10 +161,9 @@ std::string PodListener::Objection(int local_rank, int exit_code) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Hear(index);
   if (exit_code == kExitSuperseded && !reports_[index].newest.has_value()) {
-    return "the program ended with exit code 76, which means that a newer process has taken its "
-           "place; but no session of the program was told of a newer process, so this pod ends "
-           "with exit code " +
-           std::to_string(kExitUnfinished) + "; let the program end with another exit code";
+    return "the program ended with exit code 76, which means that a newer process has replaced it. "
+           "There is no newer process, so this pod ends with exit code " +
+           std::to_string(kExitUnfinished) + ". Use another exit code in the program";
   }
   const std::optional<StatusDocument>& met = processes_[index].newest_met;
   if (exit_code != kExitSuccess || !met.has_value() || met->phase == Phase::kSucceeded) {
@@ -178,8 +177,8 @@ std::string PodListener::Objection(int local_rank, int exit_code) {
   }
   const int64_t step = met->step.value();
   return NoSuccess(
-      "told of step " + std::to_string(step) + " of " + std::to_string(*met->steps_total) +
-          " last and never said that all work is done",
+      "last reported step " + std::to_string(step) + " of " + std::to_string(*met->steps_total) +
+          ", and never reported that all work is done",
       step < *met->steps_total
           ? "to end early, leave the loop and close the job, or call finish on all ranks"
           : "after an error at the end the last steps may not be saved; a program whose work is "

@@ -158,10 +158,10 @@ TEST_F(PodListenerTest, EndIsUnfinishedUntilAllWorkIsSaidToBeDone) {
   EXPECT_EQ(unfinished(document), "");
   document.backend = "tcp";
   EXPECT_THAT(unfinished(document),
-              testing::HasSubstr("but told of step 5 of 48 last and never said"));
+              testing::HasSubstr("but last reported step 5 of 48, and never reported"));
   document.step = Step(48);
   EXPECT_THAT(unfinished(document),
-              testing::HasSubstr("but told of step 48 of 48 last and never said"))
+              testing::HasSubstr("but last reported step 48 of 48, and never reported"))
       << "an error after the last step was caught, and the code of the process hidden";
   document.steps_total.reset();
   EXPECT_EQ(unfinished(document), "") << "who knows no plan";
@@ -181,7 +181,7 @@ TEST_F(PodListenerTest, ProgramThatOnlyReportsDoesNotHideThatTheOneBeforeItIsUnf
   document.steps_total = 48;
   Say(1, ChannelWord::kStatus, EncodeStatusDocument(document));
   Say(1, ChannelWord::kStatus, EncodeStatusDocument(Document(1, 0)));
-  EXPECT_THAT(listener_->Objection(1, 0), testing::HasSubstr("told of step 5 of 48 last"));
+  EXPECT_THAT(listener_->Objection(1, 0), testing::HasSubstr("last reported step 5 of 48"));
 
   StatusDocument differs = Document(0, 0);
   differs.mismatch = "rank 0 has another plan";  // before they could meet

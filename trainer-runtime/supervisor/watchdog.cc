@@ -55,7 +55,7 @@ std::string DescribeBlame(const HungProcess& culprit,
   if (hung.size() > 1) {
     return "; the other processes of the pod stopped later: they wait for this one";
   }
-  return has_peers_elsewhere ? "; it may just wait for a rank in another pod" : "";
+  return has_peers_elsewhere ? "; it may only be waiting for a rank in another pod" : "";
 }
 
 }  // namespace

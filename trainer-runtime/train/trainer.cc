@@ -422,7 +422,7 @@ Result<TrainerVerdict> Trainer::StopTogether(RankControl* control) {
 Result<TrainerVerdict> Trainer::GiveUp(RankControl* control) {
   const Status met = control->Barrier(CollectiveDeadline());
   if (!met.ok()) {
-    parts_.logger->Debug("a peer left first", {{"error", met.error().ToString()}});
+    parts_.logger->Debug("a peer left before this rank", {{"error", met.error().ToString()}});
   }
   [[maybe_unused]] const Status told = ReportCheckpoints();
   return TrainerVerdict::kDiverged;
@@ -440,7 +440,7 @@ Result<TrainerVerdict> Trainer::Conclude(RankControl* control) {
   EnterPhase(TrainerPhase::kConcluded);
   const Status all_know = control->Barrier(CollectiveDeadline());
   if (!all_know.ok()) {
-    parts_.logger->Debug("a peer left first", {{"error", all_know.error().ToString()}});
+    parts_.logger->Debug("a peer left before this rank", {{"error", all_know.error().ToString()}});
   }
   if (!trouble_.empty()) {
     return TrainerVerdict::kNotSaved;

@@ -27,9 +27,9 @@ bool Trainer::MaySkip() {
   }
   if (spec_.terminate_on_nan) {
     trouble_ = "gradients of step " + std::to_string(state_.step.value() + 1) +
-               " are not finite in Float16, even at loss scale 1: the model has diverged, or needs "
-               "precision: BFloat16; try a smaller learning rate (to continue, set terminateOnNaN: "
-               "false)";  // within what a job's status tells of a reason
+               " are not finite in Float16, even at loss scale 1. The model has diverged: try a "
+               "smaller learning rate. Or it needs precision: BFloat16. To continue anyway, set "
+               "terminateOnNaN: false";  // within what a job's status tells of a reason
     return false;
   }
   if (!has_told_of_floor_) {

@@ -257,7 +257,7 @@ Result<Snapshot> DecodeSnapshotHead(const std::string& bytes) {
   std::string_view header;
   uint64_t header_size = 0;
   if (!TakeBytes(&rest, sizeof(header_size), &length)) {
-    return Error(ErrorCode::kCorrupt, "the state is shorter than its length field");
+    return Error(ErrorCode::kCorrupt, "the state is too short to hold its length field");
   }
   std::memcpy(&header_size, length.data(), length.size());
   if (!TakeBytes(&rest, header_size, &header)) {

@@ -387,7 +387,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
   } else if (end.exit_code == kExitPreempted) {
     verdict = VerdictUnasked(verdict, end.message);
   } else if (status.phase == kube::PodPhase::kSucceeded && SaysItObeyed(*member.pod)) {
-    verdict = {Outcome::kPreempted, ExitCause::kPreempted};  // by whom, nobody knows
+    verdict = {Outcome::kPreempted, ExitCause::kPreempted};  // who asked is not known
   } else if (status.phase == kube::PodPhase::kFailed && verdict.outcome == Outcome::kSuccess) {
     verdict = {Outcome::kRetryable, ExitCause::kUnknown};  // the phase knows better than no code
   }

@@ -59,7 +59,7 @@ class Feed(Generic[Batch]):
         """What keeps the job from knowing that `batch` is of the ids that were drawn for it."""
         # Code around a DataLoader may yield another batch than the one that it has drawn.
         if not self._keeps_order:
-            return "the loader is no DataLoader that keeps the order of job.sampler"
+            return "the loader is not a DataLoader that keeps the order of job.sampler"
         # Fewer rows than samples are no error for certain: a collate_fn may have dropped some, or
         # packed them, or put the time first.
         sizes = sizes_of(batch)

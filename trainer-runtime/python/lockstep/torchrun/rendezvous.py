@@ -28,7 +28,8 @@ _registry: Any = torch.distributed.elastic.rendezvous.registry
 # Workers may end at very different times, as rank 0 evaluates and saves: longer than any job waits.
 _FINISH_SECONDS = 30 * 24 * 3600.0
 
-# The end of a session waits for the watch's present look. Choice: peers are to hear of it at once.
+# How long the watching thread waits at a time; closing the session waits for it. Choice: peers are
+# to hear of the end at once.
 _WATCH_SECONDS = 0.1
 
 # Meetings in a row that broke before the workers could start. Choice, as in

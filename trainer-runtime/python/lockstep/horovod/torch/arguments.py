@@ -57,7 +57,7 @@ def check_detached(tensor: torch.Tensor, name: str) -> None:
     """Of calls that carry no gradients back. Errors: InvalidArgument."""
     if tensor.requires_grad and torch.is_grad_enabled():
         raise InvalidArgument(
-            f"{name}: a tensor that requires gradients found, but this call is not differentiable: "
+            f"{name}: found a tensor with requires_grad=True, but this call is not differentiable: "
             "pass tensor.detach()")
 
 
