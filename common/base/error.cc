@@ -39,6 +39,11 @@ ErrorCode CodeOfErrno(int error_number) {
 
 }  // namespace
 
+Error Error::WithSystemNumber(int error_number) && {
+  system_number_ = error_number;
+  return std::move(*this);
+}
+
 Error Error::WithField(std::string field) && {
   field_ = std::move(field);
   return std::move(*this);
@@ -46,9 +51,11 @@ Error Error::WithField(std::string field) && {
 
 Error Error::Wrap(std::string message) && {
   const ErrorCode code = code_;
+  const int system_number = system_number_;
   auto cause = std::make_shared<const Error>(std::move(*this));
   Error outer(code, std::move(message));
   outer.cause_ = std::move(cause);
+  outer.system_number_ = system_number;
   return outer;
 }
 
@@ -66,7 +73,8 @@ std::string Error::ToString() const {
 
 Error SystemError(int error_number, std::string_view what) {
   return Error(CodeOfErrno(error_number),
-               std::string(what) + ": " + std::generic_category().message(error_number));
+               std::string(what) + ": " + std::generic_category().message(error_number))
+      .WithSystemNumber(error_number);
 }
 
 }  // namespace lockstep

@@ -40,10 +40,16 @@ class Error {
   // The failure that led to this one; null if this is the origin.
   const Error* cause() const { return cause_.get(); }
 
+  // The errno that the operating system gave; 0 if this is no error of the system.
+  int system_number() const { return system_number_; }
+
+  // This error with that errno.
+  Error WithSystemNumber(int error_number) &&;
+
   // This error, naming the input field at fault.
   Error WithField(std::string field) &&;
 
-  // A new error of the same code whose cause is this one: context added on the way up.
+  // A new error of the same code and errno whose cause is this one: context added on the way up.
   Error Wrap(std::string message) &&;
 
   // "field: message: cause's message ...", one line.
@@ -53,6 +59,7 @@ class Error {
   ErrorCode code_;
   std::string message_;
   std::string field_;
+  int system_number_ = 0;
   std::shared_ptr<const Error> cause_;  // shared: errors are copied, causes never change
 };
 

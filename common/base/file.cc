@@ -93,6 +93,9 @@ Status CheckIsFile(int fd, const std::string& path) {
 
 Result<std::string> ReadRegularFile(const std::string& path, std::size_t bytes_max) {
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd.is_open() && errno == ENXIO) {
+    return Error(ErrorCode::kCorrupt, path + " is a socket, expected a file");
+  }
   if (!fd.is_open()) {
     return SystemError(errno, "open " + path);
   }
@@ -112,7 +115,7 @@ Error WithRoom(Error error, const std::string& path, std::size_t bytes) {
   if (::statvfs(directory.empty() ? "." : directory.c_str(), &disk) == 0) {
     room += ", " + std::to_string(uint64_t{disk.f_bavail} * disk.f_frsize) + " free";
   }
-  return Error(error.code(), error.ToString() + room + ")");
+  return Error(error.code(), error.ToString() + room + ")").WithSystemNumber(error.system_number());
 }
 
 Status WriteFileAtomically(const std::string& path, std::string_view content) {

@@ -1,5 +1,7 @@
 #include "common/contract/hashed_document.h"
 
+#include <map>
+
 #include "common/base/digest.h"
 
 namespace lockstep {
@@ -7,11 +9,27 @@ namespace {
 
 constexpr const char* kHashKey = "sha256";
 
+Json Sorted(const Json& value) {
+  if (!value.is_object()) {
+    return value;
+  }
+  std::map<std::string, const Json*> members;
+  for (const auto& [key, member] : value.items()) {
+    members[key] = &member;
+  }
+  Json sorted = Json::object();
+  for (const auto& [key, member] : members) {
+    sorted[key] = Sorted(*member);
+  }
+  return sorted;
+}
+
 }  // namespace
 
-std::string DumpHashed(Json object) {
-  object[kHashKey] = Sha256Hex(DumpJson(object));
-  return DumpJsonPretty(object);
+std::string DumpHashed(Json object, KeyOrder order) {
+  const bool is_sorted = order == KeyOrder::kSorted;
+  object[kHashKey] = Sha256Hex(DumpJson(is_sorted ? Sorted(object) : object));
+  return DumpJsonPretty(is_sorted ? Sorted(object) : object);
 }
 
 Result<Json> ParseHashed(std::string_view text, const std::string& what) {

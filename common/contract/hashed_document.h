@@ -8,9 +8,15 @@
 
 namespace lockstep {
 
-// The object as text, with its own hash in it as the last member, `sha256`: so damage is told from
-// a sound document by itself. `object` has no such member.
-std::string DumpHashed(Json object);
+// In which order a document has its keys, which its hash depends on.
+enum class KeyOrder {
+  kAsWritten,  // the hash is the last
+  kSorted,     // by their bytes, in all objects
+};
+
+// The object as text, with its own hash in it as the member `sha256`: so damage is told from a
+// sound document by itself. `object` has no such member.
+std::string DumpHashed(Json object, KeyOrder order = KeyOrder::kAsWritten);
 
 // The object of `text` without the hash that DumpHashed put in, which is checked. Errors: kCorrupt,
 // beginning with `what`.

@@ -10,14 +10,11 @@ template class nlohmann::basic_json<nlohmann::ordered_map>;
 namespace lockstep {
 namespace {
 
-// Keys in one object above this are refused: keeping their order makes reading quadratic in them.
-// Choice: about a second of reading.
-constexpr std::size_t kKeysMax = 16384;
-
 // Builds a Json while watching what the library's own parser lets pass: duplicate keys and depth.
 class StrictHandler : public nlohmann::json_sax<Json> {
  public:
-  explicit StrictHandler(Json* root) : builder_(*root, /*allow_exceptions=*/false) {}
+  StrictHandler(Json* root, std::size_t keys_max)
+      : builder_(*root, /*allow_exceptions=*/false), keys_max_(keys_max) {}
 
   const std::string& problem() const { return problem_; }
 
@@ -49,8 +46,8 @@ class StrictHandler : public nlohmann::json_sax<Json> {
       problem_ = "key \"" + name + "\" appears twice";
       return false;
     }
-    if (keys_.back().size() > kKeysMax) {
-      problem_ = "an object has more than " + std::to_string(kKeysMax) + " keys";
+    if (keys_.back().size() > keys_max_) {
+      problem_ = "an object has more than " + std::to_string(keys_max_) + " keys";
       return false;
     }
     return builder_.key(name);
@@ -88,6 +85,7 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   }
 
   nlohmann::detail::json_sax_dom_parser<Json> builder_;
+  std::size_t keys_max_;
   std::vector<std::set<std::string>> keys_;
   int depth_ = 0;
   std::string problem_;
@@ -182,9 +180,9 @@ std::string RangeText(std::string_view noun, Number min, Number max, bool has_mi
 
 }  // namespace
 
-Result<Json> ParseJson(std::string_view text) {
+Result<Json> ParseJson(std::string_view text, std::size_t keys_max) {
   Json root;
-  StrictHandler handler(&root);
+  StrictHandler handler(&root, keys_max);
   if (Json::sax_parse(text, &handler)) {
     return root;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -26,9 +27,13 @@ using Json = nlohmann::ordered_json;
 // Nesting above this is refused: deeper documents are attacks, not manifests.
 inline constexpr int kJsonDepthMax = 64;
 
+// Keys in one object above this are refused: keeping their order makes reading quadratic in them.
+// Choice: about a second of reading.
+inline constexpr std::size_t kJsonKeysMax = 16384;
+
 // Parses one JSON document. Errors: kInvalidArgument with line and column, also for duplicate keys,
-// more than 16,384 keys in one object, trailing bytes and nesting above kJsonDepthMax.
-Result<Json> ParseJson(std::string_view text);
+// more than `keys_max` keys in one object, trailing bytes and nesting above kJsonDepthMax.
+Result<Json> ParseJson(std::string_view text, std::size_t keys_max = kJsonKeysMax);
 
 // Compact text; invalid UTF-8 is replaced, so this never fails.
 std::string DumpJson(const Json& value);

@@ -28,7 +28,8 @@ JobTopology SeedTopology() {
 }
 
 Finding RunJson(std::string_view bytes) {
-  return RunRoundTrip(bytes, ParseJson, DumpJson);
+  return RunRoundTrip(
+      bytes, [](std::string_view text) { return ParseJson(text); }, DumpJson);
 }
 
 std::vector<std::string> JsonSeeds() {
