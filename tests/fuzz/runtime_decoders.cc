@@ -107,7 +107,9 @@ Finding RunHashed(std::string_view bytes, const Decode& decode, const Encode& en
 constexpr std::string_view kWriter = R"("jobUid":"uid","attempt":1,"epoch":2,"incarnation":3)";
 
 Finding RunCheckpointManifest(std::string_view bytes) {
-  return RunHashed(bytes, runtime::DecodeManifest, runtime::EncodeManifest);
+  return RunHashed(bytes, runtime::DecodeManifest, [](const runtime::Manifest& manifest) {
+    return runtime::EncodeManifest(manifest);
+  });
 }
 
 std::vector<std::string> CheckpointManifestSeeds() {
@@ -125,7 +127,9 @@ std::vector<std::string> CheckpointManifestSeeds() {
 }
 
 Finding RunCheckpointFence(std::string_view bytes) {
-  return RunHashed(bytes, runtime::DecodeFence, runtime::EncodeFence);
+  return RunHashed(bytes, runtime::DecodeFence, [](const runtime::Fence& fence) {
+    return runtime::EncodeFence(fence);
+  });
 }
 
 std::vector<std::string> CheckpointFenceSeeds() {

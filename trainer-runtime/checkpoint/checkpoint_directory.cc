@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -24,17 +23,12 @@ namespace {
 constexpr const char* kTensorsFile = "tensors.safetensors";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kFenceFile = "fence.json";
-constexpr const char* kLedgerTensor = "lockstep/ledger";
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
 
 constexpr std::size_t kManifestBytesMax = 1 << 20;  // choice: a thousand times a real one
 
 // A lock is held for a handful of system calls; a longer wait means its holder is stopped.
 constexpr std::chrono::seconds kLockTimeout{5};
-
-std::string_view BytesOf(const std::vector<float>& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
-}
 
 // The step of a folder named "step-00000100".
 std::optional<Step> ParseStepName(std::string_view name) {
@@ -95,48 +89,6 @@ Result<Manifest> ReadManifest(const std::string& folder) {
   return DecodeManifest(text);
 }
 
-// The snapshot of a tensors file whose hash was found right.
-Result<Snapshot> Assemble(const Manifest& manifest, std::string_view file) {
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::vector<TensorSlice> slices, DecodeSafetensors(file));
-  Snapshot snapshot;
-  snapshot.step = manifest.step;
-  snapshot.cursor = manifest.cursor;
-  snapshot.seed = manifest.seed;
-  snapshot.world_size = manifest.world_size;
-  snapshot.fingerprint = manifest.fingerprint;
-  snapshot.sums = manifest.sums;
-  snapshot.loss_scale = manifest.loss_scale;
-  snapshot.is_finite = manifest.is_finite;
-  for (const TensorSlice& slice : slices) {
-    if (slice.name == kLedgerTensor) {
-      snapshot.ledger = slice.bytes;
-      continue;
-    }
-    if (slice.type != TensorType::kFloat32) {
-      return Error(ErrorCode::kCorrupt, slice.name + " is not float32");
-    }
-    NamedTensor tensor{slice.name, slice.shape, {}};
-    tensor.values.resize(slice.bytes.size() / sizeof(float));
-    if (!slice.bytes.empty()) {
-      std::memcpy(tensor.values.data(), slice.bytes.data(), slice.bytes.size());
-    }
-    snapshot.tensors.push_back(std::move(tensor));
-  }
-  return snapshot;
-}
-
-std::string EncodeTensors(const Snapshot& snapshot) {
-  std::vector<TensorSlice> slices;
-  for (const NamedTensor& tensor : snapshot.tensors) {
-    slices.push_back({tensor.name, TensorType::kFloat32, tensor.shape, BytesOf(tensor.values)});
-  }
-  slices.push_back({kLedgerTensor,
-                    TensorType::kUInt8,
-                    {static_cast<int64_t>(snapshot.ledger.size())},
-                    snapshot.ledger});
-  return EncodeSafetensors(slices, {{"format", "lockstep"}});
-}
-
 }  // namespace
 
 CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
@@ -149,19 +101,13 @@ Status CheckpointDirectory::Claim(const WriterIdentity& writer) {
     claimed_ = writer;
     owes_fence_ = true;
   }
-  Status raised = RaiseFence();
-  if (!raised.ok() && raised.error().code() == ErrorCode::kResourceExhausted) {
-    options_.logger->Warn(
-        "the checkpoint directory could not be claimed, because the disk is full; the next save "
-        "tries again",
-        {{"directory", options_.directory}, {"error", raised.error().ToString()}});
-    return OkStatus();
-  }
-  return raised;
+  return RaiseFence();
 }
 
 Status CheckpointDirectory::RaiseFence() {
-  LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(options_.directory));
+  if (options_.makes_anew) {
+    LOCKSTEP_RETURN_IF_ERROR(MakeLastingDirectories(options_.directory));
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(
       const DirectoryLock lock,
       DirectoryLock::Acquire(options_.directory, Deadline::After(SteadyNow(), kLockTimeout)));
@@ -186,10 +132,11 @@ Status CheckpointDirectory::RaiseFence() {
     }
   }
   const Fence next = fence.ok() ? FenceAfter(*fence, writer) : Fence{writer, {}};
-  LOCKSTEP_RETURN_IF_ERROR(
-      WriteFileAtomically(options_.directory + "/" + kFenceFile, EncodeFence(next)));
+  LOCKSTEP_RETURN_IF_ERROR(WriteFileAtomically(options_.directory + "/" + kFenceFile,
+                                               EncodeFence(next, options_.key_order)));
   NoteFence(writer);
-  return RemoveHalfDone();
+  // Whoever else saves in the same name, as of a gang that has lost its chief, is not dead.
+  return fence.ok() && fence->writer == writer ? OkStatus() : RemoveHalfDone();
 }
 
 bool CheckpointDirectory::OwesFence() const {
@@ -200,6 +147,9 @@ bool CheckpointDirectory::OwesFence() const {
 // Whether somebody has removed the folder, or all that was in it, since the claim: the next save
 // makes it anew. That another job had claimed it since is gone with the fence.
 bool CheckpointDirectory::IsGone() const {
+  if (!options_.makes_anew) {
+    return false;
+  }
   std::error_code error;
   const auto kind = std::filesystem::status(options_.directory, error).type();
   if (kind != std::filesystem::file_type::not_found &&
@@ -244,49 +194,50 @@ WriterIdentity CheckpointDirectory::ClaimedIdentity() const {
   return claimed_;
 }
 
-Result<int64_t> CheckpointDirectory::Publish(const Snapshot& snapshot) {
-  Result<int64_t> bytes = TryPublish(snapshot);
+struct CheckpointDirectory::Content {
+  const Manifest& manifest;
+  std::span<const TensorSlice> tensors;
+  const SafetensorsMetadata& metadata;
+};
+
+Result<int64_t> CheckpointDirectory::Publish(const Manifest& manifest,
+                                             std::span<const TensorSlice> tensors,
+                                             const SafetensorsMetadata& metadata) {
+  const Content content{manifest, tensors, metadata};
+  Result<int64_t> bytes = TryPublish(content);
   // Somebody has removed the folder in the midst of it, and the last save has no next one.
   const bool is_interrupted = !bytes.ok() && bytes.error().code() == ErrorCode::kNotFound;
-  return is_interrupted && IsGone() ? TryPublish(snapshot) : std::move(bytes);
+  return is_interrupted && IsGone() ? TryPublish(content) : std::move(bytes);
 }
 
-Result<int64_t> CheckpointDirectory::TryPublish(const Snapshot& snapshot) {
+Result<int64_t> CheckpointDirectory::TryPublish(const Content& content) {
+  const Step step = content.manifest.step;
   const std::string folder = TemporaryPath("save");
   Result<int64_t> bytes = int64_t{0};
   if (Status raised = OwesFence() || IsGone() ? RaiseFence() : OkStatus(); !raised.ok()) {
     bytes = std::move(raised).error();
   } else {
-    bytes = WriteFiles(folder, snapshot);
+    bytes = WriteFiles(folder, content);
   }
   if (bytes.ok()) {
-    Status visible = MakeVisible(folder, snapshot.step);
+    Status visible = MakeVisible(folder, step);
     if (!visible.ok()) {
       bytes = std::move(visible).error();
     }
   }
   RemoveFolder(folder);  // what failed, or what stood at this step before
   if (!bytes.ok()) {
-    return std::move(bytes).error().Wrap("checkpoint of step " +
-                                         std::to_string(snapshot.step.value()));
+    return std::move(bytes).error().Wrap("checkpoint of step " + std::to_string(step.value()));
   }
-  RemoveOld(snapshot.step);
+  RemoveOld(step);
   return bytes;
 }
 
 Result<int64_t> CheckpointDirectory::WriteFiles(const std::string& folder,
-                                                const Snapshot& snapshot) const {
-  const std::string file = EncodeTensors(snapshot);
-  Manifest manifest;
+                                                const Content& content) const {
+  const std::string file = EncodeSafetensors(content.tensors, content.metadata);
+  Manifest manifest = content.manifest;
   manifest.writer = ClaimedIdentity();
-  manifest.step = snapshot.step;
-  manifest.cursor = snapshot.cursor;
-  manifest.seed = snapshot.seed;
-  manifest.world_size = snapshot.world_size;
-  manifest.fingerprint = snapshot.fingerprint;
-  manifest.sums = snapshot.sums;
-  manifest.loss_scale = snapshot.loss_scale;
-  manifest.is_finite = snapshot.is_finite;
   manifest.tensors_file = kTensorsFile;
   manifest.tensors_bytes = file.size();
   manifest.tensors_sha256 = Sha256Hex(file);
@@ -299,8 +250,8 @@ Result<int64_t> CheckpointDirectory::WriteFiles(const std::string& folder,
   }
   // Each is flushed with its folder entry before the next begins; the rename comes after both.
   LOCKSTEP_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + kTensorsFile, file));
-  LOCKSTEP_RETURN_IF_ERROR(
-      WriteFileAtomically(folder + "/" + kManifestFile, EncodeManifest(manifest)));
+  LOCKSTEP_RETURN_IF_ERROR(WriteFileAtomically(folder + "/" + kManifestFile,
+                                               EncodeManifest(manifest, options_.key_order)));
   return static_cast<int64_t>(file.size());
 }
 
@@ -314,48 +265,82 @@ Status CheckpointDirectory::MakeVisible(const std::string& folder, Step step) co
   return FlushFolder(options_.directory);
 }
 
-bool CheckpointDirectory::Holds(Step step, const WriterIdentity& writer) const {
+std::optional<WriterIdentity> CheckpointDirectory::WriterOf(Step step) const {
   const Soundness soundness = Look(step);
   const Result<Manifest> manifest = ReadManifest(FolderOf(step));
-  return (soundness == Soundness::kFinite || soundness == Soundness::kNotFinite) && manifest.ok() &&
-         manifest->writer.job_uid == writer.job_uid && !Outranks(writer, manifest->writer);
+  const bool is_whole = soundness == Soundness::kFinite || soundness == Soundness::kNotFinite;
+  return is_whole && manifest.ok() ? std::optional(manifest->writer) : std::nullopt;
 }
 
-Result<std::optional<Snapshot>> CheckpointDirectory::LoadNewest() const {
-  const Result<std::vector<Step>> steps = ListSteps(options_.directory);
-  if (!steps.ok() && steps.error().code() == ErrorCode::kNotFound) {
-    return std::optional<Snapshot>();
+bool CheckpointDirectory::Holds(Step step, const WriterIdentity& writer) const {
+  const std::optional<WriterIdentity> its = WriterOf(step);
+  return its && its->job_uid == writer.job_uid && !Outranks(writer, *its);
+}
+
+Result<bool> CheckpointDirectory::TakeNewest(const Wanted& wanted,
+                                             const CheckpointTaker& take) const {
+  constexpr int kTriesMax = 10;  // choice: a try fails where a job removes all before they are read
+  Result<bool> taken = TryTakeNewest(wanted, take);
+  for (int tries = 1;
+       tries < kTriesMax && !taken.ok() && taken.error().code() == ErrorCode::kUnavailable;
+       ++tries) {
+    taken = TryTakeNewest(wanted, take);
   }
-  if (!steps.ok()) {
-    return steps.error();
+  return taken;
+}
+
+Result<bool> CheckpointDirectory::TryTakeNewest(const Wanted& wanted,
+                                                const CheckpointTaker& take) const {
+  Result<std::vector<Step>> listed = ListSteps(options_.directory);
+  if (!listed.ok() && listed.error().code() == ErrorCode::kNotFound) {
+    return false;
   }
-  const std::optional<Step> oldest_own = OldestOwn(*steps);
+  if (!listed.ok()) {
+    return std::move(listed).error().Wrap(options_.directory + " cannot be read");
+  }
+  const std::optional<Step> oldest_own = OldestOwn(*listed);
   std::optional<Error> first_damage;
-  for (const Step step : *steps) {
-    Result<Snapshot> snapshot = Load(step, oldest_own);
-    if (snapshot.ok()) {
-      return std::optional<Snapshot>(std::move(snapshot).value());
+  bool are_removed = false;
+  bool is_skipped = false;
+  for (const Step step : *listed) {
+    if (wanted.below && step >= *wanted.below) {
+      continue;
     }
-    const ErrorCode code = snapshot.error().code();
+    Result<FoundCheckpoint> found = Read(step, oldest_own);
+    Status taken = found.ok() ? take(std::move(found).value()) : Status(found.error());
+    if (taken.ok()) {
+      return true;
+    }
+    std::error_code ignored;
+    const ErrorCode code = taken.error().code();
+    if (code == ErrorCode::kNotFound && !std::filesystem::exists(FolderOf(step), ignored)) {
+      are_removed = true;  // by a job that trains, since they were listed
+      continue;
+    }
     if (!IsDamage(code) && code != ErrorCode::kAlreadyExists) {
       // It may be whole: going on from an older one would undo finished work without a word.
-      return std::move(snapshot).error().Wrap("the newest checkpoint, " + PathOf(step) +
-                                              ", cannot be read");
+      return std::move(taken).error().Wrap("the newest checkpoint, " + PathOf(step) +
+                                           ", cannot be read");
     }
     options_.logger->Warn("checkpoint skipped",
-                          {{"path", PathOf(step)}, {"error", snapshot.error().ToString()}});
+                          {{"path", PathOf(step)}, {"error", taken.error().ToString()}});
+    is_skipped = true;
     if (IsDamage(code) && !first_damage) {
-      first_damage = std::move(snapshot).error().Wrap(PathOf(step));
+      first_damage = std::move(taken).error().Wrap(PathOf(step));
     }
   }
   if (first_damage) {
     // To begin at step 0 beside finished work is for its owner to say.
-    return Error(
-        ErrorCode::kCorrupt,
-        "no checkpoint in " + options_.directory +
-            " can be used; move that folder away to begin at step 0: " + first_damage->ToString());
+    return Error(ErrorCode::kCorrupt,
+                 "no checkpoint in " + options_.directory + " can be used" +
+                     (wanted.is_to_go_on ? "; move that folder away to begin at step 0" : "") +
+                     ": " + first_damage->ToString());
   }
-  return std::optional<Snapshot>();
+  if (are_removed && !is_skipped) {
+    return Error(ErrorCode::kUnavailable,
+                 options_.directory + ": all checkpoints were removed while they were read");
+  }
+  return false;
 }
 
 // Of the checkpoints of `steps`, newest first, the oldest that this job wrote.
@@ -372,13 +357,13 @@ std::optional<Step> CheckpointDirectory::OldestOwn(const std::vector<Step>& step
 
 // `oldest_own`: this job has written that one. It began from the newest that could be used, so that
 // another job's of a higher step came later.
-Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest_own) const {
+Result<FoundCheckpoint> CheckpointDirectory::Read(Step step, std::optional<Step> oldest_own) const {
   const std::string folder = FolderOf(step);
   std::error_code error;
   if (std::filesystem::exists(folder, error) && !std::filesystem::is_directory(folder, error)) {
     return Error(ErrorCode::kCorrupt, "it is not a folder");
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(folder));
+  LOCKSTEP_ASSIGN_OR_RETURN(Manifest manifest, ReadManifest(folder));
   if (manifest.step != step) {
     return Error(ErrorCode::kCorrupt,
                  "manifest: step: " + std::to_string(manifest.step.value()) + " found, expected " +
@@ -391,7 +376,7 @@ Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest
                  "written by job " + manifest.writer.job_uid + ", expected " + options_.job_uid);
   }
   const std::string path = folder + "/" + manifest.tensors_file;
-  LOCKSTEP_ASSIGN_OR_RETURN(const std::string file, ReadBounded(path, manifest.tensors_bytes));
+  LOCKSTEP_ASSIGN_OR_RETURN(std::string file, ReadBounded(path, manifest.tensors_bytes));
   if (file.size() != manifest.tensors_bytes) {
     return Error(ErrorCode::kCorrupt,
                  path + " has " + std::to_string(file.size()) + " bytes, expected " +
@@ -402,7 +387,7 @@ Result<Snapshot> CheckpointDirectory::Load(Step step, std::optional<Step> oldest
     return Error(ErrorCode::kCorrupt,
                  path + " hashes to " + hash + ", expected " + manifest.tensors_sha256);
   }
-  return Assemble(manifest, file);
+  return FoundCheckpoint{folder, std::move(manifest), std::move(file)};
 }
 
 // Without hashing the tensors, which would read every kept checkpoint on each save.
@@ -411,13 +396,14 @@ CheckpointDirectory::Soundness CheckpointDirectory::Look(Step step) const {
   if (!manifest.ok()) {
     return IsDamage(manifest.error().code()) ? Soundness::kDamaged : Soundness::kUnreadable;
   }
+  const std::string path = FolderOf(step) + "/" + manifest->tensors_file;
   std::error_code error;
-  const std::uintmax_t bytes =
-      std::filesystem::file_size(FolderOf(step) + "/" + manifest->tensors_file, error);
-  if (error && error != std::errc::no_such_file_or_directory) {
+  const std::filesystem::file_type kind = std::filesystem::status(path, error).type();
+  if (kind == std::filesystem::file_type::none) {
     return Soundness::kUnreadable;
   }
-  if (error || bytes != manifest->tensors_bytes) {
+  if (kind != std::filesystem::file_type::regular ||
+      std::filesystem::file_size(path, error) != manifest->tensors_bytes) {
     return Soundness::kDamaged;
   }
   return manifest->is_finite ? Soundness::kFinite : Soundness::kNotFinite;

@@ -14,12 +14,14 @@ namespace {
 constexpr std::size_t kOutcomesMax = 64;  // a trainer takes them after each step
 
 CheckpointDirectoryOptions DirectoryOptions(const CheckpointStoreOptions& options) {
-  return {options.directory,
-          options.writer.job_uid,
-          options.keep_count,
-          options.other_job,
-          options.logger,
-          options.clock};
+  CheckpointDirectoryOptions own;
+  own.directory = options.directory;
+  own.job_uid = options.writer.job_uid;
+  own.keep_count = options.keep_count;
+  own.other_job = options.other_job;
+  own.logger = options.logger;
+  own.clock = options.clock;
+  return own;
 }
 
 }  // namespace
@@ -132,7 +134,15 @@ CheckpointStore::~CheckpointStore() = default;
 Status CheckpointStore::Claim(Epoch epoch, Incarnation incarnation) {
   options_.writer.epoch = epoch;
   options_.writer.incarnation = incarnation;
-  LOCKSTEP_RETURN_IF_ERROR(directory_.Claim(options_.writer));
+  Status claimed = directory_.Claim(options_.writer);
+  if (!claimed.ok() && claimed.error().code() == ErrorCode::kResourceExhausted) {
+    options_.logger->Warn(
+        "the checkpoint directory could not be claimed, because the disk is full; the next save "
+        "tries again",
+        {{"directory", options_.directory}, {"error", claimed.error().ToString()}});
+  } else if (!claimed.ok()) {
+    return claimed;
+  }
   if (writer_ == nullptr) {
     writer_ = std::make_unique<Writer>(&directory_, options_.clock);
   }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/contract/hashed_document.h"
 #include "common/json/json.h"
 
 namespace lockstep::runtime {
@@ -149,7 +148,7 @@ Json FingerprintObject(const std::string& fingerprint) {
 
 }  // namespace
 
-std::string EncodeManifest(const Manifest& manifest) {
+std::string EncodeManifest(const Manifest& manifest, KeyOrder order) {
   Json object = Json::object();
   object["formatVersion"] = manifest.loss_scale ? kManifestVersion : kVersionWithoutScale;
   AddWriter(manifest.writer, &object);
@@ -174,7 +173,7 @@ std::string EncodeManifest(const Manifest& manifest) {
                        {"bytes", manifest.tensors_bytes},
                        {"sha256", manifest.tensors_sha256}};
   object["created"] = manifest.created;
-  return DumpHashed(std::move(object));
+  return DumpHashed(std::move(object), order);
 }
 
 Result<Manifest> DecodeManifest(std::string_view text) {
@@ -225,13 +224,13 @@ Result<Manifest> DecodeManifest(std::string_view text) {
   return manifest;
 }
 
-std::string EncodeFence(const Fence& fence) {
+std::string EncodeFence(const Fence& fence, KeyOrder order) {
   Json object = Json::object();
   AddWriter(fence.writer, &object);
   if (!fence.shut_out.empty()) {
     object[kShutOutKey] = fence.shut_out;
   }
-  return DumpHashed(std::move(object));
+  return DumpHashed(std::move(object), order);
 }
 
 Result<Fence> DecodeFence(std::string_view text) {

@@ -8,6 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
+#include "common/contract/hashed_document.h"
 #include "trainer-runtime/checkpoint/fence.h"
 #include "trainer-runtime/checkpoint/snapshot.h"
 
@@ -38,15 +39,15 @@ struct Manifest {
 inline constexpr int kManifestVersion = 3;
 inline constexpr int kManifestVersionOldest = 1;
 
-// One JSON object whose last member, `sha256`, is the hash of the object without it; so a damaged
+// One JSON object whose member `sha256` is the hash of the object without it; so a damaged
 // manifest is told from a sound one by itself.
-std::string EncodeManifest(const Manifest& manifest);
+std::string EncodeManifest(const Manifest& manifest, KeyOrder order = KeyOrder::kAsWritten);
 
 // Strict. Errors: kCorrupt (syntax, a field, the hash), kMismatch (written by a later version).
 Result<Manifest> DecodeManifest(std::string_view text);
 
 // fence.json, and back. Errors: kCorrupt.
-std::string EncodeFence(const Fence& fence);
+std::string EncodeFence(const Fence& fence, KeyOrder order = KeyOrder::kAsWritten);
 Result<Fence> DecodeFence(std::string_view text);
 
 }  // namespace lockstep::runtime

@@ -43,6 +43,15 @@ TEST(Manifest, DecodesWhatItEncodes) {
   EXPECT_EQ(*manifest, SampleManifest());
 }
 
+// As programs of their own have it: the hash is of the keys in this order, and stands among them.
+TEST(Manifest, SortedKeysAreReadLikeOthers) {
+  const std::string text = EncodeManifest(SampleManifest(), KeyOrder::kSorted);
+  EXPECT_THAT(text, testing::StartsWith("{\n  \"attempt\": 1,\n  \"created\""));
+  EXPECT_LT(text.find("\"seed\": -7"), text.find("sha256"));
+  EXPECT_LT(text.find("\n  \"sha256\""), text.find("\n  \"step\""));
+  EXPECT_EQ(DecodeManifest(text).value(), SampleManifest());
+}
+
 // What the first release wrote: no position, no fingerprint, no sums.
 TEST(Manifest, FirstFormatIsRead) {
   const std::string text = Changed([](Json* m) {

@@ -1,6 +1,8 @@
 #include "trainer-runtime/checkpoint/safetensors.h"
 
+#include <algorithm>
 #include <bit>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <set>
@@ -17,14 +19,41 @@ static_assert(std::endian::native == std::endian::little, "tensors are copied as
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kAlignment = 8;
 constexpr std::size_t kHeaderBytesMax = 100'000'000;  // the format's own limit
+constexpr std::size_t kTensorsMax = 1 << 20;          // choice: far above any model
 constexpr const char* kMetadataKey = "__metadata__";
 
-std::size_t ElementSize(TensorType type) {
-  return type == TensorType::kFloat32 ? sizeof(float) : sizeof(uint8_t);
+struct TypeRow {
+  TensorType type;
+  const char* name;
+  std::size_t element_size;
+};
+
+constexpr TypeRow kTypes[] = {{TensorType::kFloat64, "F64", 8},
+                              {TensorType::kFloat32, "F32", 4},
+                              {TensorType::kFloat16, "F16", 2},
+                              {TensorType::kBFloat16, "BF16", 2},
+                              {TensorType::kInt64, "I64", 8},
+                              {TensorType::kInt32, "I32", 4},
+                              {TensorType::kInt16, "I16", 2},
+                              {TensorType::kInt8, "I8", 1},
+                              {TensorType::kUInt8, "U8", 1},
+                              {TensorType::kBool, "BOOL", 1}};
+
+const TypeRow& RowOf(TensorType type) {
+  return *std::ranges::find(kTypes, type, &TypeRow::type);
 }
 
-const char* TypeName(TensorType type) {
-  return type == TensorType::kFloat32 ? "F32" : "U8";
+std::vector<std::string_view> TypeNames() {
+  std::vector<std::string_view> names;
+  for (const TypeRow& row : kTypes) {
+    names.emplace_back(row.name);
+  }
+  return names;
+}
+
+// Nothing but ASCII: the shortest form that all readers of JSON agree on.
+std::string AsciiJson(const Json& value) {
+  return value.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 Error Corrupt(const std::string& what) {
@@ -33,7 +62,7 @@ Error Corrupt(const std::string& what) {
 
 // Bytes of a tensor; nullopt when that number does not exist.
 std::optional<std::size_t> ByteSize(TensorType type, const std::vector<int64_t>& shape) {
-  std::size_t size = ElementSize(type);
+  std::size_t size = RowOf(type).element_size;
   for (const int64_t length : shape) {
     if (length < 0 || (length > 0 && size > std::numeric_limits<std::size_t>::max() /
                                                 static_cast<std::size_t>(length))) {
@@ -65,8 +94,8 @@ Result<TensorSlice> DecodeEntry(const std::string& name,
   ObjectReader reader(entry, name, &errors);
   TensorSlice tensor;
   tensor.name = name;
-  const std::optional<std::string> type = reader.Choice("dtype", {"F32", "U8"});
-  tensor.type = type == "U8" ? TensorType::kUInt8 : TensorType::kFloat32;
+  const std::optional<std::string> type = reader.Choice("dtype", TypeNames());
+  tensor.type = TensorTypeOf(type.value_or("")).value_or(TensorType::kFloat32);
   const auto shape = ReadIntegers(reader.List("shape"));
   const auto offsets = ReadIntegers(reader.List("data_offsets"));
   reader.Finish();
@@ -90,23 +119,57 @@ Result<TensorSlice> DecodeEntry(const std::string& name,
   return tensor;
 }
 
+void ReadMetadata(const Json& object, SafetensorsMetadata* metadata) {
+  for (const auto& [key, value] : object.items()) {
+    if (metadata != nullptr && value.is_string()) {
+      metadata->emplace(key, value.get<std::string>());
+    }
+  }
+}
+
 }  // namespace
+
+const char* TensorTypeName(TensorType type) {
+  return RowOf(type).name;
+}
+
+std::optional<TensorType> TensorTypeOf(std::string_view name) {
+  const auto* const row = std::ranges::find(kTypes, name, &TypeRow::name);
+  return row == std::end(kTypes) ? std::nullopt : std::optional(row->type);
+}
+
+Status CheckTensors(std::span<const TensorSlice> tensors) {
+  std::set<std::string_view> names = {kMetadataKey};
+  for (const TensorSlice& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      return Error(ErrorCode::kInvalidArgument, "two tensors have the name " + tensor.name);
+    }
+    const std::optional<std::size_t> size = ByteSize(tensor.type, tensor.shape);
+    if (size != tensor.bytes.size()) {
+      return Error(ErrorCode::kInvalidArgument,
+                   tensor.name + " has " + std::to_string(tensor.bytes.size()) +
+                       " bytes, expected the " + (size ? std::to_string(*size) + " " : "") +
+                       "of its shape");
+    }
+  }
+  return OkStatus();
+}
 
 std::string EncodeSafetensors(std::span<const TensorSlice> tensors,
                               const SafetensorsMetadata& metadata) {
-  Json header = Json::object();
-  header[kMetadataKey] = metadata;
+  const Status sound = CheckTensors(tensors);
+  LOCKSTEP_CHECK(sound.ok(), sound.error().ToString());
+  // As text, because a Json object looks through all its keys for each new one.
+  std::string text = "{\"" + std::string(kMetadataKey) + "\":" + AsciiJson(Json(metadata));
   std::size_t offset = 0;
   for (const TensorSlice& tensor : tensors) {
-    LOCKSTEP_CHECK(!header.contains(tensor.name), "tensor name used twice: " + tensor.name);
-    LOCKSTEP_CHECK(ByteSize(tensor.type, tensor.shape) == tensor.bytes.size(),
-                   tensor.name + " has " + std::to_string(tensor.bytes.size()) + " bytes");
-    header[tensor.name] = {{"dtype", TypeName(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    const Json entry = {{"dtype", TensorTypeName(tensor.type)},
+                        {"shape", tensor.shape},
+                        {"data_offsets", {offset, offset + tensor.bytes.size()}}};
+    text += "," + AsciiJson(Json(tensor.name)) + ":" + AsciiJson(entry);
     offset += tensor.bytes.size();
   }
-  std::string text = DumpJson(header);
+  text += "}";
   text.append((kAlignment - text.size() % kAlignment) % kAlignment, ' ');
   LOCKSTEP_CHECK(text.size() <= kHeaderBytesMax, "header of " + std::to_string(text.size()));
 
@@ -122,7 +185,8 @@ std::string EncodeSafetensors(std::span<const TensorSlice> tensors,
   return file;
 }
 
-Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file) {
+Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file,
+                                                   SafetensorsMetadata* metadata) {
   if (file.size() < kLengthBytes) {
     return Corrupt(std::to_string(file.size()) + " bytes, expected a header length");
   }
@@ -134,7 +198,7 @@ Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file) {
     return Corrupt("header of " + std::to_string(header_size) + " bytes in a file of " +
                    std::to_string(file.size()));
   }
-  Result<Json> header = ParseJson(file.substr(kLengthBytes, header_size));
+  Result<Json> header = ParseJson(file.substr(kLengthBytes, header_size), kTensorsMax);
   if (!header.ok()) {
     return Corrupt("header: " + header.error().message());
   }
@@ -146,6 +210,7 @@ Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file) {
   std::size_t end = 0;
   for (const auto& [name, entry] : header->items()) {
     if (name == kMetadataKey) {
+      ReadMetadata(entry, metadata);
       continue;
     }
     LOCKSTEP_ASSIGN_OR_RETURN(TensorSlice tensor, DecodeEntry(name, entry, data, end));

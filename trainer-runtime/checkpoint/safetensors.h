@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +17,22 @@ namespace lockstep::runtime {
 // a multiple of 8, then the tensors' bytes side by side. Any safetensors library reads it.
 // Source: github.com/huggingface/safetensors, README "Format".
 
-enum class TensorType { kFloat32, kUInt8 };
+enum class TensorType {
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kInt64,
+  kInt32,
+  kInt16,
+  kInt8,
+  kUInt8,
+  kBool
+};
+
+// Its name in such a file, "F32"; and the type of that name.
+const char* TensorTypeName(TensorType type);
+std::optional<TensorType> TensorTypeOf(std::string_view name);
 
 // A tensor inside or on its way into such a file. Shapes: bytes [product of shape * element size].
 struct TensorSlice {
@@ -28,14 +44,18 @@ struct TensorSlice {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// The file's bytes; equal input gives equal bytes. Preconditions (checked): names are unique and
-// not "__metadata__", bytes fit the shape.
+// Whether these can stand in one file: names are unique and not "__metadata__", bytes fit the
+// shape. Errors: kInvalidArgument, by the tensor's name.
+Status CheckTensors(std::span<const TensorSlice> tensors);
+
+// The file's bytes; equal input gives equal bytes. Precondition (checked): CheckTensors.
 std::string EncodeSafetensors(std::span<const TensorSlice> tensors,
                               const SafetensorsMetadata& metadata);
 
-// The tensors in the order of the header; their bytes point into `file`. Strict: unknown element
-// types, holes, overlaps, sizes that do not fit and trailing bytes are errors.
-// Errors: kCorrupt.
-Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file);
+// The tensors in the order of the header; their bytes point into `file`. The texts of its metadata
+// go to `metadata`, if that is not null. Strict: unknown element types, holes, overlaps, sizes that
+// do not fit and trailing bytes are errors. Errors: kCorrupt.
+Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file,
+                                                   SafetensorsMetadata* metadata = nullptr);
 
 }  // namespace lockstep::runtime

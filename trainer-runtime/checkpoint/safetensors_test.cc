@@ -53,6 +53,62 @@ TEST(Safetensors, DecodesWhatItEncodes) {
   }
 }
 
+TEST(Safetensors, EveryTypeKeepsItsNameAndSize) {
+  const std::vector<std::pair<const char*, std::size_t>> types = {{"F64", 8},
+                                                                  {"F32", 4},
+                                                                  {"F16", 2},
+                                                                  {"BF16", 2},
+                                                                  {"I64", 8},
+                                                                  {"I32", 4},
+                                                                  {"I16", 2},
+                                                                  {"I8", 1},
+                                                                  {"U8", 1},
+                                                                  {"BOOL", 1}};
+  const std::string bytes(16, 'x');
+  for (const auto& [name, size] : types) {
+    const TensorSlice tensor{
+        "w", *TensorTypeOf(name), {2}, std::string_view(bytes).substr(0, 2 * size)};
+    const std::string file = EncodeSafetensors(std::vector{tensor}, {});
+    EXPECT_THAT(file, HasSubstr("\"dtype\":\"" + std::string(name) + "\""));
+    EXPECT_EQ(DecodeSafetensors(file)->at(0).type, tensor.type);
+  }
+  EXPECT_EQ(TensorTypeOf("C64"), std::nullopt);
+}
+
+TEST(Safetensors, NamesBeyondAsciiAndTextsComeBack) {
+  const std::vector<TensorSlice> tensors = {{"gr\u00f6\u00dfe", TensorType::kUInt8, {1}, "a"}};
+  const std::string file = EncodeSafetensors(tensors, {{"k", "\u00e9\n"}});
+  EXPECT_THAT(file, HasSubstr("\"gr\\u00f6\\u00dfe\""));
+  SafetensorsMetadata metadata;
+  EXPECT_EQ(DecodeSafetensors(file, &metadata)->at(0).name, tensors[0].name);
+  EXPECT_EQ(metadata, (SafetensorsMetadata{{"k", "\u00e9\n"}}));
+}
+
+// A large model with the slots of its optimizer has more tensors than any manifest has keys.
+TEST(Safetensors, TwentyThousandTensorsAreRead) {
+  std::vector<TensorSlice> tensors;
+  for (int i = 0; i < 20'000; ++i) {
+    tensors.push_back({std::to_string(i), TensorType::kUInt8, {1}, "a"});
+  }
+  const std::string file = EncodeSafetensors(tensors, {});
+  const auto read = DecodeSafetensors(file);
+  ASSERT_TRUE(read.ok()) << read.error().ToString();
+  EXPECT_EQ(read->size(), tensors.size());
+}
+
+TEST(Safetensors, WhatCannotStandInOneFileIsNamed) {
+  const TensorSlice tensor{"w", TensorType::kFloat32, {2, 1}, kFloats};
+  EXPECT_TRUE(CheckTensors(std::vector{tensor}).ok());
+  EXPECT_THAT(CheckTensors(std::vector{tensor, tensor}).error().ToString(),
+              HasSubstr("two tensors have the name w"));
+  EXPECT_FALSE(CheckTensors(std::vector<TensorSlice>{{"__metadata__", {}, {0}, ""}}).ok());
+  EXPECT_THAT(CheckTensors(std::vector<TensorSlice>{{"w", TensorType::kFloat32, {3}, kFloats}})
+                  .error()
+                  .ToString(),
+              HasSubstr("w has 8 bytes, expected the 12 of its shape"));
+  EXPECT_FALSE(CheckTensors(std::vector<TensorSlice>{{"w", {}, {-1}, ""}}).ok());
+}
+
 TEST(Safetensors, EveryCutIsRefused) {
   const std::string file = EncodeSafetensors(SampleSlices(), {});
   for (std::size_t length = 0; length < file.size(); ++length) {
@@ -65,7 +121,7 @@ TEST(Safetensors, EachDefectIsRefused) {
       FileOf("{}", "x"),
       FileOf("[]", ""),
       FileOf("{\"w\":1}", ""),
-      FileOf(R"({"w":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "12345678"),
+      FileOf(R"({"w":{"dtype":"C64","shape":[1],"data_offsets":[0,8]}})", "12345678"),
       FileOf(R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", "12345678"),
       FileOf(R"({"w":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "12345678"),
       FileOf(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", "12345678"),
