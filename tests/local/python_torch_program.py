@@ -86,7 +86,7 @@ def main():
     epoch = None
     moments.come_before(job.session, "all_reduce", "reduce", job)
     moments.come_before(job.optimizer, "step", "update", job)
-    moments.come_before(job._keeper.store, "_publish", "checkpoint", job)
+    moments.come_before(job._keeper.store._files, "write", "checkpoint", job)
     loss_function = nn.CrossEntropyLoss()
     with job:
         for inputs, labels in job.batches(loader):

@@ -1,6 +1,7 @@
 """The unit tests of the Python package, which lie beside its modules, and its declarations beside
 lockstep.h."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -8,15 +9,17 @@ import sys
 import tempfile
 import unittest
 
-from python_case import PACKAGE, can_import, can_make_backends
+from python_case import PACKAGE, VARIABLES, can_import, can_make_backends
 
+os.environ.update(VARIABLES)
 sys.path.insert(0, str(PACKAGE))
 
 from lockstep import errors, library  # noqa: E402
 
 HEADER = PACKAGE.parent / "capi" / "lockstep.h"
 STRUCTURES = {"options": library.Options, "meeting": library.MeetingOut,
-              "member": library.MemberOut, "progress": library.ProgressIn}
+              "member": library.MemberOut, "progress": library.ProgressIn,
+              "checkpoint": library.CheckpointIO, "tensor": library.TensorIO}
 
 
 def load_tests(loader, tests, _):

@@ -87,6 +87,7 @@ EDGES = {
         "trainer-runtime/session",
         "trainer-runtime/rendezvous",  # what a session's meeting says of its members
         "trainer-runtime/collectives",  # the communicator that it hands out
+        "trainer-runtime/checkpoint",
         "trainer-runtime/telemetry",
     },
     "trainer-runtime/supervisor": COMMON

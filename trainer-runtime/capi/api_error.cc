@@ -10,6 +10,7 @@ constexpr std::size_t kSentenceBytesMax = 4096;
 
 // Of plain bytes, so that nothing has to be made or torn down for a thread.
 thread_local std::array<char, kSentenceBytesMax> sentence{};  // NOLINT: what the C ABI asks for
+thread_local int system_number = 0;                           // NOLINT: likewise
 
 }  // namespace
 
@@ -44,7 +45,7 @@ lockstep_status StatusOf(ErrorCode code) {
 }
 
 ApiOutcome OutcomeOf(const Error& error) {
-  return {StatusOf(error.code()), error.ToString()};
+  return {StatusOf(error.code()), error.ToString(), error.system_number()};
 }
 
 ApiOutcome OutcomeOf(const Status& status) {
@@ -52,23 +53,29 @@ ApiOutcome OutcomeOf(const Status& status) {
 }
 
 ApiOutcome InvalidArgument(std::string text) {
-  return {LOCKSTEP_ERROR_INVALID_ARGUMENT, std::move(text)};
+  return {LOCKSTEP_ERROR_INVALID_ARGUMENT, std::move(text), 0};
 }
 
 lockstep_status Tell(const ApiOutcome& outcome) noexcept {
   if (!outcome.ok()) {
     const std::size_t end = outcome.sentence.copy(sentence.data(), sentence.size() - 1);
     sentence[end] = '\0';
+    system_number = outcome.system_number;
   }
   return outcome.status;
 }
 
 void ForgetSentence() noexcept {
   sentence[0] = '\0';
+  system_number = 0;
 }
 
 const char* LastSentence() noexcept {
   return sentence.data();
+}
+
+int LastSystemNumber() noexcept {
+  return system_number;
 }
 
 }  // namespace lockstep::runtime

@@ -16,6 +16,7 @@ namespace lockstep::runtime {
 struct ApiOutcome {
   lockstep_status status = LOCKSTEP_OK;
   std::string sentence;
+  int system_number = 0;  // an errno; 0: the operating system had no part
 
   bool ok() const { return status == LOCKSTEP_OK; }
 };
@@ -37,5 +38,8 @@ void ForgetSentence() noexcept;
 
 // That sentence; empty before the first error. Good until the thread's next Tell or ForgetSentence.
 const char* LastSentence() noexcept;
+
+// The errno of that error; 0: none.
+int LastSystemNumber() noexcept;
 
 }  // namespace lockstep::runtime

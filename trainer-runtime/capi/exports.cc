@@ -1,34 +1,19 @@
 // The functions of lockstep.h: arguments are checked here, the work is LibrarySession's.
 
 #include <cstring>
-#include <exception>
-#include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "trainer-runtime/capi/api_error.h"
 #include "trainer-runtime/capi/call_arguments.h"
+#include "trainer-runtime/capi/call_guard.h"
 #include "trainer-runtime/capi/memory_check.h"
 #include "trainer-runtime/capi/progress_report.h"
 #include "trainer-runtime/capi/session_slot.h"
 
 namespace lockstep::runtime {
 namespace {
-
-// No exception leaves the library: the only one that its parts do not turn into errors is that of
-// memory that is not there.
-template <typename Work>
-lockstep_status Guarded(const Work& work) noexcept {
-  ForgetSentence();
-  try {
-    return Tell(work());
-  } catch (const std::bad_alloc&) {
-    return Tell({LOCKSTEP_ERROR_SYSTEM, "out of memory"});
-  } catch (const std::exception& error) {
-    return Tell({LOCKSTEP_ERROR_INTERNAL, error.what()});
-  }
-}
 
 ApiOutcome RefuseReportOnly(const char* what) {
   return InvalidArgument(std::string(what) +
@@ -79,22 +64,6 @@ ApiOutcome NotMet() {
   return {LOCKSTEP_ERROR_NOT_MET, "no rendezvous yet: call lockstep_meet first"};
 }
 
-// A structure of the program's, as far as both sides know it; empty where it is too small.
-template <typename Structure>
-std::optional<Structure> Read(const Structure* given) {
-  if (given == nullptr || given->struct_size < sizeof(Structure)) {
-    return std::nullopt;
-  }
-  return *given;
-}
-
-// Fills in what follows `struct_size`. Precondition: Read(given) has a value.
-template <typename Structure>
-void Write(Structure filled, Structure* given) {
-  filled.struct_size = given->struct_size;
-  *given = filled;
-}
-
 // Errors: INVALID_ARGUMENT, by the name of what is neither 0 nor 1.
 ApiOutcome CheckOptions(const lockstep_options& options) {
   const std::pair<const char*, int32_t> switches[] = {{"catch_stop", options.catch_stop},
@@ -108,10 +77,6 @@ ApiOutcome CheckOptions(const lockstep_options& options) {
   }
   return options.report_only != 0 && options.plan != nullptr ? RefuseReportOnly("plan")
                                                              : ApiOutcome();
-}
-
-std::string SizeProblem(const char* name) {
-  return std::string(name) + " is null, or its struct_size is not the size of the struct";
 }
 
 ApiOutcome Meet(LibrarySession& session,
@@ -230,6 +195,10 @@ const char* lockstep_version(void) {
 
 const char* lockstep_last_error(void) {
   return run::LastSentence();
+}
+
+int lockstep_last_system_error(void) {
+  return run::LastSystemNumber();
 }
 
 lockstep_status lockstep_open(const lockstep_options* options, lockstep_session** session) {

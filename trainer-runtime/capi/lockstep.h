@@ -52,7 +52,9 @@ typedef enum lockstep_status {
   LOCKSTEP_ERROR_FINISHED = 13,         // all others have finished: there is no work left
   LOCKSTEP_ERROR_SYSTEM = 14,           // the operating system refused something
   LOCKSTEP_ERROR_INTERNAL = 15,         // a fault of ours
-  LOCKSTEP_ERROR_STOPPED = 16           // this process was asked to stop: end with code 42
+  LOCKSTEP_ERROR_STOPPED = 16,          // this process was asked to stop: end with code 42
+  LOCKSTEP_ERROR_TAKEN_OVER = 17,       // another job writes to this folder of checkpoints by now
+  LOCKSTEP_ERROR_DAMAGED = 18           // a file is not what was written
 } lockstep_status;
 
 // Whether lockstep_meet is the answer to a status: what was lost is made good by others.
@@ -156,6 +158,9 @@ const char* lockstep_version(void);
 // The sentence of this thread's newest error; empty before the first. Good until the thread's next
 // call. Never null.
 const char* lockstep_last_error(void);
+
+// The errno that the operating system gave for this thread's newest error; 0 where it gave none.
+int lockstep_last_system_error(void);
 
 // Opens this process's session from its environment, as `lockstep run` and the operator make it,
 // and starts to look for the other ranks, at the address that TF_CONFIG has for this one. `options`
@@ -292,6 +297,97 @@ lockstep_status lockstep_finish(lockstep_session* session, double timeout_second
 // comes before every end, that of a stop as well. The handle means nothing after that. Errors:
 // CLOSED, FORKED, BUSY.
 lockstep_status lockstep_close(lockstep_session* session);
+
+// Checkpoints: folders as docs/reference/checkpoints.md describes them, of a program of your own.
+// They need no session. A handle is good until its close. Thread: one at a time for each store, but
+// lockstep_checkpoint_write beside calls that read.
+
+// A folder of checkpoints.
+typedef struct lockstep_checkpoint_store lockstep_checkpoint_store;
+
+typedef struct lockstep_tensor {
+  const char* name;
+  const char* type;      // as safetensors calls it: F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL
+  const int64_t* shape;  // [dimensions]
+  uint64_t dimensions;
+  const void* data;  // [bytes], little-endian, row-major; of any alignment
+  uint64_t bytes;
+} lockstep_tensor;
+
+// Hears of a checkpoint that is skipped, or of a damaged fence, in the thread of the call.
+typedef void (*lockstep_checkpoint_report)(const char* sentence);
+
+// What a checkpoint holds. Counts are not negative.
+typedef struct lockstep_checkpoint {
+  uint64_t struct_size;
+  int64_t step;
+  int64_t data_epoch;
+  int64_t position;  // samples of that data epoch that were used
+  int64_t samples_consumed;
+  int64_t seed;
+  int32_t world_size;
+  int32_t is_finite;        // 0 or 1: whether all values are finite numbers
+  const char* settings;     // a JSON object; null where `program` has not written it
+  const char* description;  // any text, as of how tensors make up a state; likewise
+  const lockstep_tensor* tensors;
+  uint64_t tensor_count;
+  const char* folder;  // of one that was read; not looked at in a write
+} lockstep_checkpoint;
+
+// Touches no file. `program` names what is written: settings and description are found by it.
+// `keep`: complete checkpoints that stay after a write; 0: nothing is written, and no sentence says
+// how a job could begin again. `report` is called with a sentence on each checkpoint that is
+// skipped and on a damaged fence, in the thread of the call; it may be null. Errors:
+// INVALID_ARGUMENT.
+lockstep_status lockstep_checkpoint_open_store(const char* directory,
+                                               const char* program,
+                                               int keep,
+                                               lockstep_checkpoint_report report,
+                                               lockstep_checkpoint_store** store);
+
+// Null is fine.
+lockstep_status lockstep_checkpoint_close_store(lockstep_checkpoint_store* store);
+
+// Makes the folder, and what is missing above it, to outlive a power cut. Nothing else here makes
+// it: where it is gone, what should be mounted there may be missing. Errors: INVALID_ARGUMENT.
+lockstep_status lockstep_checkpoint_make_directory(lockstep_checkpoint_store* store);
+
+// Makes this process the one that writes, in this name, and removes what dead writers left half
+// done. A writer of a job follows another by attempt, then incarnation, then epoch. Errors:
+// SUPERSEDED (a newer writer of the job holds the folder), TAKEN_OVER (another job does), SYSTEM,
+// INVALID_ARGUMENT.
+lockstep_status lockstep_checkpoint_claim(lockstep_checkpoint_store* store,
+                                          const char* job_uid,
+                                          int64_t attempt,
+                                          int64_t epoch,
+                                          int64_t incarnation);
+
+// Writes a checkpoint, from the tensors' own memory: it appears whole, on the disk, or not at all.
+// What stood at its step is replaced; then old ones are removed. Precondition: claim. Errors: those
+// of claim, DAMAGED (the fence).
+lockstep_status lockstep_checkpoint_write(lockstep_checkpoint_store* store,
+                                          const lockstep_checkpoint* checkpoint);
+
+// Whether the checkpoint of `step` is there and complete: 0 or 1; 2 where it was also written in
+// this name. Its tensors are not hashed. Errors: INVALID_ARGUMENT.
+lockstep_status lockstep_checkpoint_verify(lockstep_checkpoint_store* store,
+                                           int64_t step,
+                                           const char* job_uid,
+                                           int64_t attempt,
+                                           int64_t epoch,
+                                           int64_t incarnation,
+                                           int* found);
+
+// The newest checkpoint whose files verify, of a step below `below`; null where there is none. It
+// is good until its close. Those that do not verify are reported and skipped. Errors: MISMATCH (a
+// later release wrote it), DAMAGED (all are damaged), SYSTEM (one, or the folder, cannot be read:
+// it may be whole).
+lockstep_status lockstep_checkpoint_open(lockstep_checkpoint_store* store,
+                                         int64_t below,
+                                         const lockstep_checkpoint** checkpoint);
+
+// Of one that lockstep_checkpoint_open gave. Null is fine.
+lockstep_status lockstep_checkpoint_close(const lockstep_checkpoint* checkpoint);
 
 #ifdef __cplusplus
 }

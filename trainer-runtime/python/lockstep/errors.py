@@ -30,6 +30,8 @@ class Status(enum.IntEnum):
     SYSTEM = 14
     INTERNAL = 15
     STOPPED = 16
+    TAKEN_OVER = 17
+    DAMAGED = 18
 
 
 class LockstepError(Exception):

@@ -115,8 +115,45 @@ class ProgressIn(ctypes.Structure):
     ]
 
 
+REPORT = ctypes.CFUNCTYPE(None, c_char_p)  # hears sentences of a store of checkpoints
+
+
+class TensorIO(ctypes.Structure):
+    """lockstep_tensor."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("type", c_char_p),
+        ("shape", POINTER(c_int64)),
+        ("dimensions", c_uint64),
+        ("data", c_void_p),
+        ("bytes", c_uint64),
+    ]
+
+
+class CheckpointIO(ctypes.Structure):
+    """lockstep_checkpoint."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("step", c_int64),
+        ("data_epoch", c_int64),
+        ("position", c_int64),
+        ("samples_consumed", c_int64),
+        ("seed", c_int64),
+        ("world_size", c_int32),
+        ("is_finite", c_int32),
+        ("settings", c_char_p),
+        ("description", c_char_p),
+        ("tensors", POINTER(TensorIO)),
+        ("tensor_count", c_uint64),
+        ("folder", c_char_p),
+    ]
+
+
 # Arguments by function. All return a lockstep_status, but those of _OTHER_RESULTS.
 _MEMORY = [c_void_p, c_void_p, c_uint64, c_int]  # session, data, count, type
+_WRITER = [c_char_p, c_int64, c_int64, c_int64]  # job_uid, attempt, epoch, incarnation
 _PROTOTYPES: dict[str, list[type]] = {
     "lockstep_version": [],
     "lockstep_last_error": [],
@@ -140,6 +177,15 @@ _PROTOTYPES: dict[str, list[type]] = {
     "lockstep_report_mismatch": [c_void_p, c_char_p],
     "lockstep_finish": [c_void_p, c_double],
     "lockstep_close": [c_void_p],
+    "lockstep_last_system_error": [],
+    "lockstep_checkpoint_open_store": [c_char_p, c_char_p, c_int, REPORT, POINTER(c_void_p)],
+    "lockstep_checkpoint_close_store": [c_void_p],
+    "lockstep_checkpoint_make_directory": [c_void_p],
+    "lockstep_checkpoint_claim": [c_void_p, *_WRITER],
+    "lockstep_checkpoint_write": [c_void_p, POINTER(CheckpointIO)],
+    "lockstep_checkpoint_verify": [c_void_p, c_int64, *_WRITER, POINTER(c_int)],
+    "lockstep_checkpoint_open": [c_void_p, c_int64, POINTER(POINTER(CheckpointIO))],
+    "lockstep_checkpoint_close": [POINTER(CheckpointIO)],
 }
 _OTHER_RESULTS: dict[str, type] = {"lockstep_version": c_char_p, "lockstep_last_error": c_char_p}
 

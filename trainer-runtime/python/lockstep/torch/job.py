@@ -17,7 +17,8 @@ from lockstep.errors import (
 from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Progress
 from lockstep.torch.agreement import check_agreement
-from lockstep.torch.checkpoint import CheckpointStore, Manifest
+from lockstep.torch.checkpoint import CheckpointStore
+from lockstep.torch.checkpoint_files import Manifest
 from lockstep.torch.ending import Ending
 from lockstep.torch.feed import Drawn, Feed, check_begins_anew
 from lockstep.torch.gradients import StepReducer, StepShare, loss_of

@@ -127,7 +127,7 @@ class Exits(unittest.TestCase):
             "lockstep: the program left the loop after 3 of 6 steps, and they are saved"])
 
     def test_a_last_step_that_cannot_be_saved_is_told(self):
-        full = unittest.mock.patch("lockstep.torch.checkpoint.CheckpointStore._write",
+        full = unittest.mock.patch("lockstep.torch.checkpoint_files.CheckpointFiles.write",
                                    side_effect=OSError(28, "No space left on device"))
         with full:
             self.run_on(2, self.script())

@@ -29,8 +29,8 @@ from lockstep.errors import (
 from lockstep.fake_exchange import FakeExchange, in_threads
 from lockstep.library import Leave, Phase
 from lockstep.session import Meeting, Member
-from lockstep.torch import checkpoint, job
-from lockstep.torch.checkpoint import CheckpointStore
+from lockstep.torch import job
+from lockstep.torch.checkpoint_files import CheckpointFiles
 from lockstep.torch.job import Job, JobOptions
 from lockstep.torch.sampler import Sampler
 
@@ -143,7 +143,7 @@ class Loop(unittest.TestCase):
         return sorted(path.name for path in self.directory.glob("step-*"))
 
     def full_disk(self):
-        return unittest.mock.patch.object(checkpoint, "write_lasting", side_effect=DISK_FULL)
+        return unittest.mock.patch.object(CheckpointFiles, "write", side_effect=DISK_FULL)
 
     def test_an_end_that_cannot_be_saved_is_none(self):
         session = FakeSession()
@@ -230,8 +230,8 @@ class Loop(unittest.TestCase):
         session.losses_at_finish = 3
         made = self.job(session)
         with unittest.mock.patch.object(
-                CheckpointStore, "_publish", autospec=True,
-                side_effect=CheckpointStore._publish) as published:
+                CheckpointFiles, "write", autospec=True,
+                side_effect=CheckpointFiles.write) as published:
             self.train(made)
         self.assertEqual((published.call_count, session.epoch), (1, 4))
         self.assertEqual(set(session.finish_timeouts), {50.0})

@@ -10,7 +10,8 @@ from lockstep.errors import LockstepError, MeetAgain, NotSaved, Status, Stopped,
 from lockstep.last_words import leave_unsaved
 from lockstep.library import Leave
 from lockstep.session import Progress
-from lockstep.torch.checkpoint import CheckpointStore, Manifest, Writer
+from lockstep.torch.checkpoint import CheckpointStore
+from lockstep.torch.checkpoint_files import Manifest, Writer
 from lockstep.torch.not_written import NotWritten
 from lockstep.torch.session import Session
 from lockstep.torch.state import FlatState, broadcast_state

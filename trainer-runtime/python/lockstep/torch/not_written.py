@@ -29,5 +29,5 @@ class NotWritten(OSError):
 
     def __init__(self, error: OSError, directory: pathlib.Path) -> None:
         remedy = _REMEDIES.get(error.errno or 0)
-        super().__init__(f"{error.strerror or error}: {directory}" + (
-            "" if remedy is None else f"; {remedy}"))
+        super().__init__(f"{error.strerror}: {directory}" + (
+            "" if remedy is None else f"; {remedy}") if error.strerror else str(error))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from typing import Any, Optional, Union
 
 from lockstep.errors import LockstepError, Status
-from lockstep.torch.checkpoint import CheckpointStore, Removed, tell_skipped
-from lockstep.torch.checkpoint_format import decode
-from lockstep.torch.state import unflatten
-
-# Choice: a try fails where a job removes all that was found before it is read.
-_TRIES_MAX = 10
+from lockstep.torch.checkpoint_files import CheckpointFiles, report
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,23 +26,19 @@ def newest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[Check
     Errors: Mismatch (the newest is of a later release), LockstepError (there are some, and all are
     damaged; one, or the directory, cannot be read; names it).
     """
-    for _ in range(_TRIES_MAX - 1):
-        with contextlib.suppress(Removed):
-            return _newest(directory)
-    return _newest(directory)
-
-
-def _newest(directory: Union[str, os.PathLike[str]]) -> Optional[Checkpoint]:
-    damage: Optional[str] = None
-    for folder, manifest, raw in CheckpointStore(directory, keep=1).whole():
+    files = CheckpointFiles(directory, keep=0)
+    foreign: Optional[str] = None
+    found = files.newest()
+    while found is not None:
         try:
-            if "lockstep.torch" not in (manifest.get("fingerprint") or {}):
+            if found.fingerprint is None or found.tree is None:
                 raise ValueError("it was not written by lockstep.torch.Job")
-            state = unflatten(decode(raw))
-            return Checkpoint(manifest["step"], state["model"], state["extra"])
+            state = found.state()
+            return Checkpoint(found.step, state["model"], state["extra"])
         except (ValueError, KeyError, TypeError) as problem:
-            tell_skipped(folder, str(problem))
-            damage = damage or f"{folder}: {problem}"
-    if damage is not None:
-        raise LockstepError(f"no checkpoint in {directory} can be used: {damage}", Status.SYSTEM)
+            report(f"checkpoint skipped: {found.folder}: {problem}")
+            foreign = foreign or f"{found.folder}: {problem}"
+        found = files.newest(below=found.step)
+    if foreign is not None:
+        raise LockstepError(f"no checkpoint in {directory} can be used: {foreign}", Status.SYSTEM)
     return None
