@@ -204,13 +204,16 @@ Step PodListener::newest_step() const {
 
 std::optional<StatusDocument> PodListener::Furthest() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool has_steps = furthest_.has_value() && furthest_->step != Step();
-  if (has_steps || !trainer_.has_value()) {
+  if (SessionCountsSteps() || !trainer_.has_value()) {
     return furthest_;
   }
   StatusDocument document;
   trainer_progress_.ShowIn(&document);
   return document;
+}
+
+bool PodListener::SessionCountsSteps() const {
+  return furthest_.has_value() && (furthest_->step != Step() || furthest_->steps_total.has_value());
 }
 
 std::string PodListener::MetricsPage() const {
@@ -270,9 +273,7 @@ void PodListener::HearAll() {
   }
   board_->Update([this](StatusDocument& document) {
     document = PodStatus(document, reports_, has_own_models_);
-    const bool counts_steps = LeadingProcess(reports_) >= 0 &&
-                              (document.step != Step() || document.steps_total.has_value());
-    if (trainer_.has_value() && !counts_steps) {
+    if (trainer_.has_value() && !SessionCountsSteps()) {
       trainer_progress_.ShowIn(&document);
     }
     pace_.Note(document.step, SteadyNow());

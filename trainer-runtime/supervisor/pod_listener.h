@@ -124,6 +124,9 @@ class PodListener {
     std::optional<TerminationMessage> last_words;
   };
 
+  // Whether a process has told its steps itself, even if it is lost: the trainer's are older then.
+  // Holds mutex_.
+  bool SessionCountsSteps() const;
   void Listen(const std::stop_token& stop);
   void HearAll();
   void Hear(std::size_t local_rank);

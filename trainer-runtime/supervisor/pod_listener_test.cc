@@ -314,6 +314,20 @@ TEST_F(PodListenerTest, StepOfATrainersStatusIsTheNewestWhereNoSessionTellsOne) 
   EXPECT_EQ(listener_->newest_step(), Step(7));
 }
 
+// Hugging Face's Trainer sends its steps as well, seldom: the newest one that it sent is long past.
+TEST_F(PodListenerTest, StepOfATrainersStatusIsNotShownWhereTheSessionThatToldStepsIsLost) {
+  Listen(kNeverSilent);
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(Document(0, 17)));
+  EXPECT_TRUE(Becomes([&] { return board_.Snapshot().step == Step(17); }));
+  listener_->TakeTrainerStatus({std::nullopt, {{"current_step", 7}}});
+  channels_[0].Reset();
+  listener_->NoteEnded(0);
+  Say(1, ChannelWord::kMetrics, "a 1\n");  // whoever hears it has looked at all
+  EXPECT_TRUE(Becomes([&] { return !listener_->MetricsPage().empty(); }));
+  EXPECT_EQ(board_.Snapshot().step, Step(17));
+  EXPECT_EQ(listener_->newest_step(), Step(17));
+}
+
 // A program that only tells its progress meets nobody: a successor would wait in vain.
 TEST_F(PodListenerTest, OnlyWhoHasMetAndIsNotDoneIsMissed) {
   Listen(kNeverSilent);
