@@ -1,7 +1,8 @@
 """A small network on torch's own groups by lockstep.torch.groups. Arguments: the kind (ddp, fsdp,
 hsdp), steps, then words: raises, view, unused, accumulate, scaler, shares (an object in the
-set-up), pairs (groups of two ranks), late (a group after two steps), frozen (stops in place of a
-death), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
+set-up), steps (by Steps, whose loop is this program's), pairs (groups of two ranks), late (a group
+after two steps), frozen (stops in place of a death), and moments at which a rank kills itself, as
+PLACE:RANK:STEP. The places:
 
     setup        before the Job is made
     forward      before the model has seen the batch
@@ -69,6 +70,13 @@ class Moments:
             if word == f"{place}:{rank}:{step}" and not mark.exists():
                 mark.touch()
                 os.kill(os.getpid(), self.signal)
+
+    def watch(self, job):
+        self.job = job
+        self.watch_calls()
+        self.be_deaf(job._reducer)
+        self.come_before(job, "_update", "update")
+        self.come_before(job, "_meet", "meeting")
 
     def be_deaf(self, reducer):
         """Where the vote has come through, this rank hears nothing of it: deaf:RANK:STEP."""
@@ -151,15 +159,15 @@ def main():
     torch.manual_seed(5)
     data = torch.utils.data.TensorDataset(torch.randn(SAMPLES, 32), torch.randn(SAMPLES, 8))
     sampler = lockstep.torch.Sampler(SAMPLES, 16, epochs=-(-steps * 16 // SAMPLES), seed=7)
+    if "steps" in words:
+        train_by_steps(model, optimizer, scheduler, data, steps, moments)
+        tell_end(bare, scheduler, steps)
+        return
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0) if "scaler" in words else None
     job = lockstep.torch.groups.Job(
         model=model, optimizer=optimizer, sampler=sampler, extra={"scheduler": scheduler},
         scaler=scaler, raises="raises" in words)
-    moments.job = job
-    moments.watch_calls()
-    moments.be_deaf(job._reducer)
-    moments.come_before(job, "_update", "update")
-    moments.come_before(job, "_meet", "meeting")
+    moments.watch(job)
     group = dist.group.WORLD
     epoch = None
 
@@ -184,11 +192,51 @@ def main():
                 words.remove("late")
                 dist.new_group([0, 1])
         assert dist.group.WORLD is group and job.model is model
-        digest = hashlib.sha256()
-        for tensor in [*bare.state_dict().values(), torch.tensor(scheduler.last_epoch)]:
-            whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-            digest.update(str(whole.tolist()).encode())
-        print(f"after {job.step_count} steps: weights {digest.hexdigest()[:16]}", flush=True)
+        tell_end(bare, scheduler, job.step_count)
+
+
+def tell_end(bare, scheduler, steps):
+    digest = hashlib.sha256()
+    for tensor in [*bare.state_dict().values(), torch.tensor(scheduler.last_epoch)]:
+        whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        digest.update(str(whole.tolist()).encode())
+    print(f"after {steps} steps: weights {digest.hexdigest()[:16]}", flush=True)
+
+
+class Counter:
+    """What the program's own loop counts."""
+
+    def __init__(self):
+        self.done = 0
+
+    def state_dict(self):
+        return {"done": self.done}
+
+    def load_state_dict(self, state):
+        self.done = state["done"]
+
+
+def train_by_steps(model, optimizer, scheduler, data, steps, moments):
+    """The loop never goes back, and reads its batches itself."""
+    loop = Counter()
+    job = lockstep.torch.groups.Steps(
+        model=model, optimizer=optimizer, loop=loop, step=0, steps_total=steps, seed=7,
+        extra={"scheduler": scheduler})
+    moments.watch(job)
+    print(f"process {os.getpid()} is rank {job.rank} of {job.size} at step {loop.done}", flush=True)
+    while loop.done < steps:
+        begin = (2 * loop.done + job.rank) * 8 % SAMPLES
+        inputs, labels = data[begin: begin + 8]
+
+        def compute(inputs=inputs, labels=labels):
+            moments.calls.clear()
+            moments.come("forward")
+            return torch.tensor(backward(model, inputs, labels, (), None))
+
+        job.take(compute)
+        loop.done += 1
+        scheduler.step()
+    job.close()
 
 
 def backward(model, inputs, labels, words, scaler):

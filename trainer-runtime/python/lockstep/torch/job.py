@@ -58,6 +58,7 @@ class Job:
     """
 
     _holdings_type, _reducer_type, _session = Holdings, StepReducer, None  # of one on groups: own
+    _first_step = 0  # of one whose program has its own checkpoints: what they have come to
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class Job:
         self._holdings = self._holdings_type(model, optimizer, extra, scaler)
         self._options = options
         self._reducer = self._reducer_type(self._holdings)
-        self._step = 0
+        self._step = self._first_step
         self._has_state = False
         self._is_finished = False
         self._lost: Optional[MeetAgain] = None  # why the step in progress was forgotten

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Optional, Union
+from typing import ClassVar, Optional, Union
 
 from lockstep.arguments import folder, seconds, text, truth, whole_number
 
@@ -25,6 +25,8 @@ class JobOptions:
 
     Errors: InvalidArgument (names the field).
     """
+
+    program_saves: ClassVar[bool] = False  # checkpoints are the program's alone
 
     plan: str = ""
     checkpoint_directory: Union[str, os.PathLike[str], None] = None

@@ -64,6 +64,11 @@ class Watch:
     def tell_of_loss(self, step: int) -> None:
         """Where the program did not catch the MeetAgain of a call of its own."""
         options = self._options
+        if options.program_saves:
+            print(f"lockstep: a call outside of a training step lost a rank after step {step}, "
+                  "such as a call of an evaluation: the gang restarts from the program's newest "
+                  "checkpoint", file=sys.stderr, flush=True)
+            return
         lost = "the steps since the newest checkpoint are lost"
         if options.checkpoint_every == 0 or options.checkpoint_folder() is None:
             missing = ("checkpoint_directory is not set" if options.checkpoint_every else

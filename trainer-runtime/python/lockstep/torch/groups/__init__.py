@@ -6,5 +6,6 @@ from lockstep.torch.groups import install
 install.install()
 
 from lockstep.torch.groups.job import Job  # noqa: E402
+from lockstep.torch.groups.steps import Steps  # noqa: E402
 
-__all__ = ["Job"]
+__all__ = ["Job", "Steps"]

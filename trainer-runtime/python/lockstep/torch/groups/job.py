@@ -47,6 +47,9 @@ class Job(plain.Job):
 
     _reducer_type = StepVote
     _reducer: StepVote
+    # Whether a rank that has not heard of a step's outcome takes the step by itself. Else another
+    # rank hands over what the step has come to.
+    _rolls_forward = False
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Job(plain.Job):
         self._adapter = adapter_of(model)
         check_optimizer(optimizer)
         if isinstance(self._adapter, Sharded):
+            self._rolls_forward = True
             self._holdings_type = ShardHoldings
             options = ProgramSaves.like(options)
         self._control = control()
@@ -112,8 +116,7 @@ class Job(plain.Job):
             self._forget(lost)
             return False
         self._control.raises = True
-        is_sharded = isinstance(self._adapter, Sharded)  # else another rank hands all of it over
-        voted = Voted(self._step, self._holdings) if is_sharded else None
+        voted = Voted(self._step, self._holdings) if self._rolls_forward else None
         is_taken = super()._take_step(share, None)
         if not is_taken:
             self._voted = voted

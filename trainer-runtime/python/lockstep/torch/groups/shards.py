@@ -95,14 +95,18 @@ class Sharded(Plain):
 
 @dataclasses.dataclass(frozen=True)
 class ProgramSaves(JobOptions):
-    """Of a Job that saves nothing: a checkpoint of shards is the program's."""
+    """Of a Job that saves nothing: a checkpoint of shards is the program's, as that of a loop which
+    is not the Job's."""
+
+    program_saves = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.checkpoint_every > 0 or self.checkpoint_directory is not None:
             raise InvalidArgument(
-                "options: checkpoint_every and checkpoint_directory cannot be used with "
-                "fully_shard: save the shards with torch.distributed.checkpoint")
+                "options: checkpoint_every and checkpoint_directory found, expected neither: the "
+                "program saves shards with torch.distributed.checkpoint, and a trainer saves its "
+                "own checkpoints")
 
     def checkpoint_folder(self) -> None:
         return None

@@ -1,0 +1,130 @@
+"""Recovery for a loop that somebody else owns, such as a trainer's."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Callable, Iterator, Mapping, Optional
+
+import torch
+
+from lockstep.errors import InvalidArgument, LockstepError, Mismatch, Status
+from lockstep.library import Phase
+from lockstep.session import Progress
+from lockstep.torch.groups.job import Job
+from lockstep.torch.groups.shards import ProgramSaves, Sharded, adapter_of
+from lockstep.torch.holdings import Stateful
+from lockstep.torch.options import JobOptions
+from lockstep.torch.sampler import Sampler
+from lockstep.torch.state import broadcast_state
+
+Compute = Callable[[], torch.Tensor]
+
+
+class Steps(Job):
+    """A Job whose loop belongs to somebody else, who reads the batches and counts the steps:
+
+        steps = Steps(model=model, optimizer=optimizer, loop=counters, step=0, steps_total=1000)
+        ... for each step of the loop:
+            loss = steps.take(lambda: backward(batch))
+        steps.close()
+
+    `take` returns once the step is applied on all ranks: where a rank is lost, it meets the
+    replacement and computes the same batch again. The loop itself never goes back. A replacement
+    gets the model, the optimizer, `extra` and `loop`, which it has to go on from: it holds what the
+    loop itself counts, and ranks may hold different ones. The loop saves its own checkpoints.
+
+    Errors: those of the base; InvalidArgument (a model of fully_shard). Thread: one.
+    """
+
+    _rolls_forward = True
+
+    def __init__(
+        self,
+        *,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loop: Stateful,
+        step: int,
+        steps_total: int,
+        seed: int = 0,
+        extra: Optional[Mapping[str, Stateful]] = None,
+        options: JobOptions = JobOptions(),
+    ) -> None:
+        """`step`: how many are done, by the program's checkpoint. After it, `step_count` is that of
+        the ranks that were not lost."""
+        if isinstance(adapter_of(model), Sharded):
+            raise InvalidArgument(
+                "model: fully_shard found, expected DistributedDataParallel: to recover shards, "
+                "write the loop yourself with lockstep.torch.groups.Job")
+        self._loop = loop
+        self._first_step = step
+        self._steps_total = steps_total
+        size = torch.distributed.get_world_size()
+        # One data epoch for each step: its samples stand for the ranks. One more than there are,
+        # as the end comes by `close` alone: within `take` the loop has not counted the step yet.
+        sampler = Sampler(size, size, epochs=steps_total + 1, seed=seed, shuffle=False)
+        sampler.data_epoch = step
+        super().__init__(model=model, optimizer=optimizer, sampler=sampler, extra=extra,
+                         options=ProgramSaves.like(options))
+        places: Any = range(size)
+        self._turns: Iterator[Any] = self.batches(
+            torch.utils.data.DataLoader(places, batch_sampler=sampler))
+
+    def take(
+        self, compute: Compute, before_update: Optional[Callable[[], object]] = None
+    ) -> torch.Tensor:
+        """One step of the loop: `compute` makes the gradients and returns the loss, and is called
+        again where a rank is lost. Returns the mean of the losses over all ranks. Collective.
+
+        Errors: those of `batches` and `step`; LockstepError (`steps_total` are done).
+        """
+        begin = self._step
+        if begin >= self._steps_total:
+            raise LockstepError(f"take: called after the last of {begin} steps")
+        own = torch.zeros(())
+        while True:
+            if not self._is_open:
+                next(self._turns)
+            if self._step > begin:
+                return own  # the others have taken it, and only the outcome was lost on the way
+            self._seed()
+            with self.attempt():
+                own = compute()
+                if self.step(own, before_update):
+                    return own if self._loss is None else own.new_tensor(self._loss)
+
+    def _take_over(self) -> None:
+        """Only a rank without a state takes one over: where the loop of another is, it is itself
+        the one who knows."""
+        members, source = self.meeting.members, self.meeting.state_source
+        if source is None:
+            super()._take_over()
+            if self._step != self._first_step:
+                raise Mismatch(
+                    f"step: {self._first_step} found, expected {self._step}, at which rank 0 "
+                    "begins: load the same checkpoint on all ranks", Status.MISMATCH)
+            return
+        step = members[source].step
+        if self._has_state and self._step < step:
+            self._roll_forward(step)
+        self._voted = None
+        if all(one.has_state and one.step == step for one in members):
+            return
+        state = broadcast_state(self.session, self._state() if self.rank == source else None,
+                                source, self._options.long_seconds())
+        if self._has_state:
+            self.sampler.load_state_dict(state["sampler"])
+        else:
+            self._load(state, is_of_file=False)
+            self._loop.load_state_dict(state["loop"])
+
+    def _state(self) -> dict[str, Any]:
+        return {**super()._state(), "loop": self._loop.state_dict()}
+
+    def _progress(self) -> Progress:
+        return dataclasses.replace(
+            super()._progress(), steps_total=self._steps_total, data_epoch=None)
+
+    def _report(self) -> None:
+        """What a step's samples are, the loop alone knows."""
+        self.session.report(dataclasses.replace(self._progress(), phase=Phase.TRAINING))
