@@ -103,6 +103,7 @@ class Control:
 
     def __init__(self) -> None:
         self.raises = True  # a loss raises MeetAgain from calls: nobody would forget what they gave
+        self.is_agreed = False  # all ranks hold the same, so that calls need not ask the others
         self._facades: dict[str, GroupFacade] = {}
         self._epoch: Optional[int] = None  # of the groups that are formed; None: this rank is alone
         self._lost: Optional[LockstepError] = None  # why the meeting of `_epoch` is over

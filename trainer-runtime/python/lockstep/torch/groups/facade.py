@@ -169,7 +169,9 @@ class GroupFacade(Backend):  # type: ignore[misc]
         first = arguments[0] if arguments else []
         result = first if isinstance(first, list) else [first]
         work = None
-        if self._control.lost is not None:
+        if self._control.is_agreed:
+            answer_alone(self, name, object_call(), arguments)
+        elif self._control.lost is not None:
             self._check_swallowed(name)
         elif self._calls is None:
             answer_alone(self, name, object_call(), arguments)

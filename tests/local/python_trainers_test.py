@@ -1,0 +1,198 @@
+"""Programs on Hugging Face's Trainer, PyTorch Lightning and accelerate. Unchanged, their gang
+begins anew at their own newest checkpoint when a rank is lost. With what Lockstep has for them, the
+other ranks keep their processes, and the weights come out as ever. It needs a torch whose backends
+Python can make, and gloo stands for NCCL."""
+
+import pathlib
+import re
+import subprocess
+import tomllib
+import unittest
+
+from harness import command_manifest
+from own_program_case import OwnProgramCase
+from python_case import PACKAGE, PYTHON, VARIABLES, can_make_backends, python_words
+
+HERE = pathlib.Path(__file__).parent
+STEP_SECONDS = 0.15
+
+
+def needs(*modules):
+    """Looks for them without loading them, which takes many seconds of a core."""
+    probe = ("import importlib.util as util; "
+             f"raise SystemExit(not all(util.find_spec(one) for one in {modules}))")
+    found = subprocess.run([PYTHON, "-c", probe], check=False).returncode == 0
+    return unittest.skipUnless(found, f"no {' or '.join(modules)} for {PYTHON}")
+
+
+needs_transformers = needs("transformers", "accelerate", "torch")
+needs_lightning = needs("lightning", "torch")
+needs_accelerate = needs("accelerate", "torch")
+
+
+class TrainersCase(OwnProgramCase):
+    variables = ()  # of the programs, as NAME=VALUE
+
+    def environment(self):
+        """torch leaves its caches among temporary files."""
+        return {**super().environment(), "TMPDIR": str(self.scratch)}
+
+    def train(self, program, *words, workers=3, **changes):
+        # A replacement imports for longer than a minute on a busy machine.
+        patience = {"recovery": "{rendezvousTimeoutSeconds: 250}", **changes}
+        env, *rest = python_words(HERE / program, *map(str, words))
+        place = rest.index(PYTHON)
+        manifest = command_manifest(
+            [env, *rest[:place], *self.variables, *rest[place:]], name="own", workers=workers,
+            backoff_limit=3, **patience)
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 0, run.output)
+        return run
+
+    def steps(self, run, rank=0):
+        """Of each process of the rank, the steps that it did."""
+        steps = {}
+        for pid, step in re.findall(r"process (\d+) did step (\d+)",
+                                    run.pod_log(f"own-worker-{rank}")):
+            steps.setdefault(pid, []).append(int(step))
+        return list(steps.values())
+
+
+class Unchanged(TrainersCase):
+    """Three pods, of which one is killed."""
+
+    STEPS, KILLED_AFTER, SAVED = 110, 45, 40
+
+    def check(self, program):
+        run = self.train(program, self.STEPS, STEP_SECONDS, f"1:{self.KILLED_AFTER}",
+                         recovery="{relaunch: true}")
+        self.assertEqual(run.summary["restarts"], [{"cause": "killed", "count": 1}], run.output)
+        before, after = self.steps(run)
+        self.assertEqual(before[-1], self.KILLED_AFTER)
+        self.assertEqual((after[0], after[-1]), (self.SAVED + 1, self.STEPS))
+        return run
+
+    def check_progress(self, run):
+        self.assertEqual((run.summary["steps"], run.summary["stepsTotal"]),
+                         (self.STEPS, self.STEPS), run.output)
+        self.assertGreater(run.summary["loss"], 0)
+        since = run.output[run.output.index("running again after"):]
+        told = re.findall(rf"step (\d+)/{self.STEPS} .* eta (\d+) s", since)
+        self.assertTrue(told, run.output)
+        for step, seconds in told:
+            # A step takes longer than its pause. Its trainer's own figure would count the steps of
+            # the checkpoint as steps of this start.
+            least = (self.STEPS - int(step)) * STEP_SECONDS
+            self.assertTrue(least - 1 <= int(seconds) <= 20 * least + 5, (step, seconds))
+
+    @needs_transformers
+    def test_hugging_face(self):
+        self.check_progress(self.check("python_hugging_face_program.py"))
+
+    @needs_lightning
+    def test_lightning(self):
+        self.variables = self.entry_points()
+        self.check_progress(self.check("python_lightning_program.py"))
+
+    def entry_points(self):
+        """Of the package where it is not installed: Lightning finds its callback by them."""
+        if "PYTHONPATH" not in VARIABLES:
+            return []
+        project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+        folder = self.scratch / "metadata" / "lockstep_training-0.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Name: {project['name']}\nVersion: 0\n")
+        (folder / "entry_points.txt").write_text("".join(
+            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in points.items())
+            for group, points in project["entry-points"].items()))
+        return [f"PYTHONPATH={VARIABLES['PYTHONPATH']}:{folder.parent}"]
+
+    @needs_accelerate
+    def test_accelerate_tells_no_progress(self):
+        run = self.check("python_accelerate_program.py")
+        self.assertEqual(run.summary["steps"], None, run.output)
+
+
+# A Trainer of one process, whose arguments are changed one by one.
+REFUSALS = """\
+import torch, transformers
+import lockstep.transformers
+from lockstep.errors import InvalidArgument
+from python_trainers_parts import Network, Samples
+
+class Trainer(lockstep.transformers.Recovers, transformers.Trainer):
+    pass
+
+trainer = Trainer(model=Network(), train_dataset=Samples(), args=transformers.TrainingArguments(
+    use_cpu=True, report_to="none"))
+lockstep.transformers._check(trainer, None)
+for name in ("fp16", "auto_find_batch_size", "eval_on_start", "ignore_data_skip",
+             "include_num_input_tokens_seen"):
+    kept = getattr(trainer.args, name)
+    setattr(trainer.args, name, True)
+    try:
+        lockstep.transformers._check(trainer, None)
+    except InvalidArgument as error:
+        print(error)
+    setattr(trainer.args, name, kept)
+trainer.is_deepspeed_enabled = True
+try:
+    lockstep.transformers._check(trainer, None)
+except InvalidArgument as error:
+    print(error)
+"""
+
+
+@unittest.skipUnless(can_make_backends(), "a torch of 2.15 or newer is not installed")
+class Recovers(TrainersCase):
+    """Two pods: a sum of two rounds alike in any order."""
+
+    STEPS = 20  # more than a data epoch has
+
+    def ends(self, program, *words, killed=()):
+        run = self.train(program, self.STEPS, 0, "recovers", *words, *killed, workers=2)
+        self.assertEqual(run.summary["restarts"], [], run.output)
+        self.assertNotIn("unsaved steps are lost", run.output)
+        for rank in range(2):
+            deaths = sum(word.startswith(f"{rank}:") for word in killed)
+            steps = self.steps(run, rank)
+            self.assertLessEqual(len(steps), deaths + 1)
+            # Each step once: of a rank that is killed after a step, its successor does the next.
+            self.assertEqual(sum(steps, []), list(range(1, self.STEPS + 1)))
+        ends = [re.findall(r"after \d+ steps: .*", run.pod_log(f"own-worker-{rank}"))
+                for rank in range(2)]
+        self.assertEqual(ends, [ends[0]] * 2)
+        self.assertEqual(len(ends[0]), 1)
+        return ends[0]
+
+    def check(self, program, *words):
+        """A rank is killed in the first data epoch, and rank 0 in the second."""
+        self.assertEqual(self.ends(program, *words, killed=("1:6", "0:17")),
+                         self.ends(program, *words))
+
+    @needs_transformers
+    def test_hugging_face(self):
+        self.check("python_hugging_face_program.py")
+
+    @needs_transformers
+    def test_hugging_face_that_accumulates_gradients(self):
+        self.check("python_hugging_face_program.py", "accumulates")
+
+    @needs_transformers
+    def test_what_a_trainer_cannot_recover_is_refused_by_name(self):
+        said = subprocess.run(
+            [PYTHON, "-B", "-c", REFUSALS], capture_output=True, text=True, check=False,
+            cwd=HERE, env={**self.environment(), **VARIABLES})
+        names = re.findall(r"^(\w+): \S+ found, which lockstep.transformers.Recovers cannot",
+                           said.stdout, re.MULTILINE)
+        self.assertEqual(names, ["fp16", "auto_find_batch_size", "eval_on_start",
+                                 "ignore_data_skip", "include_num_input_tokens_seen",
+                                 "deepspeed"], said.stdout + said.stderr)
+
+    @needs_accelerate
+    def test_accelerate(self):
+        self.check("python_accelerate_program.py")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,269 @@
+"""Recovery for Hugging Face's Trainer. Import this module before TrainingArguments are made."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import tempfile
+from typing import Any, Iterator, Optional
+
+import torch
+
+import lockstep.torch.groups
+from lockstep.errors import InvalidArgument, Stopped
+from lockstep.torch.groups.control import control, is_replacement
+
+# This module has the name of that package.
+_trainer: Any = importlib.import_module("transformers.trainer")
+_State: Any = _trainer.TrainerState
+
+_NEEDED = ("_init_training_state", "_prepare_for_training", "_inner_training_loop",
+           "_finalize_training", "_maybe_log_save_evaluate", "_get_num_items_in_batch",
+           "_clip_grad_norm", "_get_grad_norm", "_save_checkpoint")
+
+
+class Recovers:
+    """In front of a Trainer, keeps all other processes when one is lost:
+
+        class MyTrainer(lockstep.transformers.Recovers, transformers.Trainer):
+            pass
+
+    The Trainer's own loop goes on. `training_step` returns once all ranks have applied the step:
+    where a rank is lost meanwhile, it meets the replacement and computes the same batch again. The
+    replacement's Trainer goes on where the others are, as from a checkpoint. Checkpoints are
+    the Trainer's.
+
+    Errors of `train`: InvalidArgument (an argument that this cannot do; names it), those of
+    lockstep.torch.groups.Job. With one process it does nothing.
+    """
+
+    # Of Trainer, which the class that users write is as well.
+    args: Any
+    state: Any
+    accelerator: Any
+    callback_handler: Any
+    control: Any
+    optimizer: Any
+    lr_scheduler: Any
+
+    _steps: Optional[lockstep.torch.groups.Steps] = None  # while it trains on several ranks
+    _loop: _Loop
+    _model: Any  # wrapped
+    _samples: list[Any]  # the batches of an update
+    _waiting: list[Any]  # those of them that were given to training_step
+    _norm: Any = None  # of the newest update's gradients
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        order = [one for one in cls.__mro__ if one in (Recovers, _trainer.Trainer)]
+        if order != [Recovers, _trainer.Trainer]:
+            raise InvalidArgument(
+                f"{cls.__name__}: found a class without lockstep.transformers.Recovers in front of "
+                "transformers.Trainer; expected "
+                f"class {cls.__name__}(lockstep.transformers.Recovers, transformers.Trainer)")
+
+    def _inner_training_loop(
+        self, *arguments: Any, resume_from_checkpoint: Optional[str] = None, **named: Any
+    ) -> Any:
+        if self.args.world_size == 1:
+            return self._super()._inner_training_loop(
+                *arguments, resume_from_checkpoint=resume_from_checkpoint, **named)
+        _check(self, named.get("trial"))
+        self.accelerator.rng_types = []  # a replacement would ask for the generator of others
+        with tempfile.TemporaryDirectory() as folder:
+            self._loop = _Loop(self, pathlib.Path(folder))
+            if resume_from_checkpoint is None and is_replacement():
+                resume_from_checkpoint = folder  # else the loop skips no batches
+            return self._super()._inner_training_loop(
+                *arguments, resume_from_checkpoint=resume_from_checkpoint, **named)
+
+    def _super(self) -> Any:
+        return super()
+
+    def _init_training_state(
+        self, max_steps: int, updates_per_epoch: int, epochs: int,
+        resume_from_checkpoint: Optional[str], trial: Any,
+    ) -> Any:
+        """All parts are made before the loop asks where to begin, so that a replacement knows."""
+        base = self._super()
+        numbers = (max_steps, updates_per_epoch, epochs)
+        begin = base._init_training_state(*numbers, resume_from_checkpoint, trial)
+        if self.args.world_size == 1:
+            return begin
+        model, _ = base._prepare_for_training(max_steps, None, resume_from_checkpoint)
+        self._model = model
+        self._steps = lockstep.torch.groups.Steps(
+            model=model, optimizer=self.optimizer.optimizer, loop=self._loop,
+            step=self.state.global_step, steps_total=max_steps, seed=self.args.seed,
+            extra={"scheduler": self.lr_scheduler})
+        if not self._loop.is_received:
+            return begin
+        keeps, self.args.restore_callback_states_from_checkpoint = (
+            self.args.restore_callback_states_from_checkpoint, True)
+        begin = base._init_training_state(*numbers, str(self._loop.folder), trial)
+        self.args.restore_callback_states_from_checkpoint = keeps
+        return begin
+
+    def _prepare_for_training(
+        self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Optional[str]
+    ) -> Any:
+        if self._steps is None:
+            return self._super()._prepare_for_training(
+                max_steps, train_dataloader, resume_from_checkpoint)
+        self.callback_handler.train_dataloader = train_dataloader
+        return self._model, train_dataloader
+
+    def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
+        if self._steps is None:
+            return self._super().get_batch_samples(epoch_iterator, num_batches, device)
+        with _agreed():  # the items of all ranks are counted in the attempt, by `training_step`
+            self._samples, count = self._super().get_batch_samples(
+                epoch_iterator, num_batches, device)
+        self._waiting = []
+        return self._samples, count
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        """The last one of an update computes all of its batches, so that it can do so again."""
+        base = self._super()
+        if self._steps is None:
+            return base.training_step(model, inputs, num_items_in_batch)
+        self._loop.resume_figures()
+        self._waiting.append(inputs)
+        if len(self._waiting) < len(self._samples):
+            return torch.zeros((), device=self.args.device)
+
+        def compute() -> Any:
+            count = base._get_num_items_in_batch(self._samples, self.args.device)
+            total = torch.zeros((), device=self.args.device)
+            for number, batch in enumerate(self._waiting, 1):
+                is_last = number == len(self._waiting)
+                with contextlib.nullcontext() if is_last else self.accelerator.no_sync(model):
+                    total += base.training_step(model, dict(batch), count)
+            return total
+
+        def clip() -> None:
+            has_bound = self.args.max_grad_norm > 0
+            norm = base._clip_grad_norm(model) if has_bound else None
+            self._norm = base._get_grad_norm(model, grad_norm=norm)
+
+        try:
+            return self._steps.take(compute, before_update=clip)
+        except Stopped:
+            base._save_checkpoint(model, None)
+            raise
+
+    # The update is done already, and no gradient is left: optimizer.step() changes nothing.
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        return self._norm if self._steps else self._super()._clip_grad_norm(model)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        return self._norm if self._steps else self._super()._get_grad_norm(model, grad_norm)
+
+    def _maybe_log_save_evaluate(self, *arguments: Any, **named: Any) -> None:
+        """The loss to log is that of all ranks already, so a log needs to ask no other rank."""
+        needs_ranks = self.control.should_evaluate or self.control.should_save
+        is_agreed = self._steps is not None and not needs_ranks
+        with _agreed() if is_agreed else contextlib.nullcontext():
+            self._super()._maybe_log_save_evaluate(*arguments, **named)
+
+    def _finalize_training(self, *arguments: Any, **named: Any) -> Any:
+        if self._steps is not None:
+            self._steps.close()
+            self._steps = None
+        return self._super()._finalize_training(*arguments, **named)
+
+
+class _Loop:
+    """What the loop of `trainer` counts, for a replacement's. `folder`: where that reads it, as if
+    it were a checkpoint."""
+
+    def __init__(self, trainer: Any, folder: pathlib.Path) -> None:
+        self._trainer = trainer
+        self.folder = folder
+        self.is_received = False
+        self._figures: Optional[list[float]] = None
+
+    def state_dict(self) -> dict[str, Any]:
+        trainer = self._trainer
+        state = dataclasses.asdict(trainer.state)
+        state["stateful_callbacks"] = _callback_states(trainer)
+        # The loop makes them after the Job.
+        figures = [] if not hasattr(trainer, "_tr_loss") else [
+            float(trainer._tr_loss), trainer._total_loss_scalar,
+            trainer._globalstep_last_logged, trainer._initial_global_step]
+        return {"trainer": json.dumps(state), "figures": figures}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        (self.folder / _trainer.TRAINER_STATE_NAME).write_text(state["trainer"])
+        self._figures = state["figures"]
+        self.is_received = True
+
+    def resume_figures(self) -> None:
+        """Once the replacement's loop has begun: the losses of before count for its means."""
+        if self._figures:
+            trainer = self._trainer
+            (loss, trainer._total_loss_scalar, trainer._globalstep_last_logged,
+             trainer._initial_global_step) = self._figures
+            trainer._tr_loss.fill_(loss)
+        self._figures = None
+
+
+def _callback_states(trainer: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in [*trainer.callback_handler.callbacks, trainer.control]:
+        if isinstance(one, _trainer.ExportableState):
+            found.setdefault(type(one).__name__, []).append(one.state())
+    return found
+
+
+@contextlib.contextmanager
+def _agreed() -> Iterator[None]:
+    """Calls return what they would if all ranks held the same."""
+    control().is_agreed = True
+    try:
+        yield
+    finally:
+        control().is_agreed = False
+
+
+def _check(trainer: Any, trial: Any) -> None:
+    """Errors: InvalidArgument (what this cannot do; names it)."""
+    missing = [name for name in _NEEDED if not hasattr(_trainer.Trainer, name)]
+    if missing:
+        version = importlib.import_module("transformers").__version__
+        raise InvalidArgument(
+            f"transformers: {version} found, whose Trainer has no {missing[0]}; expected 5.24")
+    args = trainer.args
+    data = trainer.train_dataset
+    refused = {
+        "deepspeed": (trainer.is_deepspeed_enabled, "DistributedDataParallel"),
+        "fsdp": (trainer.is_fsdp_enabled, "DistributedDataParallel, or fully_shard in a loop of "
+                 "your own with lockstep.torch.groups.Job"),
+        "parallelism_config": (args.parallelism_config is not None, "None"),
+        "fp16": (args.fp16, "bf16=True, which needs no GradScaler"),
+        "auto_find_batch_size": (args.auto_find_batch_size, "a batch size that fits"),
+        "eval_on_start": (args.eval_on_start, "trainer.evaluate() before train()"),
+        "ignore_data_skip": (args.ignore_data_skip, "False: a replacement has to read the batches "
+                             "that the others read"),
+        "include_num_input_tokens_seen": (args.include_num_input_tokens_seen != "no", "no"),
+        "train_sampling_strategy": (args.train_sampling_strategy not in ("random", "sequential"),
+                                    "random or sequential"),
+        "use_seedable_sampler": (
+            not args.accelerator_config.use_seedable_sampler, "True: a replacement has to read "
+            "the samples in the order in which the others read them"),
+        "optim": (args.optim in ("lomo", "adalomo"), "an optimizer that updates in its step"),
+        "train_dataset": (isinstance(data, torch.utils.data.IterableDataset),
+                          "a dataset that returns samples by their number"),
+        "trial": (trial is not None, "no search for hyperparameters"),
+    }
+    for name, (is_set, instead) in refused.items():
+        if is_set:
+            raise InvalidArgument(
+                f"{name}: {getattr(args, name, None) or 'one'} found, which "
+                f"lockstep.transformers.Recovers cannot recover; expected {instead}. Without "
+                "Recovers, the gang restarts from the Trainer's newest checkpoint")
