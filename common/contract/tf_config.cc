@@ -241,11 +241,10 @@ void CheckTaskInCluster(Parse* parse) {
 void CheckLocalTask(Parse* parse) {
   const std::optional<TaskId>& task = parse->config.task;
   if (task.has_value() && (task->index != 0 || task->role == Role::kPs)) {
-    parse->errors.push_back(
-        Error(
-            ErrorCode::kInvalidArgument,
-            "missing, expected the addresses of all tasks, because this is task " + TaskName(*task))
-            .WithField("TF_CONFIG.cluster"));
+    parse->errors.push_back(Error(ErrorCode::kInvalidArgument,
+                                  "missing, expected the addresses of all tasks: task " +
+                                      TaskName(*task) + " cannot run alone")
+                                .WithField("TF_CONFIG.cluster"));
   }
 }
 
@@ -367,7 +366,7 @@ Result<TfConfig> ParseTfConfig(std::string_view text, const TfConfigRules& rules
   if (has_cluster) {
     ReadCluster(*cluster, rules, &parse);
     parse.config.environment = reader.String("environment").value_or("");
-    reader.Require("task", "{type, index}, the cluster's task that this process is");
+    reader.Require("task", "{type, index} of this process's task in the cluster");
   }
   if (task != nullptr && !(task->is_object() && task->empty() && !has_cluster)) {
     ReadTask(*task, &parse);

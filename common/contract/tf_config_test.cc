@@ -363,8 +363,11 @@ const std::vector<BadDocument> kBadDocuments = {
     {R"({"task":{"type":"worker","index":1}})",
      "TF_CONFIG.cluster",
      "missing",
-     "the addresses of all tasks, because this is task worker-1"},
-    {R"({"task":{"type":"ps","index":0}})", "TF_CONFIG.cluster", "missing", "this is task ps-0"},
+     "the addresses of all tasks: task worker-1 cannot run alone"},
+    {R"({"task":{"type":"ps","index":0}})",
+     "TF_CONFIG.cluster",
+     "missing",
+     "task ps-0 cannot run alone"},
 };
 
 TEST(TfConfigParse, NamesFieldValueAndExpectation) {

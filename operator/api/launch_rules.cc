@@ -49,8 +49,8 @@ std::string RendezvousProblem(const RoleSpec& role) {
     if (GivenTo(call, role, "--rdzv_backend", "PET_RDZV_BACKEND") == kOwnTorchrunRendezvous &&
         colon != std::string::npos && machines.substr(0, colon) != machines.substr(colon + 1)) {
       return "torchrun with --rdzv-backend=lockstep and --nnodes=" + machines +
-             " found, expected no --nnodes: with this rendezvous all pods of the job train, or "
-             "wait";
+             " found, expected no --nnodes: with this rendezvous a job never trains with "
+             "only some of its pods";
     }
   }
   return "";

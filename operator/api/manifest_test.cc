@@ -320,9 +320,10 @@ constexpr const char* kRing =
 TEST(ReadManifest, QueuesOfAFileAreHeldAgainstEachOther) {
   const Manifest manifest = ReadManifest(kRing, "q.yaml");
   EXPECT_EQ(FormatProblems(manifest),
-            "q.yaml:5: spec.parent: \"b\" found, but then queue a is below itself, through b, a: "
-            "none of these queues is served\nq.yaml:10: spec.parent: \"a\" found, but then queue b "
-            "is below itself, through a, b: none of these queues is served\n");
+            "q.yaml:5: spec.parent: \"b\" found, but then the parents form a loop (a, b, a): the "
+            "operator serves none of these queues; change one of the parents\nq.yaml:10: "
+            "spec.parent: \"a\" found, but then the parents form a loop (b, a, b): the operator "
+            "serves none of these queues; change one of the parents\n");
   EXPECT_EQ(FormatWarnings(manifest),
             "q.yaml:10: warning: spec.lendingLimit.cpu: 2 of cpu found, which is more than the "
             "nominal 1: the whole nominal amount is lent, as without a limit\n");
@@ -354,7 +355,7 @@ TEST(ReadManifest, TorchrunThatMeetsByPodsAndMayHaveFewerIsRefused) {
   EXPECT_EQ(told_of("--rdzv-backend=lockstep, --nnodes=2:4", ""),
             "j.yaml:11: spec.roles[0].template.spec.containers[0].command: torchrun with "
             "--rdzv-backend=lockstep and --nnodes=2:4 found, expected no --nnodes: with this "
-            "rendezvous all pods of the job train, or wait\n");
+            "rendezvous a job never trains with only some of its pods\n");
   EXPECT_NE(told_of("--nnodes=2:4", lockstep), "");
   EXPECT_NE(told_of("--tee=3", lockstep + ", {name: PET_NNODES, value: '2:4'}"), "");
   EXPECT_EQ(told_of("--nnodes=4", lockstep), "");

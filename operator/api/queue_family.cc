@@ -94,9 +94,10 @@ std::vector<QueueRemark> RemarksOn(const std::vector<TrainingQueue>& queues) {
     if (const std::string way = WayToItself(queues[i], find); !way.empty() && !is_own_parent) {
       remarks.push_back({i,
                          "spec.parent",
-                         Quoted(queues[i].parent) + " found, but then queue " + queues[i].name +
-                             " is below itself, through " + way +
-                             ": none of these queues is served",
+                         Quoted(queues[i].parent) + " found, but then the parents form a loop (" +
+                             queues[i].name + ", " + way +
+                             "): the operator serves none of these queues; change one of the "
+                             "parents",
                          true});
     }
     AddOverpromises(queues, i, &remarks);

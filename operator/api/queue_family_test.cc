@@ -29,8 +29,8 @@ TEST(QueueFamily, EachQueueOfARingIsRefused) {
   EXPECT_TRUE(remarks[0].is_refused);
   EXPECT_EQ(remarks[0].field, "spec.parent");
   EXPECT_EQ(remarks[0].message,
-            "\"b\" found, but then queue a is below itself, through b, c, a: none of these queues "
-            "is served");
+            "\"b\" found, but then the parents form a loop (a, b, c, a): the operator serves none "
+            "of these queues; change one of the parents");
   EXPECT_EQ(remarks[2].queue, 2U);
 }
 

@@ -30,7 +30,7 @@ using QueueAmounts = std::map<std::string, int64_t>;
 struct TrainingQueue {
   std::string name;
   std::string parent;            // empty: none
-  QueueAmounts nominal;          // what it may hold at any time
+  QueueAmounts nominal;          // what it may hold without borrowing
   QueueAmounts borrowing_limit;  // above that, while others do not use it; without: what is left
   QueueAmounts lending_limit;    // of it, while it does not use it; without: all of it
   int64_t weight = 1;            // of its share of what is left, beside others of its parent

@@ -114,7 +114,8 @@ void AddRender(CLI::App* app, Texts* texts) {
   AddSource(render, "manifest with one TrainingJob", &texts->render.source, texts);
   render->add_option("-o,--output", texts->render_output, "output format")
       ->check(CLI::IsMember({"text", "json"}));
-  render->add_flag("--local", texts->render.local, "show addresses of a run on this machine");
+  render->add_flag(
+      "--local", texts->render.local, "show the pods as a run on this machine would start them");
   render->footer("Exit codes: 0 printed, 1 could not print, 2 bad manifest or usage.");
 }
 
@@ -148,7 +149,7 @@ void AddExplain(CLI::App* app, Texts* texts) {
 void AddPs(CLI::App* app, Texts* texts) {
   CLI::App* ps = app->add_subcommand("ps", "List the runs of a folder");
   ps->add_option("FOLDER", texts->ps.folder, "folder that holds the run directories [runs]");
-  ps->footer("Exit codes: 0 listed, even if there is no run, 2 no such folder.");
+  ps->footer("Exit codes: 0 listed (also if there is no run), 2 no such folder.");
 }
 
 void AddLogs(CLI::App* app, Texts* texts) {

@@ -271,7 +271,7 @@ TEST(RecoveryTracker, PsReplacedAloneCostsNoTimeAndIsBackWhenItIsFilled) {
   ASSERT_EQ(tracker.all().size(), 1U);
   EXPECT_EQ(tracker.all()[0].over_at, At(1100));
   EXPECT_EQ(tracker.TimeLost(At(5000)), Duration::zero());
-  EXPECT_NE(FormatRecovery(tracker.all()[0]).find("in two copies again after 0.10 s"),
+  EXPECT_NE(FormatRecovery(tracker.all()[0]).find("each shard has two copies again after 0.10 s"),
             std::string::npos);
 }
 

@@ -455,7 +455,7 @@ std::string FormatRecovery(const Recovery& recovery) {
   }
   const bool has_step = recovery.next_step_at.has_value();
   const bool is_of_ps = has_step && IsOfPsAlone(recovery);  // without a step, of a command
-  text += (is_of_ps   ? "in two copies again after "
+  text += (is_of_ps   ? "each shard has two copies again after "
            : has_step ? "training again after "
                       : "running again after ") +
           Seconds(*recovery.over_at - recovery.fault_at) + " s" +

@@ -193,7 +193,7 @@ struct OperatorMetrics::Families {
   Counters& rollbacks = AddCounters(
       &registry,
       "lockstep_gang_rollbacks_total",
-      "Gangs that were placed but could not start all pods, by the first pod's reason.");
+      "Gangs that were placed but could not start all pods, by the reason of the rollback.");
   Counters& refused_writes =
       AddCounters(&registry,
                   "lockstep_refused_writes_total",

@@ -61,7 +61,7 @@ struct QueueMetrics::Families {
   explicit Families(prometheus::Registry* registry)
       : nominal(registry,
                 "lockstep_queue_nominal",
-                "Amount of a resource that a queue may hold at any time."),
+                "Amount of a resource that a queue may hold without borrowing."),
         used(
             registry, "lockstep_queue_used", "Amount of a resource that the jobs of a queue hold."),
         borrowed(registry,

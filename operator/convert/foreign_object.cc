@@ -88,7 +88,7 @@ std::vector<std::string> ForeignObject::TakeWords(std::string_view key) {
     if (word.is_string()) {
       words.push_back(word.get<std::string>());
     } else {
-      Fail(key, DescribeJson(word) + " found, expected a list of texts");
+      Fail(key, DescribeJson(word) + " found, expected a list of strings");
     }
   }
   return words;

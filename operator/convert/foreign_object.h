@@ -33,7 +33,7 @@ class ForeignObject {
   // Empty when absent, or of another type, which is an error.
   std::optional<std::string> TakeText(std::string_view key);
   std::optional<int64_t> TakeCount(std::string_view key);
-  // The words of a list of texts.
+  // The words of a list of strings.
   std::vector<std::string> TakeWords(std::string_view key);
 
   // The field is read, and a note says what became of it, if it is there.

@@ -132,8 +132,8 @@ class HandingOn {
       of_worker.push_back(std::move(variable));
     } else if (of_worker[index] != variable) {
       Note(pod_->ForeignPathOf(PathOfVariable(index)),
-           "not kept: the job gives all ranks the launcher's " + name + ", as " +
-               command_.launcher + " did");
+           "not kept: all ranks get the launcher's " + name + " instead, as under " +
+               command_.launcher);
       of_worker[index] = std::move(variable);
     }
     pod_->container()["env"] = std::move(of_worker);

@@ -192,7 +192,7 @@ TEST(ConvertMpiJob, VariablesOfMpirunWinOverTheWorkers) {
   EXPECT_EQ(FirstEnv(conversion), Json::array({Variable("FOO", "bar"), Variable("SAME", "1")}));
   const std::string worker = std::string(kWorkersReplica) + "template.spec.containers[0].env";
   EXPECT_EQ(NoteAt(conversion, worker + "[1]"),
-            "not kept: the job gives all ranks the launcher's FOO, as mpirun did");
+            "not kept: all ranks get the launcher's FOO instead, as under mpirun");
   EXPECT_EQ(NoteAt(conversion, worker + "[2]"), "");
 }
 

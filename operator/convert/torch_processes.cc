@@ -53,9 +53,9 @@ void RefuseReferences(const std::string& text,
     if (name.starts_with("PET_") && IndexOfVariable(name, variables) == variables.size()) {
       AddError(&conversion->errors,
                field,
-               "$(" + name + ") found, expected no such reference: Kubernetes does not know " +
-                   name + ", because the runtime sets it later, for the process; in a shell use $" +
-                   name);
+               "$(" + name + ") found, which Kubernetes cannot replace: the runtime sets " + name +
+                   " only when it starts the process; use $" + name +
+                   " in a command that sh -c runs");
     }
   }
 }

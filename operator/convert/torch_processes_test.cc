@@ -182,8 +182,8 @@ TEST(ConvertPyTorchJob, CountThatTorchrunRefusesIsRefused) {
 // Kubernetes replaces $(NAME) by what the pod has, and the runtime sets PET_* later.
 TEST(ConvertPyTorchJob, ReferencesToTheOperatorsVariablesAreRefused) {
   const std::string rest =
-      " found, expected no such reference: Kubernetes does not know PET_NODE_RANK, because the "
-      "runtime sets it later, for the process; in a shell use $PET_NODE_RANK\n";
+      " found, which Kubernetes cannot replace: the runtime sets PET_NODE_RANK only when it starts "
+      "the process; use $PET_NODE_RANK in a command that sh -c runs\n";
   EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, --node-rank, $(PET_NODE_RANK), t.py")),
             std::string(kCommand) + ": $(PET_NODE_RANK)" + rest);
   EXPECT_EQ(ErrorsOf(ConvertWorkers("python, t.py", {0, "", "{name: A, value: $(PET_NODE_RANK)}"})),

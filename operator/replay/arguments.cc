@@ -78,7 +78,7 @@ CLI::App* AddOpenb(CLI::App* app, OpenbArguments* openb) {
   command
       ->add_option("--first-seed",
                    openb->first_seed,
-                   "seed of the first order; each further order uses the next seed")
+                   "seed of the first random order; each further order uses the next seed")
       ->check(kWholeNumber)
       ->capture_default_str();
   command

@@ -118,9 +118,10 @@ OpenbRun ReplayOpenb(const OpenbTrace& trace, uint64_t seed, double tune, Placem
     LOCKSTEP_CHECK(FitsRoom(room, *pod), choice->node + " has no room for the pod");
     LOCKSTEP_CHECK(room.device_milli_total() - choice->room_after.device_milli_total() ==
                        pod->device_milli_total(),
-                   "the node's GPUs change by a different amount than the pod requests");
-    LOCKSTEP_CHECK(Left(room.free, pod->amounts) == choice->room_after.free,
-                   "the node's cores or memory change by a different amount than the pod requests");
+                   "the policy takes more or less GPU from the node than the pod requests");
+    LOCKSTEP_CHECK(
+        Left(room.free, pod->amounts) == choice->room_after.free,
+        "the policy takes more or less CPU or memory from the node than the pod requests");
     room = choice->room_after;
     policy->SetNode(choice->node, room);
     run.allocated_milli += pod->device_milli_total();

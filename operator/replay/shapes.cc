@@ -455,7 +455,7 @@ const std::vector<Shape>& Shapes() {
        0,
        FiftyRacks<8>},
       {"fifty-racks-1",
-       "like fifty-racks, but with 1 GPU",
+       "like fifty-racks, but with 1 GPU for each pod",
        "the same",
        0,
        20'000,

@@ -249,7 +249,7 @@ std::optional<std::string> QueueTree::ClosedTo(QueueIndex queue, const std::stri
 }
 
 // What queues beside those on the way keep is kept from all above, too, as far as it is a part of
-// what those have at any time.
+// what those have as nominal.
 std::optional<QueueTree::Shortage> QueueTree::ShortAt(QueueIndex queue,
                                                       std::size_t resource,
                                                       int64_t amount) const {

@@ -26,7 +26,7 @@ enum class QueueOrdering {
 struct QueueSpec {
   std::string name{};
   std::string parent{};                              // empty: at the top
-  std::map<std::string, int64_t> nominal{};          // what it may hold at any time
+  std::map<std::string, int64_t> nominal{};          // what it may hold without borrowing
   std::map<std::string, int64_t> borrowing_limit{};  // above nominal; without: what is left
   std::map<std::string, int64_t> lending_limit{};    // of nominal; without: what it does not use
   int64_t weight = 1;                                // of its share beside others of its parent
@@ -63,10 +63,10 @@ struct QuotaShortfall {
   bool may_be_reclaimed = false;
 };
 
-// More of a resource than a queue may hold at any time itself.
+// More of a resource than a queue itself may hold without borrowing.
 struct Overpromise {
   std::string resource;
-  int64_t promised = 0;  // what the queues right below it may hold at any time, in all
+  int64_t promised = 0;  // the nominal amounts of the queues right below it, in all
   int64_t nominal = 0;   // of the queue
 
   friend bool operator==(const Overpromise&, const Overpromise&) = default;
@@ -131,8 +131,8 @@ class QueueTree {
   // can never use more than 2 (nominal 2, may borrow none)". Empty: it could.
   std::optional<std::string> WhyNeverHeld(QueueIndex queue, const ResourceVector& amounts) const;
 
-  // What the queue may hold at any time, by resource: as it is written, else the sum of what the
-  // queues below it may.
+  // What the queue may hold without borrowing, by resource: as it is written, else the sum of what
+  // the queues below it may.
   std::map<std::string, int64_t> NominalOf(QueueIndex queue) const;
 
   // By resource, of those that the queue has a nominal amount of written; nobody keeps the queues

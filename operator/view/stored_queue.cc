@@ -70,11 +70,13 @@ QueuesByName ByName(const std::vector<StoredQueue>& queues) {
   return by_name;
 }
 
-// Of a queue that is below itself, as `lockstep validate` says it.
+// Of a queue whose parents form a loop, as `lockstep validate` says it.
 std::string WordsOfCircle(const QueuesByName& by_name, const TrainingQueue& queue) {
   const std::string way =
       WayToItself(queue, [&](const std::string& name) { return &by_name.at(name)->queue; });
-  return "queue " + queue.name + " is below itself" + (way == queue.name ? "" : ", through " + way);
+  return way == queue.name
+             ? "queue " + queue.name + " is its own parent"
+             : "the parents of queue " + queue.name + " form a loop: " + queue.name + ", " + way;
 }
 
 // Why the queue is not served; empty: it is.

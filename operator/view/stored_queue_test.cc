@@ -65,8 +65,8 @@ TEST(StoredQueue, WhyOneIsNotServedIsSaid) {
       {"of-orphan", "queue gone, the parent of queue orphan, does not exist"},
       {"unread", "it cannot be read: spec.weight is 0"},
       {"of-unread", "queue unread, the parent of queue of-unread, cannot be read"},
-      {"snake", "queue snake is below itself, through tail, snake"},
-      {"tail", "queue tail is below itself, through snake, tail"}};
+      {"snake", "the parents of queue snake form a loop: snake, tail, snake"},
+      {"tail", "the parents of queue tail form a loop: tail, snake, tail"}};
   EXPECT_EQ(UnservedQueues({Queue("top", "", ""),
                             Queue("orphan", "gone", ""),
                             Queue("of-orphan", "orphan", ""),

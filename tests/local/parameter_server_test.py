@@ -86,7 +86,7 @@ class OnLibTorch(ParameterServerCase):
         self.assertEqual(self.pods(run), ["quick-ps-0", "quick-ps-0-r1", "quick-ps-1",
                                           "quick-ps-1-r1", "quick-worker-0", "quick-worker-1"])
         self.assert_nothing_was_lost(run)
-        self.assertIn("ps-0 (killed): in two copies again after", run.output)
+        self.assertIn("ps-0 (killed): each shard has two copies again after", run.output)
 
     def test_ps_killed_many_times(self):
         self.assert_learned_through_deaths("ps")

@@ -14,7 +14,8 @@
 namespace lockstep::runtime {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "tensors are copied as they lie");
+static_assert(std::endian::native == std::endian::little,
+              "tensors are copied byte by byte, and safetensors are little-endian");
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kAlignment = 8;

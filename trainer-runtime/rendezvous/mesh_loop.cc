@@ -177,7 +177,7 @@ void MeshLoop::OnDataOutcome(CallOutcome outcome) {
     FailCall(outcome.key, outcome.is_superseded, outcome.errors);
   } else if (outcome.kind == CallOutcome::Kind::kAccepted) {
     calls_.erase(outcome.key);
-    LOCKSTEP_CHECK(formed_.has_value(), "a data call outlived its rendezvous");
+    LOCKSTEP_CHECK(formed_.has_value(), "a data connection opened after its rendezvous had ended");
     data_links_[outcome.key.rank] = DataLink{std::move(*outcome.socket).Release(), formed_->epoch};
     CheckWired();
   }

@@ -106,7 +106,7 @@ void CheckDevices(const GangView& view, DecisionBuilder* builder) {
     builder->Set({ConditionType::kGpuAssignment,
                   true,
                   "AsPlanned",
-                  "every pod sees the GPUs that it asked for, and each GPU is in one pod"});
+                  "every pod sees the GPUs that it asked for, and no two pods see the same GPU"});
   }
 }
 

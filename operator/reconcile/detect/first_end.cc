@@ -40,7 +40,7 @@ FirstEnded KilledWith(std::size_t earliest, const std::vector<ProgramEnd>& ends,
 }  // namespace
 
 FirstEnded FirstEnds(const std::vector<ProgramEnd>& ends, Duration doubt) {
-  LOCKSTEP_CHECK(!ends.empty(), "there is no end to find the first of");
+  LOCKSTEP_CHECK(!ends.empty(), "no program has ended, so none has ended first");
   const std::optional<std::size_t> earliest =
       EarliestOf(ends, [](const ProgramEnd&) { return true; });
   const std::optional<std::size_t> killed =

@@ -25,8 +25,9 @@ Status AwaitSum(const CudaStage& stage,
 
 Error WrongSum(int rank_count, double found, const CudaStage& stage) {
   return Error(ErrorCode::kInternal,
-               "NCCL's sum of " + std::to_string(rank_count) + " ones is " + std::to_string(found) +
-                   " on " + stage.device().uuid());
+               "NCCL's test failed on " + stage.device().uuid() +
+                   ": the sum of the number 1 over " + std::to_string(rank_count) + " ranks is " +
+                   std::to_string(found));
 }
 
 Status TryOneSum(int rank_count,

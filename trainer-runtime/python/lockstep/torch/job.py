@@ -332,9 +332,8 @@ class Job:
                 self._drop_batch()
                 raise LockstepError(
                     "step was not called for the last batch, or the program caught what it raised; "
-                    "expected one call for each batch that comes to its end; to accumulate "
-                    "gradients, give the sampler a larger batch_size, split each batch, and then "
-                    "call step once")
+                    "expected one call at the end of each batch; to accumulate gradients, give the "
+                    "sampler a larger batch_size, split each batch, and then call step once")
             self._between_steps()
 
     def _seed(self) -> None:

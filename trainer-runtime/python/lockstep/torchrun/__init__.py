@@ -1,6 +1,6 @@
 """The rendezvous `lockstep` of torchrun: `torchrun --rdzv-backend=lockstep train.py`, or
-PET_RDZV_BACKEND=lockstep. When a pod of the job is lost, the torchruns of the other pods keep their
-process. They start their workers again as soon as the pod's replacement has come, and count no
+PET_RDZV_BACKEND=lockstep. When a pod of the job is lost, the torchrun processes of the other pods
+keep running. They start their workers again as soon as the pod's replacement has come, and count no
 restart.
 
 torch 2.6 and newer find the backend by the package's entry point. Every torchrun loads this module

@@ -133,7 +133,7 @@ def create_handler(parameters: Any) -> Rendezvous:
     missing = [name for name in _REPLACED if not hasattr(_local.LocalElasticAgent, name)]
     if missing or not hasattr(_launcher, "LocalElasticAgent"):
         raise InvalidArgument(
-            f"the rendezvous lockstep does not know torch {torch.__version__}: "
+            f"torchrun's rendezvous 'lockstep' does not support torch {torch.__version__}: "
             f"{', '.join(missing) or 'its launcher'} is not as in torch 1.13 to 2.15")
     _launcher.LocalElasticAgent = Agent
     return Rendezvous(parameters.run_id)
@@ -144,5 +144,5 @@ def _check_size(parameters: Any) -> None:
     if (parameters.min_nodes, parameters.max_nodes) != (pods, pods):
         found = f"{parameters.min_nodes}:{parameters.max_nodes}"
         raise InvalidArgument(
-            f"--nnodes={found} found, expected {pods}: with the rendezvous lockstep a job has all "
-            "its pods or waits; remove --nnodes and PET_NNODES")
+            f"--nnodes={found} found, expected {pods}: with the rendezvous 'lockstep' a job never "
+            "trains with only some of its pods; remove --nnodes and PET_NNODES")

@@ -77,7 +77,7 @@ class Rendezvous(_elastic.RendezvousHandler):  # type: ignore[misc]
     def next_rendezvous(self) -> Any:
         """Waits for the torchruns of all pods."""
         if self._session is None:
-            raise RuntimeError("the rendezvous lockstep works with torchrun and "
+            raise RuntimeError("the rendezvous 'lockstep' works with torchrun and "
                                "torch.distributed.launcher, not with an agent of another kind")
         self._lost = threading.Event()
         self._store = None

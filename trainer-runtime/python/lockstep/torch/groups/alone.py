@@ -26,9 +26,9 @@ def answer_alone(
     """
     if object_call is not None or name not in (*_AS_IT_IS, *_BY_NAME):
         raise LockstepError(
-            f"{object_call or name}: called by a process that replaces a lost rank, before its Job "
-            "is made, while the other ranks train and cannot answer. Compute the value from what "
-            "each rank has, such as arguments, the seed or LOCKSTEP_JOB_UID, or call this "
+            f"{object_call or name}: called by a process that replaces a lost rank and has not "
+            "made its Job yet. The other ranks train and cannot answer. Compute the value from "
+            "what each rank has, such as arguments, the seed or LOCKSTEP_JOB_UID, or call this "
             "function on all ranks after the Job is made", Status.NOT_MET)
     if name in _BY_NAME:
         with torch.no_grad():

@@ -249,8 +249,8 @@ class Control:
                             f"group {key} of ranks {ranks} on rank {rank}, and "
                             f"{each[other].get(key, 'no such group')} on rank {other}: each rank "
                             "has to make the same groups in the same order, and a replacement "
-                            "makes only the groups that come before its Job. Make all groups "
-                            "before the Job", Status.MISMATCH)
+                            "makes only the groups that the program makes before its Job. Make "
+                            "all groups before the Job", Status.MISMATCH)
 
 
 _control: Optional[Control] = None

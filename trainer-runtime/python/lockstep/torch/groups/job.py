@@ -220,8 +220,8 @@ class Job(plain.Job):
         only the outcome was lost on the way. Errors: LockstepError (it has not)."""
         if self._voted is None or self._voted.step != self._step or step != self._step + 1:
             raise LockstepError(
-                f"this rank is at step {self._step} and another at {step}, although no vote was "
-                "lost: this is a bug of Lockstep", Status.INTERNAL)
+                f"this rank is at step {self._step} and another at step {step}, to which this rank "
+                "has not agreed: this is a bug in Lockstep, please report it", Status.INTERNAL)
         self._voted.put_back()
         self._update(None)
         self.optimizer.zero_grad(set_to_none=True)
