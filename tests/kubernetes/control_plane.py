@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import urllib.request
 
-from client import Client
+from client import ApiError, Client
 from credentials import Credentials
 from processes import LoopbackAddress, Program, wait_for
 from tools import REPOSITORY, tool
@@ -29,6 +29,13 @@ CONTROLLER_MANAGER_PORT = 10257
 SCHEDULER_PORT = 10259
 SERVICE_RANGE = "10.79.0.0/16"
 KUBECTL_TRIES = 3  # its own limit for the API server's schema is short for a busy machine
+# What one class of tests could find of another, owners first. Services and quotas count in the
+# namespace of their test alone.
+RESET_KINDS = (
+    "TrainingJob", "TrainingQueue", "Node", "Pod", "Lease", "Secret", "PriorityClass", "Role",
+    "RoleBinding", "ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration", "CustomResourceDefinition",
+)
 
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -108,6 +115,10 @@ class ControlPlane:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
         atexit.unregister(self.stop)
+
+    @property
+    def is_up(self):
+        return bool(self._programs)
 
     def run(self, name, *arguments):
         """Starts a program that ends with the control plane; returns it."""
@@ -271,6 +282,44 @@ class ControlPlane:
     def set_apis(self, apis):
         """The option of that name, from the API server's next start on."""
         self._apis = tuple(apis)
+
+    def state(self):
+        """What reset() goes back to: the programs that run, and the objects that are there."""
+        return set(self._programs), {kind: self._objects(kind) for kind in RESET_KINDS}
+
+    def reset(self, state):
+        """Ends every program and deletes every object of RESET_KINDS that has come since."""
+        programs, objects = state
+        for name in reversed(list(self._programs)):
+            if name not in programs:
+                self._programs.pop(name).kill()
+
+        def is_done():
+            left = [(kind, *each) for kind in RESET_KINDS
+                    for each in sorted(self._objects(kind) - objects[kind])]
+            for kind, namespace, name in left:
+                self._delete(kind, name, namespace)
+            return not left
+
+        wait_for(is_done, 60, "what another class has left to go")
+
+    def _objects(self, kind):
+        """(namespace or "", name) of each; none of a kind that nobody serves."""
+        try:
+            listed = self.admin.list(kind, None)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return set()
+        metadata = [each["metadata"] for each in listed]
+        return {(each.get("namespace", ""), each["name"]) for each in metadata}
+
+    def _delete(self, kind, name, namespace):
+        try:
+            self.admin.delete(kind, name, namespace, gracePeriodSeconds=0)
+        except ApiError as error:
+            if error.code != 404:  # it has gone with its owner
+                raise
 
     def kill_api_server(self):
         self._programs.pop("kube-apiserver").kill()

@@ -8,9 +8,10 @@ import unittest
 
 from client import ApiError, Watch
 from control_plane import ControlPlane
+from hollow_nodes import make_nodes
 from kubernetes_case import KubernetesCase, main
 from processes import WaitedInVain, wait_for
-from tools import require_tools
+from tools import REPOSITORY, require_tools
 
 WIDGETS = """\
 apiVersion: apiextensions.k8s.io/v1
@@ -49,6 +50,7 @@ def pod(name, **spec):
 
 class ControlPlaneTest(KubernetesCase):
     options = {"crds": [], "audit": True}
+    changes_plane = True
 
     def test_stores_and_returns_what_was_created(self):
         namespace = self.make_namespace()
@@ -56,6 +58,25 @@ class ControlPlaneTest(KubernetesCase):
         created = self.admin.create({**sheet, "data": {"key": "value"}}, namespace)
         self.assertEqual(self.admin.get("ConfigMap", "one", namespace), created)
         self.assertIsNone(self.admin.find("ConfigMap", "two", namespace))
+
+    def test_reset_takes_away_what_a_class_of_tests_has_left_and_nothing_else(self):
+        namespace = self.make_namespace()
+        self.admin.create(pod("before"), namespace)
+        state = self.plane.state()
+        left = self.plane.run("left", "sleep", "1000")
+        make_nodes(self.admin, ["left"])
+        self.admin.create(pod("left", nodeName="left"), namespace)
+        for kind, api, more in (
+                ("Secret", "v1", {}), ("PriorityClass", "scheduling.k8s.io/v1", {"value": 1}),
+                ("Role", "rbac.authorization.k8s.io/v1", {}),
+                ("ClusterRole", "rbac.authorization.k8s.io/v1", {})):
+            self.admin.create(
+                {"apiVersion": api, "kind": kind, "metadata": {"name": "left"}, **more}, namespace)
+        self.plane.apply(REPOSITORY / "crds" / "lockstep.dev_trainingqueues.yaml")
+        self.assertNotEqual(self.plane.state(), state)
+        self.plane.reset(state)
+        self.assertEqual(self.plane.state(), state)
+        self.assertFalse(left.is_running())
 
     def test_says_why_a_pod_cannot_run(self):
         namespace = self.make_namespace()

@@ -164,6 +164,7 @@ if len(VERSIONS) > 1:
         """API servers are restarted with other versions of the API while the operator runs."""
 
         options = {"gates": GATES, "apis": tuple(map(api, VERSIONS))}
+        changes_plane = True
         operator_flags = ("--native-binding",)
         chart_values = ("nativeBinding.enabled=true",)
 

@@ -16,6 +16,7 @@ RECOVERY_SECONDS_MAX = 20  # the longest pause before a watch is tried again is 
 
 
 class OutageTest(JobCase):
+    changes_plane = True
     nodes, gpus = 2, 8
 
     @classmethod

@@ -6,8 +6,7 @@ from proxy import Fault, Proxy
 
 
 class ProxyTest(KubernetesCase):
-    options = {"crds": [], "controllers": False}
-    tools = ("etcd", "kube-apiserver")
+    options = {"controllers": False}
 
     def setUp(self):
         self.proxy = Proxy(self.plane, "admin")
