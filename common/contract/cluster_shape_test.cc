@@ -40,7 +40,10 @@ TEST(ClusterShape, MistakesAreNamed) {
 
 TEST(ClusterShape, PodsOfALargeJobKnowAsMuchAsThoseThatAreToldAll) {
   const JobTopology topology = LargeJob();
-  for (const TaskId& task : AllTasks(topology)) {
+  // A chief, the first and the last workers, and the ps: the others differ in their index alone.
+  std::vector<TaskId> tasks = AllTasks(topology);
+  tasks.erase(tasks.begin() + 10, tasks.end() - 10);
+  for (const TaskId& task : tasks) {
     const PodIdentity identity{task, {}, Epoch(1), "uid"};
     const auto shaped =
         MakeWorkerEnvironment(topology, identity, TfConfigForm::kShapeWhenLong).value();

