@@ -1,16 +1,14 @@
 """Commands that start ranks of torchrun_program.py by torchrun. LOCKSTEP_TEST_PYTHON names the
 interpreter of another torch than Debian's."""
 
-import os
 import pathlib
 import shlex
-import subprocess
 import unittest
 
 from harness import command_manifest
+from python_case import PYTHON, can_import
 
 PROGRAM = pathlib.Path(__file__).with_name("torchrun_program.py")
-PYTHON = os.environ.get("LOCKSTEP_TEST_PYTHON", "/usr/bin/python3")
 PROCESSES = 2
 
 # Debian's torch 1.13 does not start as torchrun under Python 3.11, whose flags leave out their
@@ -28,13 +26,7 @@ sys.exit(main())
 """
 
 
-def has_torch():
-    """Without loading it, which takes more than a second of a core."""
-    probe = "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)"
-    return subprocess.run([PYTHON, "-c", probe], capture_output=True).returncode == 0
-
-
-@unittest.skipUnless(has_torch(), "no torch is installed for " + PYTHON)
+@unittest.skipUnless(can_import("torch"), "no torch is installed for " + PYTHON)
 class TorchrunCase(unittest.TestCase):
     """Words that start torchrun, beside a scratch folder."""
 
