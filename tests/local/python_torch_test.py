@@ -39,7 +39,7 @@ class Torch(TorchCase):
         self.assertEqual(header["lockstep/ledger"]["dtype"], "U8")
         self.assertIn("optimizer/state/0/exp_avg", header)
 
-    def stop_in_the_middle(self, manifest):
+    def stop_in_the_middle(self, manifest, workers=2):
         """Returns the run's folder, and the step after which all have left, which is saved."""
         started = self.start(manifest)
         _, directory, _ = started
@@ -47,14 +47,16 @@ class Torch(TorchCase):
         run = self.stop(started)
         self.assertEqual(run.exit_code, 130, run.output)
         stops = [re.findall(r"asked to stop after (\d+) steps", self.log(directory, rank))
-                 for rank in range(3)]
-        self.assertEqual(stops, [stops[0]] * 3)
+                 for rank in range(workers)]
+        self.assertEqual(stops, [stops[0]] * workers)
         self.assertEqual(len(stops[0]), 1)
         self.assertEqual(self.newest(directory), f"step-{int(stops[0][0]):08}")
         return directory, int(stops[0][0])
 
     def test_all_stop_after_the_same_step_and_a_later_run_goes_on_from_there(self):
-        directory, step = self.stop_in_the_middle(self.manifest())
+        """Workers of a loader are in the way of neither the stop nor the end."""
+        directory, step = self.stop_in_the_middle(
+            self.manifest(variables=["LOADER_WORKERS=1"]), workers=3)
         resumed = self.finish(self.start_resumed(directory))
         self.assertEqual(resumed.exit_code, 0, resumed.output)
         self.assertEqual(self.steps_met(directory, 0)[-1], step)
@@ -100,20 +102,21 @@ class Torch(TorchCase):
 
     def test_a_launcher_ends_with_the_code_of_its_program_that_was_stopped(self):
         channel = "int(os.environ['LOCKSTEP_CHANNEL_FD'])"
-        directory, _ = self.stop_in_the_middle(
-            self.manifest(launcher=self.launcher(channel), variables=["LOADER_WORKERS=1"]))
-        for rank in range(3):
+        directory, _ = self.stop_in_the_middle(self.manifest(
+            launcher=self.launcher(channel), variables=["LOADER_WORKERS=1"], workers=2))
+        for rank in range(2):
             self.assertRegex(self.log(directory, rank), "ended when it was asked to.*exit code 42")
 
     def test_a_program_whose_launcher_dies_of_the_stop_saves_and_was_told_what_it_lacks(self):
-        directory, _ = self.stop_in_the_middle(self.manifest(launcher=self.launcher("")))
-        for rank in range(3):
+        directory, _ = self.stop_in_the_middle(
+            self.manifest(launcher=self.launcher(""), workers=2))
+        for rank in range(2):
             log = self.log(directory, rank)
             self.assertRegex(log, r"closed the descriptor to the runtime: .*pass_fds=\[\d+\]")
             self.assertRegex(log, "ended when it was asked to.*killed by SIGTERM")
 
     def test_a_stop_that_cannot_be_saved_says_what_to_put_right(self):
-        started = self.start(self.manifest(epochs=1000))
+        started = self.start(self.manifest(epochs=1000, workers=2))
         _, directory, _ = started
         self.wait_for(lambda: (directory / "checkpoints" / "step-00000005").exists())
         (directory / "checkpoints").rename(directory / "removed")
@@ -126,11 +129,6 @@ class Torch(TorchCase):
         self.assertRegex(run.output, rf"own-worker-0.*{problem}")
         self.assertRegex(run.summary["pods"][0]["message"],
                          rf"^asked to stop after \d+ steps, but they are not saved: {problem}$")
-
-    def test_workers_of_a_loader_are_in_the_way_of_neither_a_stop_nor_the_end(self):
-        directory, _ = self.stop_in_the_middle(self.manifest(variables=["LOADER_WORKERS=1"]))
-        resumed = self.finish(self.start_resumed(directory))
-        self.assertEqual(resumed.exit_code, 0, resumed.output)
 
 
 @unittest.skipUnless(can_import("torch"), "python3-torch is not installed")
