@@ -4,13 +4,14 @@ Arguments: the folder of the test, and what one rank does at its third step, as 
 commas between them, what one does of each start. It does so once, which the folder remembers:
 `kill` and `term` send it that signal, `pause` waits for one, a number is its exit code. RANK none:
 nobody. With a third argument, "idle", ranks load no torch, and wait for the deed in place of each
-other: once it is done, and where there is none, they end.
+other: their torchrun ends them when it is done. Where there is none, they end.
 """
 
 import os
 import pathlib
 import signal
 import sys
+import time
 
 STEPS = 40
 SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM}
@@ -31,6 +32,12 @@ if not is_idle:
     assert (str(dist.get_rank()), dist.get_world_size()) == (rank, size)
 print(f"began as {rank} of {size}, local {os.environ['LOCAL_RANK']}, "
       f"restart {os.environ['TORCHELASTIC_RESTART_COUNT']}, pid {os.getpid()}", flush=True)
+if waits:
+    # All know the deed of this start before it is done, as those do that meet.
+    here = f"here-{os.environ['LOCKSTEP_ATTEMPT']}"
+    (folder / f"{here}-{rank}").touch()
+    while len(list(folder.glob(f"{here}-*"))) < size:
+        time.sleep(0.05)
 for step in range(STEPS):
     if step == 3 and rank == who:
         if deed == "pause":

@@ -78,7 +78,8 @@ class Job(TorchrunCase, LocalTest):
         self.assert_ended_by(2, self.run_job(self.manifest(self.words("3:kill,2:3"))))
 
     def test_terminated_rank_of_a_script_is_tried_again_and_an_exit_code_is_not(self):
-        self.assert_ended_by(3, self.run_job(self.manifest(in_shell(self.words("1:term,3:3")))))
+        words = in_shell(self.idle_words("0:term,1:3"))
+        self.assert_ended_by(1, self.run_job(self.manifest(words, workers=1)))
 
     def test_after_a_killed_rank_of_a_script_in_the_image_all_start_anew_and_succeed(self):
         run = self.run_job(self.manifest(self.script(self.words("3:kill")), "Torchrun"))
