@@ -5,7 +5,7 @@ import unittest
 from product import ProductCase  # lets us import from other folders
 from jobs import condition, is_running
 from processes import wait_for
-from training import Training
+from training import BESIDE_OTHERS, Training
 
 
 class DeviceTest(ProductCase):
@@ -30,7 +30,7 @@ class DeviceTest(ProductCase):
 
     def test_what_runtimes_see_is_compared_with_what_was_planned(self):
         training = Training(self.product, self.namespace)
-        training.start(role={"replicas": 2, "gpus": 1}, epochs=300)
+        training.start(role={"replicas": 2, "gpus": 1, **BESIDE_OTHERS}, epochs=300)
 
         def judged():
             found = condition(training.job(), "GPUAssignment")

@@ -4,15 +4,14 @@ import unittest
 
 from product import NODE_GRACE, ProductCase  # lets us import from other folders
 from processes import wait_for
+from training import BESIDE_OTHERS
 
 
 class NodeCrashTest(ProductCase):
     def test_a_crashed_node_is_left_at_once_and_its_worker_is_refused_when_it_is_back(self):
         home, away = self.product.home_and_away()
-        ballast = [self.leave_cpu(home, 1300), self.leave_cpu(away, 1000)]
-        trainer = {"name": "trainer", "resources": {"requests": {"cpu": "600m"}}}
-        training = self.train(
-            epochs=300, role={"template": {"spec": {"containers": [trainer]}}})
+        ballast = [self.leave_cpu(home, 700), self.leave_cpu(away, 500)]
+        training = self.train(epochs=300, role=BESIDE_OTHERS)
         training.wait_steps()
         for name in ballast:
             self.admin.delete("Pod", name, self.namespace, gracePeriodSeconds=0)

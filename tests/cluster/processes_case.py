@@ -7,6 +7,7 @@ import signal
 import unittest
 
 from product import NODE_GRACE, ProductCase
+from training import TRAINER
 
 PROCESSES = 2
 DETAIL = "shared memory within a host, TCP between hosts"
@@ -20,16 +21,15 @@ class ProcessesTest(ProductCase):
     def test_on_one_node_a_lost_process_and_a_lost_pod_leave_the_others_alone(self):
         home, _ = self.product.home_and_away()
         training = self.start({"nodeSelector": {"kubernetes.io/hostname": home.name},
-                               "containers": [{"name": "trainer"}]})
+                               "containers": [TRAINER]})
         self.assert_backend(training, nodes=1)
         self.lose_process(training)
         self.lose_pod(training)
 
     def test_on_two_nodes_a_lost_process_pod_and_node_leave_the_others_alone(self):
         home, away = self.product.home_and_away()
-        ballast = [self.leave_cpu(node, 900) for node in (home, away)]
-        trainer = {"name": "trainer", "resources": {"requests": {"cpu": "600m"}}}
-        training = self.start({"containers": [trainer]})
+        ballast = [self.leave_cpu(node, 450) for node in (home, away)]
+        training = self.start({"containers": [TRAINER]})
         self.assert_backend(training, nodes=2)
         self.lose_process(training)
         for name in ballast:

@@ -17,9 +17,10 @@ from tools import REPOSITORY
 EXAMPLE = REPOSITORY / "examples" / "mnist.yaml"
 STATUS_PORT = 2223
 RECOVERY_SECONDS = 30  # a bound for tests; what was measured is printed
-# A role whose pods leave the cores to others: for tests that only need training to go on.
-BESIDE_OTHERS = {"template": {"spec": {"containers": [
-    {"name": "trainer", "resources": {"limits": {"cpu": "300m"}}}]}}}
+# A trainer that leaves the cores to others, for tests that only need training to go on: it would
+# take all that there is, for as long as a test waits. It asks for as much as it may have.
+TRAINER = {"name": "trainer", "resources": {"limits": {"cpu": "300m"}}}
+BESIDE_OTHERS = {"template": {"spec": {"containers": [TRAINER]}}}
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
