@@ -54,7 +54,8 @@ void ReadCommand(ObjectReader& reader, PodTemplate* pod, Errors* errors) {
   if (!pod->command.empty() && pod->command.front().empty()) {
     reader.Fail("command", "starts with \"\", expected a program");
   }
-  if (reader.Has("args") && !reader.Has("command")) {
+  const Json* const command = reader.Find("command");
+  if (command == nullptr ? reader.Has("args") : *command == Json::array() && !pod->args.empty()) {
     reader.Fail("command",
                 "missing; set the program here, because args alone rely on the image's entry "
                 "point, which the operator cannot see");

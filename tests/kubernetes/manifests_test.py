@@ -67,7 +67,8 @@ ONLY_SERVER = {
         r"[:,\[]-?(\d+\.0+|\d+(\.\d+)?[eE]\d+)[],}]",
         "a whole number written as 2.0 or 1e3: kubectl sends it as 2 or 1000, which is taken"),
     r"expected a whole number for each resource with a domain": (
-        r"\d[EP]i?\"", "isInteger() of Kubernetes calls no number whole that is so large"),
+        r"\d[EP]i?\"|\d\.\d+[KMGTEP]i?\"",
+        "isInteger() of Kubernetes calls no number whole that is so large, or has a point"),
     r"metadata\.(labels|annotations)": (
         r"\":null", "a label that is null is an empty one to the server, and none to `validate`"),
 }
