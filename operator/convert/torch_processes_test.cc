@@ -174,8 +174,7 @@ TEST(ConvertPyTorchJob, CountThatTorchrunRefusesIsRefused) {
   for (const char* const count : {"x", "0"}) {
     EXPECT_EQ(ErrorsOf(ConvertWorkers("torchrun, t.py", {4, count})),
               "spec.nprocPerNode: \"" + std::string(count) +
-                  "\" found, expected a number from 1 to 9999, auto, gpu or cpu, as torchrun "
-                  "does\n");
+                  "\" found, but torchrun expects a number from 1 to 9999, auto, gpu or cpu\n");
   }
 }
 

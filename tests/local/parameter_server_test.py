@@ -170,8 +170,8 @@ class ParameterServer(ParameterServerCase):
         stopped = self.stop(started)
         self.assertEqual(stopped.exit_code, 1, stopped.output)
         self.assertNotIn("after a checkpoint", stopped.output)
-        self.assertIn(f"step {stopped.summary['steps']} was not saved: under ParameterServer a "
-                      "stop writes no checkpoint", stopped.summary["reason"])
+        self.assertIn(f"step {stopped.summary['steps']} was not saved: ParameterServer "
+                      "writes no checkpoint at a stop", stopped.summary["reason"])
         self.assertGreater(stopped.summary["lastCheckpointStep"], 0)
         run = self.finish(self.start_resumed(stopped.directory, "--set", "training.steps=" + str(
             stopped.summary["lastCheckpointStep"] + 100)))

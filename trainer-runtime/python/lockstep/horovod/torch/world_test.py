@@ -273,9 +273,9 @@ class Refusals(unittest.TestCase):
             ("x: torch.sparse_coo found", lambda: hvd.allreduce(tensor.to_sparse(), name="x")),
             ("x: torch.bool found, expected one of", lambda: hvd.allreduce(
                 torch.zeros(2, dtype=torch.bool), name="x", op=hvd.Sum)),
-            ("requires gradients", lambda: hvd.allgather(carried)),
-            ("requires gradients", lambda: hvd.broadcast(carried, 0)),
-            ("requires gradients", lambda: hvd.allreduce(carried, op=hvd.Max)),
+            ("requires_grad=True", lambda: hvd.allgather(carried)),
+            ("requires_grad=True", lambda: hvd.broadcast(carried, 0)),
+            ("requires_grad=True", lambda: hvd.allreduce(carried, op=hvd.Max)),
             ("root_rank 1 found, expected 0 to 0", lambda: hvd.broadcast(tensor, 1)),
             (r"shape \[\] found", lambda: hvd.allgather(torch.tensor(1.0))),
             ("splits .* whose sum is 2", lambda: hvd.alltoall(tensor, splits=[3])),
