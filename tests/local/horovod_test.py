@@ -132,6 +132,7 @@ class Start(HorovodTest):
         runtime = self.runtime_after('"$LOCKSTEP_INDEX" = 1', "touch waits; exec sleep 3600")
         started = self.start(manifest(workers=2), "--runtime", str(runtime))
         self.wait_for((self.scratch / "waits").exists)
+        self.wait_for(lambda: "is served here" in self.pod_log(started[1], "hvd-worker-0"))
         run = self.stop(started)
         self.assertNotEqual(run.exit_code, 0, run.output)
         self.assertIn("asked to end", self.log(run, 0), "and not killed after its grace period")
