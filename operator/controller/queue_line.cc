@@ -5,11 +5,15 @@
 
 namespace lockstep::control {
 
-// Whether its status says another position than this.
+// Whether its status says another position than this, or will once the last turn's is written.
 bool QueueLine::IsToldOtherwise(const JobId& key, int64_t position) const {
   const StoredJob* const stored = view_->FindJob(key);
   if (stored == nullptr) {
     return false;
+  }
+  if (const auto told = told_.find(key);
+      told != told_.end() && told->second.position.value_or(position) != position) {
+    return true;
   }
   const std::optional<QueuePosition>& queue = stored->job.status.queue;
   return !queue.has_value() || queue->position != position;
@@ -49,12 +53,12 @@ void QueueLine::Set(const std::vector<LinePosition>& line, WallTime now) {
       continue;
     }
     // One that has come just now has its own turn.
-    WallTime& told = told_at_.try_emplace(key, now).first->second;
+    WallTime& told = told_.try_emplace(key, Told{now, std::nullopt}).first->second.at;
     told = std::min(told, now);  // the clock may have been set back
     moved_.Set(key, std::max(now, told + kMoveToldEvery + places_before[i] * kMoveToldPerPlace));
   }
   for (const auto& [key, position] : before) {
-    told_at_.erase(key);
+    told_.erase(key);
     moved_.Set(key, std::nullopt);
   }
 }
@@ -64,7 +68,7 @@ std::optional<int64_t> QueueLine::Tell(const JobId& key, WallTime now) {
   if (found == positions_.end()) {
     return std::nullopt;
   }
-  told_at_[key] = now;
+  told_[key] = {now, found->second};
   moved_.Set(key, std::nullopt);
   return found->second;
 }

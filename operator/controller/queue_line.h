@@ -44,11 +44,17 @@ class QueueLine {
   void Clear() { *this = QueueLine(view_); }
 
  private:
+  struct Told {
+    WallTime at;
+    std::optional<int64_t>
+        position;  // in the last turn of this process; its write may be under way
+  };
+
   bool IsToldOtherwise(const JobId& key, int64_t position) const;
 
   const ClusterView* view_;
   std::map<JobId, int64_t> positions_;
-  std::map<JobId, WallTime> told_at_;  // of positions_
+  std::map<JobId, Told> told_;  // of positions_
   JobAlarms moved_;
 };
 

@@ -69,6 +69,21 @@ TEST_F(QueueLineTest, WhoseStatusSaysSoAlreadyIsNotToldAgain) {
   EXPECT_EQ(Stored("next").status.queue->position, 1);
 }
 
+// The seed 1892 of the simulation: it went back to the first place while its status still said so.
+TEST_F(QueueLineTest, WhoMovesWhileItsStatusIsBeingWrittenIsToldAfterwards) {
+  AddJob("next", 1);
+  line_.Set({At("next", 1)}, now_);
+  Turn("next");
+  line_.Set({At("next", 2)}, now_);
+  TrainingJob written = Stored("next");
+  written.status.queue = QueuePosition{"default", line_.Tell(KeyOf("next"), now_), std::nullopt};
+  line_.Set({At("next", 1)}, now_);
+  Store(written);
+  EXPECT_EQ(line_.TakeDue(now_ + seconds(10)), std::vector<JobId>{KeyOf("next")});
+  Turn("next");
+  EXPECT_EQ(Stored("next").status.queue->position, 1);
+}
+
 TEST_F(QueueLineTest, WhoIsNotInLineAnyMoreIsForgotten) {
   AddJob("next", 1);
   line_.Set({At("next", 2)}, now_);
