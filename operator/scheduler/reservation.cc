@@ -43,12 +43,17 @@ bool IsGoneBy(WallTime moment, const GangRecord& gang, EndsBy by, WallTime now) 
   return end != WallTime{} && end <= moment;
 }
 
-// What the node has left when those are gone that are gone by then.
-NodeFree FreeBy(
-    WallTime moment, const ClusterState& state, NodeIndex node, EndsBy by, WallTime now) {
+// What the node has left when those are gone that are gone by then. `stopped` is gone only when it
+// is stopped.
+NodeFree FreeBy(WallTime moment,
+                const ClusterState& state,
+                NodeIndex node,
+                EndsBy by,
+                const GangRecord* stopped,
+                WallTime now) {
   NodeFree free = state.nodes().FreeNow(node);
   for (const NodeHolder& holder : state.HoldersOf(node)) {
-    if (IsGoneBy(moment, *holder.gang, by, now)) {
+    if (IsGoneBy(moment, *holder.gang, holder.gang == stopped ? EndsBy::kLimits : by, now)) {
       free.free = GivenBack(free.free, holder.usage->resources);
       free.pods_free = AddSaturated(free.pods_free, holder.usage->pod_count);
     }
@@ -56,11 +61,11 @@ NodeFree FreeBy(
   return free;
 }
 
-// The running gangs by when they will have ended, the first first.
+// The running gangs by when they will have ended, the first first; `stopped` when it is stopped.
 class Ends {
  public:
-  Ends(const ClusterState& state, EndsBy by, WallTime now)
-      : state_(state), by_(by), now_(now), stopping_(state.stopping().begin()) {
+  Ends(const ClusterState& state, EndsBy by, const GangRecord* stopped, WallTime now)
+      : state_(state), by_(by), stopped_(stopped), now_(now), stopping_(state.stopping().begin()) {
     expected_ = by == EndsBy::kLimits ? state.expecting().end() : state.expecting().begin();
     for (; HasExpected() && IsLate(**expected_); ++expected_) {
       if (by == EndsBy::kCorrections) {
@@ -74,6 +79,9 @@ class Ends {
   std::optional<End> Next() {
     while (stopping_ != state_.stopping().end() && IsLearntOf(**stopping_)) {
       ++stopping_;
+    }
+    if (HasExpected() && *expected_ == stopped_) {
+      ++expected_;
     }
     std::optional<End> first;
     const auto consider = [&](const End& end) {
@@ -101,7 +109,7 @@ class Ends {
 
   // Whether its limit is not what counts, or not in its place among limits.
   bool IsLearntOf(const GangRecord& gang) const {
-    return by_ != EndsBy::kLimits && LearntEndOf(gang) &&
+    return by_ != EndsBy::kLimits && &gang != stopped_ && LearntEndOf(gang) &&
            (by_ == EndsBy::kCorrections || !IsLate(gang));
   }
 
@@ -117,6 +125,7 @@ class Ends {
 
   const ClusterState& state_;
   EndsBy by_;
+  const GangRecord* stopped_;
   WallTime now_;
   ClusterState::StopSet::const_iterator stopping_;
   ClusterState::StopSet::const_iterator expected_;  // behind those that are late
@@ -131,13 +140,14 @@ class Future {
   Future(Statement* statement,
          const GangRecord& gang,
          EndsBy by,
+         const GangRecord* stopped,
          int64_t search_steps_max,
          int64_t* walks_left)
       : statement_(*statement),
         gang_(gang),
         search_steps_max_(search_steps_max),
         walks_left_(*walks_left),
-        ends_(statement->state(), by, statement->now()) {
+        ends_(statement->state(), by, stopped, statement->now()) {
     for (const GangRecord* const leaving : statement_.state().leaving()) {
       statement_.Vacate(*leaving);
     }
@@ -271,7 +281,7 @@ std::optional<Reservation> ReservationFor(Statement* statement,
                                           EndsBy by,
                                           int64_t search_steps_max,
                                           int64_t* walks_left) {
-  return Future(statement, gang, by, search_steps_max, walks_left).FirstFit();
+  return Future(statement, gang, by, nullptr, search_steps_max, walks_left).FirstFit();
 }
 
 bool StillFits(Reservation* reservation,
@@ -279,21 +289,24 @@ bool StillFits(Reservation* reservation,
                Statement* statement,
                const GangRecord& waiting,
                EndsBy by,
+               bool is_newcomer_learnt,
                int64_t search_steps_max,
                int64_t* walks_left) {
+  const GangRecord* const stopped = is_newcomer_learnt ? nullptr : &newcomer;
   const ClusterState& state = statement->state();
   const bool spares_its_place =
       state.queues().Allows(*waiting.queue, waiting.total) &&
       std::all_of(newcomer.holds.begin(), newcomer.holds.end(), [&](const NodeHold& hold) {
         const auto use = reservation->uses.find(hold.node);
         return use == reservation->uses.end() ||
-               HasRoomFor(FreeBy(reservation->at, state, hold.node, by, statement->now()),
+               HasRoomFor(FreeBy(reservation->at, state, hold.node, by, stopped, statement->now()),
                           use->second);
       });
   if (spares_its_place) {
     return true;
   }
-  auto other = Future(statement, waiting, by, search_steps_max, walks_left).UsesBy(reservation->at);
+  auto other =
+      Future(statement, waiting, by, stopped, search_steps_max, walks_left).UsesBy(reservation->at);
   const bool fits = other.has_value();
   if (fits) {
     reservation->uses = *std::move(other);

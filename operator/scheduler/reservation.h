@@ -43,13 +43,15 @@ std::optional<Reservation> ReservationFor(Statement* statement,
                                           int64_t* walks_left);
 
 // Whether the gang that waits still fits at that moment, in the same way, when `newcomer` has
-// started since, and nobody else; at another place, perhaps, which is then the reservation's. Cost:
-// mostly that of the newcomer's nodes; else of one walk and one search.
+// started since, and nobody else; at another place, perhaps, which is then the reservation's.
+// `is_newcomer_learnt`: what was learnt of the newcomer counts; otherwise it has ended when it is
+// stopped. Cost: mostly that of the newcomer's nodes; else of one walk and one search.
 bool StillFits(Reservation* reservation,
                const GangRecord& newcomer,
                Statement* statement,
                const GangRecord& waiting,
                EndsBy by,
+               bool is_newcomer_learnt,
                int64_t search_steps_max,
                int64_t* walks_left);
 

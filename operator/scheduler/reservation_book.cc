@@ -112,20 +112,26 @@ bool ReservationBook::EndsBefore(const GangRecord& gang, const GangRecord& waiti
 bool ReservationBook::LeavesRoom(const GangRecord& gang,
                                  const GangRecord& waiting,
                                  std::size_t before) {
+  const auto is_reserved = [&](const auto& known) {
+    return known != known_.end() && known->second.checkpoint == before && known->second.reservation;
+  };
+  // Where nobody knows when the one that waits starts at the latest, it waits for nobody who may
+  // still be there at the moment that is expected.
+  const bool is_gang_learnt = is_reserved(known_.find({&waiting, EndsBy::kLimits}));
   for (const EndsBy by : {Where(EndsBy::kPastRuns), EndsBy::kLimits}) {
     const auto known = known_.find({&waiting, by});
     const bool is_known = known != known_.end() && known->second.checkpoint == before;
-    const bool is_reserved = is_known && known->second.reservation;
-    if (!is_known || (!is_reserved && by == Where(EndsBy::kPastRuns))) {
+    if (!is_known || (!is_reserved(known) && by == Where(EndsBy::kPastRuns))) {
       return false;
     }
-    if (is_reserved && !StillFits(&*known->second.reservation,
-                                  gang,
-                                  &statement_,
-                                  waiting,
-                                  by,
-                                  search_steps_max_,
-                                  &walks_left_)) {
+    if (is_reserved(known) && !StillFits(&*known->second.reservation,
+                                         gang,
+                                         &statement_,
+                                         waiting,
+                                         by,
+                                         is_gang_learnt,
+                                         search_steps_max_,
+                                         &walks_left_)) {
       return false;
     }
   }

@@ -194,6 +194,20 @@ TEST_F(ReservationTest, WhoIsExpectedToEndInTimePassesWhereItsLimitIsWithinTheLa
   EXPECT_EQ(said.find("start default/passes w-0@n1\nrefuse"), 0U) << said;
 }
 
+// The head has no latest start, as the other one may run on; so the one that passes must be stopped
+// when it is expected to start.
+TEST_F(ReservationTest, WhoIsOnlyExpectedToEndInTimeDoesNotPassWhereThereIsNoLatestStart) {
+  AddLearnt(GpuGang("old", 1, 5, 0), 400, 0, 1620, &cluster_);
+  cluster_.state.Submit(GpuGang("head", 8, 1, 1));
+  GangRequest request = Limited(GpuGang("may-run-on", 1, 1, 2), 1021);
+  request.past_runs = {2, std::chrono::seconds(1), std::chrono::seconds(10)};
+  cluster_.state.Submit(request);
+  request = Limited(GpuGang("is-stopped", 1, 1, 3), 1020);
+  cluster_.state.Submit(request);
+  const std::string said = cluster_.Step();
+  EXPECT_EQ(said.find("start default/is-stopped w-0@n1\nrefuse"), 0U) << said;
+}
+
 // Its reservation is worked out once, and holds when one has passed.
 TEST_F(ReservationTest, AsManyPassInOneRoundAsEndInTime) {
   cluster_.state.SetNode(GpuNode("n1", 64));
