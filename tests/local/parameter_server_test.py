@@ -168,11 +168,14 @@ class ParameterServer(ParameterServerCase):
         _, directory, _ = started
         self.wait_for(lambda: list((directory / "checkpoints").glob("step-*")))
         stopped = self.stop(started)
-        self.assertEqual(stopped.exit_code, 1, stopped.output)
-        self.assertNotIn("after a checkpoint", stopped.output)
-        self.assertIn(f"step {stopped.summary['steps']} was not saved: ParameterServer "
-                      "writes no checkpoint at a stop", stopped.summary["reason"])
         self.assertGreater(stopped.summary["lastCheckpointStep"], 0)
+        if stopped.summary["steps"] == stopped.summary["lastCheckpointStep"]:  # by chance
+            self.assertEqual(stopped.exit_code, 130, stopped.output)
+        else:
+            self.assertEqual(stopped.exit_code, 1, stopped.output)
+            self.assertNotIn("after a checkpoint", stopped.output)
+            self.assertIn(f"step {stopped.summary['steps']} was not saved: ParameterServer "
+                          "writes no checkpoint at a stop", stopped.summary["reason"])
         run = self.finish(self.start_resumed(stopped.directory, "--set", "training.steps=" + str(
             stopped.summary["lastCheckpointStep"] + 100)))
         self.assert_trained(run)
