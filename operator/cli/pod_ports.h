@@ -4,7 +4,7 @@
 
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/local/port_use.h"
 
 namespace lockstep::control {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/time.h"
-#include "operator/transport/server_clock.h"
+#include "operator/kubeclient/transport/server_clock.h"
 
 namespace lockstep::control {
 

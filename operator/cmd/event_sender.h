@@ -11,8 +11,8 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "operator/kube/event_recorder.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/event_recorder.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 

@@ -7,7 +7,7 @@
 
 #include "common/contract/problems.h"
 #include "operator/api/labels.h"
-#include "operator/kube/lease.h"
+#include "operator/kubeclient/kube/lease.h"
 
 namespace lockstep::control {
 namespace {

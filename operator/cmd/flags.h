@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "operator/kube/lease.h"
+#include "operator/kubeclient/kube/lease.h"
+#include "operator/kubeclient/transport/transport_options.h"
 #include "operator/reconcile/observed.h"
-#include "operator/transport/transport_options.h"
 
 namespace lockstep::control {
 

@@ -12,8 +12,8 @@
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
 #include "operator/api/training_queue.h"
-#include "operator/api_client/call_observer.h"
 #include "operator/controller/controller.h"
+#include "operator/kubeclient/api_client/call_observer.h"
 #include "operator/reconcile/decision.h"
 
 namespace lockstep::control {

@@ -11,8 +11,6 @@
 
 #include "common/base/digest.h"
 #include "common/contract/topology.h"
-#include "operator/api_client/api_client.h"
-#include "operator/api_client/lease_driver.h"
 #include "operator/cmd/control_post.h"
 #include "operator/cmd/event_sender.h"
 #include "operator/cmd/health_server.h"
@@ -22,12 +20,14 @@
 #include "operator/cmd/watches.h"
 #include "operator/cmd/work_loop.h"
 #include "operator/controller/master_key.h"
-#include "operator/credentials/api_access.h"
-#include "operator/credentials/rotating_credentials.h"
+#include "operator/kubeclient/api_client/api_client.h"
+#include "operator/kubeclient/api_client/lease_driver.h"
+#include "operator/kubeclient/credentials/api_access.h"
+#include "operator/kubeclient/credentials/rotating_credentials.h"
+#include "operator/kubeclient/transport/make_transport.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/round_log/round_log_file.h"
 #include "operator/round_log/round_log_writer.h"
-#include "operator/transport/make_transport.h"
 
 namespace lockstep::control {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/view/queue_server.h"
 
 namespace lockstep::control {

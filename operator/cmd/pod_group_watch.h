@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "operator/api_client/reflector_driver.h"
 #include "operator/cmd/work_loop.h"
-#include "operator/kube/pod_group_search.h"
+#include "operator/kubeclient/api_client/reflector_driver.h"
+#include "operator/kubeclient/kube/pod_group_search.h"
 
 namespace lockstep::control {
 

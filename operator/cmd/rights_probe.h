@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/digest.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/reconcile/build/placeholder_pod.h"
 
 namespace lockstep::control {

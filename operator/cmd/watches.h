@@ -6,9 +6,9 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "operator/api_client/reflector_driver.h"
 #include "operator/cmd/pod_group_watch.h"
 #include "operator/cmd/work_loop.h"
+#include "operator/kubeclient/api_client/reflector_driver.h"
 
 namespace lockstep::control {
 

@@ -13,16 +13,16 @@
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "operator/api_client/update_queue.h"
 #include "operator/cmd/clock_watch.h"
 #include "operator/cmd/key_watch.h"
 #include "operator/cmd/operator_metrics.h"
 #include "operator/cmd/right_of_way.h"
 #include "operator/cmd/served_schema.h"
 #include "operator/controller/control_loop.h"
-#include "operator/kube/event_recorder.h"
+#include "operator/kubeclient/api_client/update_queue.h"
+#include "operator/kubeclient/kube/event_recorder.h"
+#include "operator/kubeclient/transport/server_clock.h"
 #include "operator/pod_client/status_poller.h"
-#include "operator/transport/server_clock.h"
 
 namespace lockstep::control {
 

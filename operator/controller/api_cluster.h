@@ -16,7 +16,7 @@
 #include "operator/controller/publisher.h"
 #include "operator/controller/queue_report.h"
 #include "operator/controller/round_keeper.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/view/cluster_view.h"
 #include "operator/view/pod_reports.h"
 

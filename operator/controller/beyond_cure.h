@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/error.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 

@@ -12,7 +12,7 @@
 #include "operator/controller/calendar.h"
 #include "operator/controller/cluster.h"
 #include "operator/controller/put_back_pace.h"
-#include "operator/kube/work_queue.h"
+#include "operator/kubeclient/kube/work_queue.h"
 
 namespace lockstep::control {
 

@@ -9,7 +9,7 @@
 
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/build/template_path.h"

@@ -15,7 +15,7 @@
 #include "operator/controller/errand.h"
 #include "operator/controller/namespace_levels.h"
 #include "operator/controller/object_write.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
 #include "operator/view/cluster_view.h"

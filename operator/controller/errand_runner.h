@@ -10,7 +10,7 @@
 #include "operator/api/job_id.h"
 #include "operator/controller/cluster.h"
 #include "operator/controller/errand.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 

@@ -5,8 +5,8 @@
 #include "common/json/json.h"
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
-#include "operator/kube/decode.h"
-#include "operator/kube/json_stream.h"
+#include "operator/kubeclient/kube/decode.h"
+#include "operator/kubeclient/kube/json_stream.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 

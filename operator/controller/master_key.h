@@ -3,7 +3,7 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 

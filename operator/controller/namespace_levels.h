@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

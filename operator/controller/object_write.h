@@ -6,7 +6,7 @@
 #include "common/base/result.h"
 #include "operator/api/job_id.h"
 #include "operator/controller/cluster_notes.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/decision.h"
 
 namespace lockstep::control {

@@ -5,7 +5,7 @@
 
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,7 +6,7 @@
 #include "operator/api/encode.h"
 #include "operator/api/placement.h"
 #include "operator/controller/look.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/gang/pod_labels.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/local/pod_log.h"
 #include "operator/local/process.h"
 #include "operator/local/process_table.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {
 

@@ -13,7 +13,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/local/local_pod.h"
 #include "operator/local/pod_guard.h"
 

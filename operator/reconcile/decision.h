@@ -9,8 +9,8 @@
 #include "common/base/time.h"
 #include "common/contract/control_message.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/objects.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/kube/pod_group_search.h"
+#include "operator/kubeclient/kube/pod_group_search.h"
 #include "operator/reconcile/provisioning_sight.h"
 
 namespace lockstep::control {

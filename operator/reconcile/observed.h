@@ -15,7 +15,7 @@
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
 #include "operator/api/training_queue.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/kueue_sight.h"
 #include "operator/reconcile/native_sight.h"
 #include "operator/reconcile/provisioning_sight.h"

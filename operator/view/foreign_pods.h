@@ -9,8 +9,8 @@
 
 #include "common/base/copy_on_write.h"
 #include "common/base/result.h"
-#include "operator/kube/decode.h"
-#include "operator/kube/reflector.h"
+#include "operator/kubeclient/kube/decode.h"
+#include "operator/kubeclient/kube/reflector.h"
 #include "operator/resources/node_usage.h"
 
 namespace lockstep::control {

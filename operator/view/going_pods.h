@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "operator/kube/item.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/item.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/view/stored_job.h"
 
 namespace lockstep::control {

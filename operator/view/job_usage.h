@@ -6,7 +6,7 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/resources/node_usage.h"
 #include "operator/view/stored_job.h"
 

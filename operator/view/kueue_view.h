@@ -3,7 +3,7 @@
 #include <set>
 
 #include "operator/api/job_id.h"
-#include "operator/kube/reflector.h"
+#include "operator/kubeclient/kube/reflector.h"
 #include "operator/view/kueue_objects.h"
 #include "operator/view/object_cache.h"
 

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "operator/kube/reflector.h"
+#include "operator/kubeclient/kube/reflector.h"
 
 namespace lockstep::control {
 

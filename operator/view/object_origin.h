@@ -8,8 +8,8 @@
 #include "common/base/error.h"
 #include "common/json/json.h"
 #include "operator/api/pod_label_names.h"
-#include "operator/kube/decode.h"
-#include "operator/kube/item.h"
+#include "operator/kubeclient/kube/decode.h"
+#include "operator/kubeclient/kube/item.h"
 
 namespace lockstep::control {
 

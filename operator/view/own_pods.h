@@ -1,7 +1,7 @@
 #pragma once
 
-#include "operator/kube/item.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/item.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/view/stored_job.h"
 
 namespace lockstep::control {

@@ -9,7 +9,7 @@
 #include "common/contract/control_message.h"
 #include "common/contract/status_document.h"
 #include "operator/api/job_id.h"
-#include "operator/kube/item.h"
+#include "operator/kubeclient/kube/item.h"
 
 namespace lockstep::control {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "operator/api/job_id.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {
 

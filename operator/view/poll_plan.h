@@ -8,7 +8,7 @@
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {
 

@@ -6,7 +6,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/fields.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "operator/api/pod_label_names.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/reconcile/build/capacity_request.h"
 #include "operator/reconcile/build/placeholder_pod.h"
 

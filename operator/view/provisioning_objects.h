@@ -6,7 +6,7 @@
 
 #include "common/base/result.h"
 #include "common/json/json.h"
-#include "operator/kube/item.h"
+#include "operator/kubeclient/kube/item.h"
 #include "operator/reconcile/provisioning_sight.h"
 #include "operator/view/object_origin.h"
 

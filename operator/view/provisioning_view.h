@@ -7,7 +7,7 @@
 
 #include "operator/api/job_id.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/reflector.h"
+#include "operator/kubeclient/kube/reflector.h"
 #include "operator/view/object_cache.h"
 #include "operator/view/provisioning_objects.h"
 

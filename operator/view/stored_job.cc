@@ -10,7 +10,7 @@
 #include "operator/api/decode.h"
 #include "operator/api/encode.h"
 #include "operator/api/status.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/reconcile/gang/gang_origin.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/view/object_origin.h"

@@ -7,7 +7,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/item.h"
+#include "operator/kubeclient/kube/item.h"
 
 namespace lockstep::control {
 

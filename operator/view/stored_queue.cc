@@ -10,7 +10,7 @@
 #include "common/base/name_list.h"
 #include "common/json/json.h"
 #include "operator/api/queue_family.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/scheduler/amount_text.h"
 #include "operator/view/job_stand.h"
 

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "operator/api/training_queue.h"
-#include "operator/kube/item.h"
+#include "operator/kubeclient/kube/item.h"
 #include "operator/scheduler/cluster_state.h"
 #include "operator/scheduler/queue_tree.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "operator/kube/decode.h"
-#include "operator/kube/json_stream.h"
-#include "operator/kube/watch_event.h"
+#include "operator/kubeclient/kube/decode.h"
+#include "operator/kubeclient/kube/json_stream.h"
+#include "operator/kubeclient/kube/watch_event.h"
 #include "tests/fuzz/decoder_lists.h"
 
 namespace lockstep::fuzz {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "tests/sim/api_server.h"
 
 // What the controllers of a cluster remove from the simulated API server: objects whose owner or

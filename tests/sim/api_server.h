@@ -12,7 +12,7 @@
 
 #include "common/base/time.h"
 #include "common/json/json.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "tests/sim/field_owners.h"
 #include "tests/sim/object_store.h"
 #include "tests/sim/selector.h"

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/kube/decode.h"
-#include "operator/kube/reflector.h"
+#include "operator/kubeclient/kube/decode.h"
+#include "operator/kubeclient/kube/reflector.h"
 
 namespace lockstep::control::sim {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/testing/small_world.h"
 

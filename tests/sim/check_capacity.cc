@@ -3,7 +3,7 @@
 #include <chrono>
 #include <initializer_list>
 
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "tests/sim/gang_reader.h"
 #include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "tests/sim/selector.h"
 
 namespace lockstep::control::sim {

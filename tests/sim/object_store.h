@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/json/json.h"
-#include "operator/kube/item.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/item.h"
+#include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control::sim {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "tests/sim/api_server.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/sim_context.h"

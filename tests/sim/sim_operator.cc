@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "operator/controller/master_key.h"
-#include "operator/kube/capacity_kinds.h"
-#include "operator/kube/decode.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/decode.h"
 #include "operator/view/foreign_pods.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/work_count.h"

@@ -5,7 +5,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/encode.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/contract/topology.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"
 

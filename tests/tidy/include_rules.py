@@ -4,8 +4,8 @@ import re
 
 COMMON = {"common/base", "common/json", "common/contract"}
 
-# From folder: folders it may include besides itself. A folder that is not listed is an error, so
-# that a new one gets its line here.
+# From room: rooms it may include besides itself. A room is a folder; one may lie within another,
+# as reconcile/gang. A folder that is in no room is an error, so that a new one gets its line here.
 EDGES = {
     "common/base": set(),
     "common/http": {"common/base"},
@@ -16,15 +16,15 @@ EDGES = {
     "operator/resources": {"common/base"},
     "operator/api": COMMON | {"operator/resources", "operator/yaml"},
     "operator/convert": COMMON | {"operator/api", "operator/resources", "operator/yaml"},
-    "operator/kube": COMMON | {"operator/resources"},
+    "operator/kubeclient/kube": COMMON | {"operator/resources"},
     "operator/scheduler": {"common/base", "operator/resources"},
     "operator/reconcile": COMMON
-    | {"operator/resources", "operator/api", "operator/kube", "operator/scheduler"},
+    | {"operator/resources", "operator/api", "operator/kubeclient/kube", "operator/scheduler"},
     "operator/view": COMMON
     | {
         "operator/resources",
         "operator/api",
-        "operator/kube",
+        "operator/kubeclient/kube",
         "operator/scheduler",
         "operator/reconcile",
     },
@@ -32,14 +32,15 @@ EDGES = {
     | {
         "operator/resources",
         "operator/api",
-        "operator/kube",
+        "operator/kubeclient/kube",
         "operator/scheduler",
         "operator/reconcile",
         "operator/view",
     },
-    "operator/transport": COMMON | {"operator/kube"},
-    "operator/credentials": COMMON | {"operator/transport", "operator/yaml"},
-    "operator/api_client": COMMON | {"operator/kube", "operator/transport"},
+    "operator/kubeclient/transport": COMMON | {"operator/kubeclient/kube"},
+    "operator/kubeclient/credentials": COMMON | {"operator/kubeclient/transport", "operator/yaml"},
+    "operator/kubeclient/api_client": COMMON
+    | {"operator/kubeclient/kube", "operator/kubeclient/transport"},
     "operator/pod_client": COMMON,
     "operator/replay": {
         "common/base",
@@ -55,7 +56,7 @@ EDGES = {
         "operator/scheduler",
     },
     "operator/local": COMMON
-    | {"common/process", "operator/resources", "operator/api", "operator/kube"},
+    | {"common/process", "operator/resources", "operator/api", "operator/kubeclient/kube"},
     # What is said of a lost peer is part of the contract.
     "trainer-runtime/collectives": {"common/base", "common/contract"},
     "trainer-runtime/rendezvous": COMMON | {"common/process"},  # how a silent peer's thread runs
@@ -115,13 +116,13 @@ LIBRARIES = {
     "ATen/": ("trainer-runtime/engine",),
     "c10/": ("trainer-runtime/engine",),
     "nlohmann/": ("common/json",),
-    "boost/": ("common/http", "operator/transport", "operator/pod_client"),
+    "boost/": ("common/http", "operator/kubeclient/transport", "operator/pod_client"),
     "cpprest/": (
-        "operator/transport/cpprest_exchange.cc",
-        "operator/transport/cpprest_exchange.h",
-        "operator/transport/cpprest_transport.cc",
+        "operator/kubeclient/transport/cpprest_exchange.cc",
+        "operator/kubeclient/transport/cpprest_exchange.h",
+        "operator/kubeclient/transport/cpprest_transport.cc",
     ),
-    "pplx/": ("operator/transport/cpprest_exchange.cc",),
+    "pplx/": ("operator/kubeclient/transport/cpprest_exchange.cc",),
     "spdlog/": ("common/base/log.cc", "operator/cli/run_log.cc"),  # the two Logger sinks
     "fmt/": ("common/base/log.cc",),
     "CLI/": (
@@ -131,9 +132,13 @@ LIBRARIES = {
         "trainer-runtime/cmd",
     ),
     "yaml-cpp/": ("operator/yaml",),
-    "simdjson.h": ("operator/kube",),
+    "simdjson.h": ("operator/kubeclient/kube",),
     "prometheus/": ("trainer-runtime/telemetry", "operator/cmd"),
-    "openssl/": ("common/base", "operator/transport", "operator/credentials"),
+    "openssl/": (
+        "common/base",
+        "operator/kubeclient/transport",
+        "operator/kubeclient/credentials",
+    ),
     "zlib.h": ("trainer-runtime/data", "operator/cli"),
     "gloo/": (),
     "mpi.h": (),
@@ -147,8 +152,12 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*(?P<open>[<"])(?P<target>[^>"]+)[>"]')
 
 
 def layer_of(path):
-    """The folder of the table that a path belongs to: its first two parts."""
-    return "/".join(path.split("/")[:2])
+    """The room of a path: the deepest folder of the table, else its first two parts."""
+    parts = path.split("/")[:-1]
+    for depth in range(len(parts), 2, -1):
+        if (folder := "/".join(parts[:depth])) in EDGES:
+            return folder
+    return "/".join(parts[:2])
 
 
 def side_of(path):

@@ -40,9 +40,11 @@ class IncludeEdges(unittest.TestCase):
             ("common/base/a.h", '"common/json/json.h"'),
             ("common/json/a.cc", '"common/contract/role.h"'),
             ("operator/scheduler/a.cc", '"common/json/json.h"'),
-            ("operator/scheduler/a.cc", '"operator/kube/objects.h"'),
-            ("operator/kube/a.cc", '"operator/api/job.h"'),
-            ("operator/reconcile/a.cc", '"operator/transport/http.h"'),
+            ("operator/scheduler/a.cc", '"operator/kubeclient/kube/objects.h"'),
+            ("operator/kubeclient/kube/a.cc", '"operator/api/job.h"'),
+            ("operator/kubeclient/kube/deeper/a.h", '"operator/kubeclient/transport/b.h"'),
+            ("operator/kubeclient/a.cc", '"common/base/result.h"'),
+            ("operator/reconcile/a.cc", '"operator/kubeclient/transport/http.h"'),
             ("operator/local/a.cc", '"operator/reconcile/decide.h"'),
             ("operator/reconcile/detect/a.cc", '"operator/reconcile/act/replace.h"'),
             ("operator/view/a.cc", '"operator/reconcile/act/replace.h"'),
@@ -58,6 +60,15 @@ class IncludeEdges(unittest.TestCase):
         ):
             with self.subTest(path=path, include=include):
                 self.assert_refused(path, include)
+
+    def test_rooms_have_no_circle(self):
+        def below(room, above):
+            self.assertNotIn(room, above, f"circle: {' -> '.join([*above, room])}")
+            for one in include_rules.EDGES.get(room, ()):
+                below(one, [*above, room])
+
+        for room in include_rules.EDGES:
+            below(room, [])
 
     def test_allowed_edges(self):
         self.assert_allowed("operator/reconcile/a.cc", '"operator/scheduler/plan.h"', "<map>")
@@ -97,7 +108,7 @@ class PureFolders(unittest.TestCase):
             "operator/scheduler/a.cc",
             "operator/reconcile/policy/a.cc",
             "operator/api/a.cc",
-            "operator/kube/a.h",
+            "operator/kubeclient/kube/a.h",
             "common/contract/a.cc",
             "trainer-runtime/rendezvous/membership.cc",
             "trainer-runtime/strategy/bucket_plan.cc",

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "operator/api/conditions.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/reconcile/act/ask_text.h"
 #include "operator/reconcile/act/native_binding.h"
 #include "operator/reconcile/act/show_placeholders.h"

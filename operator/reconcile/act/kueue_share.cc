@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "operator/api/conditions.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/act/evict_gang.h"
 #include "operator/reconcile/act/place_gang.h"
 #include "operator/reconcile/build/workload.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/build/placeholder_pod.h"
 
 namespace lockstep::control {

@@ -6,7 +6,7 @@
 #include "common/contract/topology.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/request.h"
+#include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

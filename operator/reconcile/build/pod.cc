@@ -10,7 +10,7 @@
 #include "common/contract/training_spec.h"
 #include "operator/api/job_topology.h"
 #include "operator/api/variable_references.h"
-#include "operator/kube/pod_requests.h"
+#include "operator/kubeclient/kube/pod_requests.h"
 #include "operator/reconcile/build/json_edit.h"
 #include "operator/reconcile/build/template_parts.h"
 #include "operator/reconcile/gang/pod_labels.h"

@@ -3,7 +3,7 @@
 #include "common/base/result.h"
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

@@ -5,7 +5,7 @@
 #include "common/base/strong_id.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/pod_groups.h"
+#include "operator/kubeclient/kube/pod_groups.h"
 
 namespace lockstep::control {
 

@@ -5,7 +5,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

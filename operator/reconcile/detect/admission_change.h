@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/observed.h"
 #include "operator/scheduler/plan.h"

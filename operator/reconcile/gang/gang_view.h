@@ -7,7 +7,7 @@
 
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/observed.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {
 

@@ -7,7 +7,7 @@
 #include "common/contract/topology.h"
 #include "operator/api/pod_label_names.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {
 

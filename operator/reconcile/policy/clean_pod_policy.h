@@ -5,7 +5,7 @@
 
 #include "common/base/time.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {

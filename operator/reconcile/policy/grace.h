@@ -4,7 +4,7 @@
 
 #include "common/contract/role.h"
 #include "operator/api/training_job.h"
-#include "operator/kube/objects.h"
+#include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

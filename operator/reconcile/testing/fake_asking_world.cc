@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "operator/api/conditions.h"
-#include "operator/kube/capacity_kinds.h"
+#include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/reconcile/build/capacity_request.h"
 
 namespace lockstep::control {
