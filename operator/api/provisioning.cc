@@ -2,6 +2,7 @@
 
 #include "common/base/rfc3339.h"
 #include "operator/api/fields.h"
+#include "operator/api/training_job.h"
 
 namespace lockstep::control {
 namespace {
@@ -62,6 +63,10 @@ void SetCapacityAsk(const std::optional<CapacityAsk>& ask, Json* status) {
   if (!ask->failure.empty()) {
     value["failure"] = ask->failure;
   }
+}
+
+std::string CapacityRequestName(const Metadata& job, int64_t number) {
+  return job.name + "-" + job.uid.substr(0, 8) + "-" + std::to_string(number);
 }
 
 }  // namespace lockstep::control

@@ -12,6 +12,8 @@
 
 namespace lockstep::control {
 
+struct Metadata;
+
 // By which objects a gang that waits for room shows itself to cluster autoscalers.
 enum class Provisioning {
   kNone,
@@ -71,5 +73,9 @@ std::optional<CapacityAsk> DecodeCapacityAsk(const Json* value,
 
 // Null: nothing is added.
 void SetCapacityAsk(const std::optional<CapacityAsk>& ask, Json* status);
+
+// "{job}-{first 8 characters of the uid}-{number}": every ask has a name of its own, as no request
+// can be changed.
+std::string CapacityRequestName(const Metadata& job, int64_t number);
 
 }  // namespace lockstep::control

@@ -89,4 +89,12 @@ std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec) {
   return reasons;
 }
 
+bool MayRelaunch(const TrainingJobSpec& spec) {
+  return spec.recovery.relaunch && WhyNoRelaunch(spec).empty();
+}
+
+bool HoldsItsEnd(const TrainingJobSpec& spec, Role role) {
+  return IsRank(role) && MayRelaunch(spec);
+}
+
 }  // namespace lockstep::control

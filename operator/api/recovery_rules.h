@@ -18,4 +18,10 @@ std::vector<Error> RecoveryErrors(const TrainingJobSpec& spec);
 // they are.
 std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec);
 
+// Whether a gang of this job may start anew within its pods: it asks for that, and can.
+bool MayRelaunch(const TrainingJobSpec& spec);
+
+// Whether the pods of the role wait for a relaunch when their programs have ended.
+bool HoldsItsEnd(const TrainingJobSpec& spec, Role role);
+
 }  // namespace lockstep::control

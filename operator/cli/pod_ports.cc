@@ -5,7 +5,7 @@
 #include "common/contract/environment.h"
 #include "common/contract/exit_code.h"
 #include "operator/api/job_topology.h"
-#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {
 

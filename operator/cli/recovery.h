@@ -12,7 +12,7 @@
 #include "common/base/time.h"
 #include "common/contract/status_document.h"
 #include "common/contract/topology.h"
-#include "operator/reconcile/detect/first_end.h"
+#include "operator/reconcile/failure/first_end.h"
 
 namespace lockstep::control {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "operator/api/job_topology.h"
-#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {
 

@@ -39,8 +39,8 @@
 #include "operator/cli/without_cluster.h"
 #include "operator/local/loopback.h"
 #include "operator/local/machine.h"
-#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/decide.h"
+#include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {
 namespace {

@@ -15,7 +15,7 @@
 #include "operator/cli/checkpoint_folder.h"
 #include "operator/cli/duration.h"
 #include "operator/cli/pod_ports.h"
-#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/json/json.h"
-#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {
 namespace {

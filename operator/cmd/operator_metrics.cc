@@ -9,11 +9,11 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include "operator/capacity/capacity_answer.h"
 #include "operator/cmd/process_stats.h"
 #include "operator/cmd/queue_metrics.h"
-#include "operator/reconcile/detect/start_problem.h"
-#include "operator/reconcile/policy/asking.h"
-#include "operator/reconcile/policy/restart_cause.h"
+#include "operator/reconcile/failure/restart_cause.h"
+#include "operator/reconcile/failure/start_problem.h"
 #include "operator/scheduler/queue_tree.h"
 
 namespace lockstep::control {

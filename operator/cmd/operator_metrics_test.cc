@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operator/reconcile/detect/start_problem.h"
-#include "operator/reconcile/policy/restart_cause.h"
+#include "operator/reconcile/failure/restart_cause.h"
+#include "operator/reconcile/failure/start_problem.h"
 
 namespace lockstep::control {
 namespace {

@@ -25,7 +25,7 @@
 #include "operator/kubeclient/credentials/api_access.h"
 #include "operator/kubeclient/credentials/rotating_credentials.h"
 #include "operator/kubeclient/transport/make_transport.h"
-#include "operator/reconcile/build/pod_manifest.h"
+#include "operator/reconcile/pods/pod_manifest.h"
 #include "operator/round_log/round_log_file.h"
 #include "operator/round_log/round_log_writer.h"
 

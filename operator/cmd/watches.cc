@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/digest.h"
+#include "operator/capacity/placeholder_pod.h"
 #include "operator/kubeclient/kube/capacity_kinds.h"
-#include "operator/reconcile/build/placeholder_pod.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,16 +6,16 @@
 
 #include "common/base/check.h"
 #include "common/base/digest.h"
+#include "operator/capacity/workload.h"
 #include "operator/controller/effect_batch.h"
 #include "operator/controller/look.h"
 #include "operator/controller/permission_look.h"
 #include "operator/controller/status_write.h"
-#include "operator/reconcile/build/job_objects.h"
-#include "operator/reconcile/build/workload.h"
-#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/pods/admission_change.h"
+#include "operator/reconcile/pods/job_objects.h"
 
 namespace lockstep::control {
 namespace {

@@ -10,12 +10,12 @@
 #include "common/json/json.h"
 #include "operator/controller/beyond_cure.h"
 #include "operator/kubeclient/kube/decode.h"
-#include "operator/reconcile/build/job_objects.h"
-#include "operator/reconcile/build/pod_manifest.h"
-#include "operator/reconcile/build/template_path.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/left_over.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/pods/job_objects.h"
+#include "operator/reconcile/pods/pod_manifest.h"
+#include "operator/reconcile/pods/template_path.h"
 
 namespace lockstep::control {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "common/contract/text.h"
 #include "common/json/json.h"
-#include "operator/reconcile/provisioning_sight.h"
+#include "operator/capacity/sight/provisioning_sight.h"
 #include "operator/view/object_origin.h"
 #include "operator/view/provisioning_objects.h"
 

@@ -7,9 +7,9 @@
 #include "common/contract/text.h"
 #include "operator/api/job_topology.h"
 #include "operator/controller/beyond_cure.h"
-#include "operator/reconcile/build/pod.h"
-#include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/gang/gang_view.h"
+#include "operator/reconcile/pods/pod.h"
+#include "operator/reconcile/pods/pod_manifest.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/controller/testing/fake_api.h"
-#include "operator/reconcile/policy/verdict_patience.h"
+#include "operator/reconcile/failure/verdict_patience.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "common/base/quantity.h"
 #include "common/base/saturating.h"
-#include "operator/reconcile/build/json_edit.h"
+#include "operator/api/json_edit.h"
 
 namespace lockstep::control {
 namespace {

@@ -7,8 +7,8 @@
 #include "operator/api/placement.h"
 #include "operator/controller/look.h"
 #include "operator/kubeclient/kube/decode.h"
-#include "operator/reconcile/build/job_objects.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/pods/job_objects.h"
 
 namespace lockstep::control {
 

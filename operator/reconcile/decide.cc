@@ -6,52 +6,50 @@
 #include <set>
 #include <utility>
 
-#include "operator/reconcile/act/ask_capacity.h"
-#include "operator/reconcile/act/clean_pods.h"
-#include "operator/reconcile/act/device_check.h"
-#include "operator/reconcile/act/evict_gang.h"
-#include "operator/reconcile/act/gang_pods.h"
-#include "operator/reconcile/act/gang_restart.h"
-#include "operator/reconcile/act/key_check.h"
-#include "operator/reconcile/act/kueue_share.h"
-#include "operator/reconcile/act/late_change.h"
-#include "operator/reconcile/act/late_verdict.h"
-#include "operator/reconcile/act/native_binding.h"
-#include "operator/reconcile/act/note_unplanned.h"
-#include "operator/reconcile/act/place_gang.h"
-#include "operator/reconcile/act/refused_replacement.h"
-#include "operator/reconcile/act/relaunch.h"
-#include "operator/reconcile/act/release.h"
-#include "operator/reconcile/act/renewal.h"
-#include "operator/reconcile/act/replace.h"
-#include "operator/reconcile/act/resize.h"
-#include "operator/reconcile/act/run_time.h"
-#include "operator/reconcile/act/start_answer.h"
-#include "operator/reconcile/act/successor.h"
-#include "operator/reconcile/act/summary.h"
-#include "operator/reconcile/act/suspension.h"
-#include "operator/reconcile/act/take_up.h"
+#include "operator/capacity/ask_capacity.h"
+#include "operator/capacity/capacity_sources.h"
 #include "operator/reconcile/decision_builder.h"
-#include "operator/reconcile/detect/admission_change.h"
-#include "operator/reconcile/detect/echo.h"
-#include "operator/reconcile/detect/failure.h"
-#include "operator/reconcile/detect/left_rank.h"
-#include "operator/reconcile/detect/own_end.h"
-#include "operator/reconcile/detect/start_problem.h"
-#include "operator/reconcile/detect/vain_meeting.h"
+#include "operator/reconcile/failure/budget.h"
+#include "operator/reconcile/failure/device_check.h"
+#include "operator/reconcile/failure/echo.h"
+#include "operator/reconcile/failure/failure.h"
+#include "operator/reconcile/failure/key_check.h"
+#include "operator/reconcile/failure/left_rank.h"
+#include "operator/reconcile/failure/own_end.h"
+#include "operator/reconcile/failure/start_problem.h"
+#include "operator/reconcile/failure/vain_meeting.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/early_end.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/gang/reported_epoch.h"
-#include "operator/reconcile/policy/budget.h"
-#include "operator/reconcile/policy/clock_skew.h"
-#include "operator/reconcile/policy/deadline.h"
-#include "operator/reconcile/policy/success_policy.h"
-#include "operator/reconcile/policy/suspect_nodes.h"
-#include "operator/reconcile/policy/ttl.h"
+#include "operator/reconcile/gang/success_policy.h"
+#include "operator/reconcile/gang/suspect_nodes.h"
+#include "operator/reconcile/lifecycle/clean_pods.h"
+#include "operator/reconcile/lifecycle/clock_skew.h"
+#include "operator/reconcile/lifecycle/deadline.h"
+#include "operator/reconcile/lifecycle/evict_gang.h"
+#include "operator/reconcile/lifecycle/late_change.h"
+#include "operator/reconcile/lifecycle/note_unplanned.h"
+#include "operator/reconcile/lifecycle/progress.h"
+#include "operator/reconcile/lifecycle/release.h"
+#include "operator/reconcile/lifecycle/renewal.h"
+#include "operator/reconcile/lifecycle/resize.h"
+#include "operator/reconcile/lifecycle/suspension.h"
+#include "operator/reconcile/lifecycle/take_up.h"
+#include "operator/reconcile/lifecycle/ttl.h"
+#include "operator/reconcile/pods/admission_change.h"
+#include "operator/reconcile/recovery/gang_relaunch.h"
+#include "operator/reconcile/recovery/gang_restart.h"
+#include "operator/reconcile/recovery/late_verdict.h"
+#include "operator/reconcile/recovery/refused_replacement.h"
+#include "operator/reconcile/recovery/replace.h"
+#include "operator/reconcile/recovery/successor.h"
 #include "operator/reconcile/stall.h"
+#include "operator/reconcile/start/gang_pods.h"
+#include "operator/reconcile/start/place_gang.h"
+#include "operator/reconcile/start/start_answer.h"
 
 namespace lockstep::control {
 namespace {
@@ -229,9 +227,7 @@ void Run(DecisionBuilder* builder) {
     return;
   }
   if (builder->status().placement.empty()) {
-    if (HasKueueShare(view, builder) && !WaitsForPodGroups(builder)) {
-      PlaceGang(view, builder);
-    }
+    PlaceGang(view, builder);
     return;
   }
   const DecisiveEnd end = DecisiveEndOf(view, builder);
@@ -251,7 +247,7 @@ void Run(DecisionBuilder* builder) {
     EvictGang(view, *builder->observed().eviction, builder);
     return;
   }
-  if (GoesForKueue(view, builder)) {
+  if (EvictWithoutCapacity(view, builder)) {
     return;
   }
   if (PlaceWaitingSuccessors(view, builder)) {
@@ -326,9 +322,7 @@ void DecideAll(DecisionBuilder* builder) {
   NoteResult(view, builder);
   NoteOrigin(builder);
   NoteQueuePosition(builder);
-  TellKueue(view, builder);
-  TellAutoscaler(builder);
-  TellScheduler(builder);
+  TellCapacity(view, builder);
   if (HasEnded(builder->status())) {
     builder->mutable_status()->claim.reset();
     Finish(view, builder);

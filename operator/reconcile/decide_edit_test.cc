@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/build/pod_manifest.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/pods/pod_manifest.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

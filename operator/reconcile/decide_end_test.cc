@@ -4,7 +4,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/reconcile/decide.h"
-#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/lifecycle/clean_pod_policy.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -4,8 +4,8 @@
 #include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
 #include "operator/reconcile/decide.h"
-#include "operator/reconcile/detect/echo.h"
-#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/failure/budget.h"
+#include "operator/reconcile/failure/echo.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/lifecycle/deadline.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -7,9 +7,9 @@
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
 #include "operator/api/training_job.h"
+#include "operator/reconcile/backoff.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
-#include "operator/reconcile/policy/backoff.h"
 
 namespace lockstep::control {
 

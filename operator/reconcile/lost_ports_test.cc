@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "common/contract/exit_code.h"
-#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

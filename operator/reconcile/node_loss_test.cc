@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/detect/suspect.h"
+#include "operator/reconcile/failure/hung_rank.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 // What a lost node means, and what it does not: a process is judged by who hears it, not by whether

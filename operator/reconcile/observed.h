@@ -15,10 +15,10 @@
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
 #include "operator/api/training_queue.h"
+#include "operator/capacity/sight/kueue_sight.h"
+#include "operator/capacity/sight/native_sight.h"
+#include "operator/capacity/sight/provisioning_sight.h"
 #include "operator/kubeclient/kube/objects.h"
-#include "operator/reconcile/kueue_sight.h"
-#include "operator/reconcile/native_sight.h"
-#include "operator/reconcile/provisioning_sight.h"
 #include "operator/resources/node_usage.h"
 #include "operator/scheduler/plan.h"
 

@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/act/ask_capacity.h"
-#include "operator/reconcile/act/evict_gang.h"
-#include "operator/reconcile/act/gang_restart.h"
-#include "operator/reconcile/act/late_change.h"
-#include "operator/reconcile/act/run_time.h"
+#include "operator/capacity/ask_capacity.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/policy/deadline.h"
+#include "operator/reconcile/lifecycle/deadline.h"
+#include "operator/reconcile/lifecycle/evict_gang.h"
+#include "operator/reconcile/lifecycle/late_change.h"
+#include "operator/reconcile/recovery/gang_restart.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/build/pod.h"
+#include "operator/reconcile/failure/verdict_patience.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/policy/verdict_patience.h"
+#include "operator/reconcile/pods/pod.h"
 #include "operator/view/own_pods.h"
 #include "operator/view/run_kinds.h"
 

@@ -3,7 +3,7 @@
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/policy/clean_pod_policy.h"
+#include "operator/reconcile/lifecycle/clean_pod_policy.h"
 #include "operator/reconcile/stall.h"
 
 namespace lockstep::control {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/departure.h"
+#include "operator/reconcile/pods/pod.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

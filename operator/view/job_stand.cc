@@ -5,12 +5,12 @@
 #include "operator/api/conditions.h"
 #include "operator/api/gang_spread.h"
 #include "operator/api/job_topology.h"
+#include "operator/capacity/capacity_answer.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"
-#include "operator/reconcile/policy/asking.h"
-#include "operator/reconcile/policy/deadline.h"
-#include "operator/reconcile/policy/suspect_nodes.h"
+#include "operator/reconcile/gang/suspect_nodes.h"
+#include "operator/reconcile/lifecycle/deadline.h"
 #include "operator/view/going_pods.h"
 
 namespace lockstep::control {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/reconcile/policy/asking.h"
+#include "operator/capacity/capacity_answer.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "operator/view/scheduler_feed.h"
 

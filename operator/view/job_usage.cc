@@ -6,11 +6,11 @@
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/pods/pod.h"
 #include "operator/view/going_pods.h"
 
 namespace lockstep::control {

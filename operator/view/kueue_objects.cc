@@ -6,8 +6,8 @@
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/kueue_admission.h"
+#include "operator/capacity/workload.h"
 #include "operator/kubeclient/kube/decode.h"
-#include "operator/reconcile/build/workload.h"
 
 namespace lockstep::control {
 namespace {

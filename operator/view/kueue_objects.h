@@ -8,8 +8,8 @@
 #include "common/base/result.h"
 #include "common/json/json.h"
 #include "operator/api/training_job.h"
+#include "operator/capacity/sight/kueue_sight.h"
 #include "operator/kubeclient/kube/item.h"
-#include "operator/reconcile/kueue_sight.h"
 #include "operator/resources/toleration.h"
 #include "operator/view/object_origin.h"
 

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "operator/reconcile/build/workload.h"
+#include "operator/capacity/workload.h"
 
 namespace lockstep::control {
 namespace {

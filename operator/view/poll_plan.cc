@@ -6,9 +6,9 @@
 
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
+#include "operator/api/recovery_rules.h"
+#include "operator/reconcile/failure/device_record.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/policy/device_record.h"
-#include "operator/reconcile/policy/relaunch_policy.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "operator/api/pod_label_names.h"
+#include "operator/capacity/capacity_request.h"
+#include "operator/capacity/placeholder_pod.h"
 #include "operator/kubeclient/kube/decode.h"
-#include "operator/reconcile/build/capacity_request.h"
-#include "operator/reconcile/build/placeholder_pod.h"
 
 namespace lockstep::control {
 namespace {

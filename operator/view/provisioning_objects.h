@@ -6,8 +6,8 @@
 
 #include "common/base/result.h"
 #include "common/json/json.h"
+#include "operator/capacity/sight/provisioning_sight.h"
 #include "operator/kubeclient/kube/item.h"
-#include "operator/reconcile/provisioning_sight.h"
 #include "operator/view/object_origin.h"
 
 namespace lockstep::control {

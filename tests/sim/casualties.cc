@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/failure/budget.h"
 
 namespace lockstep::control::sim {
 

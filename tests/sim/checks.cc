@@ -8,8 +8,8 @@
 #include "operator/api/decode.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"
 

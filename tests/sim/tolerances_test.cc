@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/reconcile/policy/budget.h"
+#include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/testing/small_world.h"
 

@@ -16,7 +16,7 @@ SOURCE_SUFFIXES = (".cc", ".h", ".cu", ".cuh", ".py", ".sh")
 
 # Deciding code: values in, values out.
 PURE = re.compile(
-    r"^(operator/(scheduler|reconcile|api|kubeclient/kube|yaml)/|common/contract/"
+    r"^(operator/(scheduler|capacity|reconcile|api|kubeclient/kube|yaml)/|common/contract/"
     r"|trainer-runtime/\w+/(membership|bucket_plan|shard_plan|permutation)\b"
     r"|trainer-runtime/strategy/parameter_server/)"
 )

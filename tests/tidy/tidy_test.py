@@ -46,8 +46,10 @@ class IncludeEdges(unittest.TestCase):
             ("operator/kubeclient/a.cc", '"common/base/result.h"'),
             ("operator/reconcile/a.cc", '"operator/kubeclient/transport/http.h"'),
             ("operator/local/a.cc", '"operator/reconcile/decide.h"'),
-            ("operator/reconcile/detect/a.cc", '"operator/reconcile/act/replace.h"'),
-            ("operator/view/a.cc", '"operator/reconcile/act/replace.h"'),
+            ("operator/reconcile/a.cc", '"operator/reconcile/gang/gang_view.h"'),
+            ("operator/reconcile/failure/a.cc", '"operator/reconcile/recovery/replace.h"'),
+            ("operator/view/a.cc", '"operator/reconcile/recovery/replace.h"'),
+            ("operator/capacity/sight/a.h", '"operator/reconcile/observed.h"'),
             ("trainer-runtime/collectives/a.cc", '"trainer-runtime/rendezvous/mesh.h"'),
             ("trainer-runtime/collectives/a.cc", '"common/json/json.h"'),
             ("trainer-runtime/data/a.cc", '"trainer-runtime/checkpoint/snapshot.h"'),
@@ -72,8 +74,8 @@ class IncludeEdges(unittest.TestCase):
 
     def test_allowed_edges(self):
         self.assert_allowed("operator/reconcile/a.cc", '"operator/scheduler/plan.h"', "<map>")
-        for name in ("act/a.cc", "decide.cc", "detect/a_test.cc"):
-            self.assert_allowed("operator/reconcile/" + name, '"operator/reconcile/act/a.h"')
+        for name in ("start/a.cc", "decide.cc", "recovery/deeper/a.h", "failure/a_test.cc"):
+            self.assert_allowed("operator/reconcile/" + name, '"operator/reconcile/recovery/a.h"')
         self.assert_allowed("operator/cli/a.cc", '"operator/controller/c.h"', "<CLI/CLI.hpp>")
         self.assert_allowed("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/engine.h"')
         self.assert_allowed("tests/sim/a.cc", '"operator/api/a.h"', '"trainer-runtime/x/b.h"')
@@ -106,7 +108,8 @@ class PureFolders(unittest.TestCase):
     def test_banned_names(self):
         for path in (
             "operator/scheduler/a.cc",
-            "operator/reconcile/policy/a.cc",
+            "operator/capacity/a.cc",
+            "operator/reconcile/failure/a.cc",
             "operator/api/a.cc",
             "operator/kubeclient/kube/a.h",
             "common/contract/a.cc",

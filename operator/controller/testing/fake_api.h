@@ -8,9 +8,9 @@
 
 #include "operator/api/encode.h"
 #include "operator/controller/api_cluster.h"
-#include "operator/reconcile/build/job_objects.h"
-#include "operator/reconcile/build/pod.h"
 #include "operator/reconcile/gang/pod_labels.h"
+#include "operator/reconcile/pods/job_objects.h"
+#include "operator/reconcile/pods/pod.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

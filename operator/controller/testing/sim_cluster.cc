@@ -5,9 +5,9 @@
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
+#include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/policy/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "common/base/plural.h"
-#include "operator/reconcile/policy/suspect_nodes.h"
+#include "operator/reconcile/gang/suspect_nodes.h"
 
 namespace lockstep::control {
 

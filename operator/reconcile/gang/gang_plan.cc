@@ -5,11 +5,42 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "operator/reconcile/build/pod.h"
-#include "operator/reconcile/policy/suspect_nodes.h"
+#include "operator/api/template_parts.h"
+#include "operator/kubeclient/kube/pod_requests.h"
+#include "operator/reconcile/gang/suspect_nodes.h"
 
 namespace lockstep::control {
 namespace {
+
+// GPUs stand in a field of the role.
+ResourceVector WithGpus(ResourceVector amounts, int64_t gpus) {
+  amounts.gpu_count = gpus;
+  return amounts;
+}
+
+// Ports of the node that each pod of the role takes: with its network all that it listens on.
+ResourceVector HostPortsOf(const RoleSpec& role) {
+  ResourceVector taken;
+  std::vector<Error> ignored;
+  const Json& pod = PodSpecOf(role.pod);
+  ObjectReader spec(pod, "", &ignored);
+  const bool has_host_network = spec.Bool("hostNetwork").value_or(false);
+  for (const Json* container : spec.List("containers")) {
+    ObjectReader fields(*container, "", &ignored);
+    for (const Json* port : fields.List("ports")) {
+      ObjectReader one(*port, "", &ignored);
+      const char* const field = has_host_network ? "containerPort" : "hostPort";
+      if (const std::optional<int64_t> number = one.Int(field, 0)) {
+        taken.Set(HostPortResource(*number), 1);
+      }
+    }
+  }
+  if (has_host_network && role.supervise) {
+    taken.Set(HostPortResource(kMeshPort), 1);
+    taken.Set(HostPortResource(kStatusPort), 1);
+  }
+  return taken;
+}
 
 PodClass ClassOf(const TrainingJob& job, const RoleSpec& role) {
   PodClass pod_class;
@@ -121,6 +152,17 @@ void MarkSuspects(const TrainingJobStatus& status, WallTime now, Snapshot* snaps
   for (SnapshotNode& node : snapshot->nodes) {
     node.suspicion = SuspicionOf(status.suspect_nodes, node.name, now);
   }
+}
+
+ResourceVector RequestsOf(const RoleSpec& role) {
+  kube::PodRequests requests;
+  requests.AddContainer(WithGpus(role.pod.requests, role.gpus));
+  for (const InitContainer& container : role.pod.init_containers) {
+    requests.AddInitContainer(WithGpus(container.requests, 0), container.is_sidecar);
+  }
+  requests.AddOverhead(role.pod.overhead);
+  requests.SetPodLevel(role.pod.pod_requests);
+  return Sum(requests.Sum(), HostPortsOf(role));
 }
 
 ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role) {

@@ -33,6 +33,10 @@ Snapshot SnapshotBesideGang(const TrainingJob& job,
 // Notes in the snapshot which nodes the job suspects.
 void MarkSuspects(const TrainingJobStatus& status, WallTime now, Snapshot* snapshot);
 
+// What a node must have free for one pod of the role by its template, init containers and sidecars
+// included.
+ResourceVector RequestsOf(const RoleSpec& role);
+
 // What a pod of the role is planned with: what its template asks for, or what became of that when
 // earlier ones were admitted, where that is more.
 ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role);

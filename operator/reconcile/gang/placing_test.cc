@@ -1,12 +1,12 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/detect/admission_change.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/pods/admission_change.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 // How a gang comes to its places over time: what is remembered of tries that failed, how long a job

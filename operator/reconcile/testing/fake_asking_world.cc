@@ -4,8 +4,8 @@
 #include <variant>
 
 #include "operator/api/conditions.h"
+#include "operator/capacity/capacity_request.h"
 #include "operator/kubeclient/kube/capacity_kinds.h"
-#include "operator/reconcile/build/capacity_request.h"
 
 namespace lockstep::control {
 namespace {

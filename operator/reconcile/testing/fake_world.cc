@@ -7,10 +7,10 @@
 #include "common/contract/exit_code.h"
 #include "common/contract/termination_message.h"
 #include "operator/api/conditions.h"
-#include "operator/reconcile/detect/start_problem.h"
+#include "operator/capacity/capacity_answer.h"
+#include "operator/reconcile/failure/restart_cause.h"
+#include "operator/reconcile/failure/start_problem.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/policy/asking.h"
-#include "operator/reconcile/policy/restart_cause.h"
 
 namespace lockstep::control {
 namespace {

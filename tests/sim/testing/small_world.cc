@@ -8,8 +8,8 @@
 #include "common/contract/environment.h"
 #include "operator/api/encode.h"
 #include "operator/api/job_topology.h"
+#include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/reconcile/policy/budget.h"
 
 namespace lockstep::control::sim {
 namespace {

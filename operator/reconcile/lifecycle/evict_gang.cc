@@ -1,0 +1,69 @@
+#include "operator/reconcile/lifecycle/evict_gang.h"
+
+#include <string>
+
+#include "operator/capacity/capacity_sources.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/recovery/gang_restart.h"
+
+namespace lockstep::control {
+namespace {
+
+// Processes hear of it at once and by our signature; the kubelet's signal may be late.
+void TellRanks(const GangView& view, DecisionBuilder* builder) {
+  for (const Member& member : view.members) {
+    if (!member.rank.has_value() || member.state != MemberState::kRunning) {
+      continue;
+    }
+    ControlMessage message;
+    message.job_uid = builder->job().metadata.uid;
+    message.attempt = builder->status().attempt;
+    message.counter = ++builder->mutable_status()->control_counter;
+    message.kind = ControlKind::kStop;
+    builder->Do(SendControl{member.pod_name, message});
+  }
+}
+
+}  // namespace
+
+std::string DescribeOrder(const EvictionOrder& order) {
+  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
+                                " takes back what other queues borrowed"
+                          : "preempted by " + order.beneficiary + " of priority " +
+                                std::to_string(order.priority);
+}
+
+void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder) {
+  TellRanks(view, builder);
+  GiveUpGang(builder);
+  TrainingJobStatus* const status = builder->mutable_status();
+  ++status->preemptions;
+  status->preempted_at = builder->now();
+  const ConditionChange change = {
+      ConditionType::kScheduled, false, std::string(kReasonPreempted), message};
+  builder->Set(change, EventType::kWarning);
+  for (const ConditionType activity : {ConditionType::kRunning, ConditionType::kRestarting}) {
+    if (IsTrue(*status, activity)) {
+      SetCondition(status, {activity, false, change.reason, change.message}, builder->now());
+    }
+  }
+}
+
+bool EvictWithoutCapacity(const GangView& view, DecisionBuilder* builder) {
+  const std::string why = LoseCapacity(builder);
+  if (why.empty()) {
+    return false;
+  }
+  SendGangAway(view, why, builder);
+  builder->Count(Metric::kPreemptions, "kueue", QueueOf(builder->spec(), builder->job().status));
+  return true;
+}
+
+void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder* builder) {
+  SendGangAway(view, DescribeOrder(order), builder);
+  builder->Count(Metric::kPreemptions,
+                 order.is_reclaim ? "borrowed" : "priority",
+                 QueueOf(builder->spec(), builder->job().status));
+}
+
+}  // namespace lockstep::control

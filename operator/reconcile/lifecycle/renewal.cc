@@ -1,0 +1,96 @@
+#include "operator/reconcile/lifecycle/renewal.h"
+
+#include <algorithm>
+#include <string>
+
+#include "operator/api/conditions.h"
+#include "operator/reconcile/gang/gang_origin.h"
+#include "operator/reconcile/gang/queue.h"
+#include "operator/reconcile/pods/lasting_checkpoints.h"
+#include "operator/reconcile/recovery/gang_restart.h"
+
+namespace lockstep::control {
+namespace {
+
+// A change that costs what was trained is not to be a surprise.
+std::string WhatIsLost(const DecisionBuilder& builder) {
+  const std::string cost = CostOfNewGang(builder.job(), builder.observed());
+  return cost.empty() ? "" : cost + ": undo the change to keep the progress";
+}
+
+// A queue is charged for a gang as long as that runs, whatever the manifest says meanwhile.
+std::string WhereItCounts(const DecisionBuilder& builder) {
+  const std::string charged = QueueOf(builder.spec(), builder.status());
+  const std::string named = QueueOf(builder.spec());
+  return charged == named ? "" : " and still counts in queue " + charged + " instead of " + named;
+}
+
+}  // namespace
+
+void NoteOrigin(DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  if (status->placement.empty()) {
+    status->origin = GangOrigin();
+  } else if (status->origin == GangOrigin()) {
+    status->origin = OriginNow(builder->job(), builder->observed().settings);
+  } else if (status->origin.queue.empty()) {
+    const GangOrigin now = OriginNow(builder->job(), builder->observed().settings);
+    status->origin.queue = now.queue;
+    status->origin.priority_class = now.priority_class;
+  }
+  if (!status->placement.empty() && !status->origin.priority.has_value()) {
+    status->origin.priority = builder->observed().priority;
+  }
+  if (!status->placement.empty()) {
+    status->origin.active_deadline = builder->spec().run_policy.active_deadline;
+  }
+}
+
+bool IsOutdated(const DecisionBuilder& builder) {
+  const TrainingJobStatus& status = builder.status();
+  return !status.placement.empty() && status.origin != GangOrigin() &&
+         IsOutdated(builder.job(), status.origin);
+}
+
+bool LacksPods(const GangView& view) {
+  return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+    return member.state == MemberState::kNotSeen;
+  });
+}
+
+void AnnounceChange(DecisionBuilder* builder) {
+  const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
+  if (scheduled == nullptr || !scheduled->is_true) {
+    return;
+  }
+  if (IsOutdated(*builder)) {
+    builder->Set({ConditionType::kScheduled,
+                  true,
+                  std::string(kReasonManifestChanged),
+                  "the gang still runs with the manifest of generation " +
+                      std::to_string(builder->status().origin.generation) +
+                      WhereItCounts(*builder) +
+                      "; the change takes effect when the gang restarts: set runPolicy.suspend to "
+                      "true and back to false, or wait until a pod is lost" +
+                      WhatIsLost(*builder)});
+  } else if (scheduled->reason == kReasonManifestChanged) {
+    builder->Set({ConditionType::kScheduled, true, "GangPlaced", "the gang matches the manifest"});
+  }
+}
+
+void RenewGang(DecisionBuilder* builder) {
+  const ConditionChange change = {
+      ConditionType::kScheduled,
+      false,
+      "SpecChanged",
+      "the manifest has changed; the gang restarts with the new manifest"};
+  GiveUpGang(builder);
+  builder->Set(change);
+  if (IsTrue(builder->status(), ConditionType::kRunning)) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kRunning, false, change.reason, change.message},
+                 builder->now());
+  }
+}
+
+}  // namespace lockstep::control
