@@ -158,14 +158,4 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
   return decision;
 }
 
-bool EndStall(TrainingJobStatus* status, WallTime now) {
-  return IsTrue(*status, ConditionType::kStalled) &&
-         SetCondition(status,
-                      {ConditionType::kStalled,
-                       false,
-                       "Readable",
-                       "the operator can read the manifest and the status again"},
-                      now);
-}
-
 }  // namespace lockstep::control

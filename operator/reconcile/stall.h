@@ -20,8 +20,4 @@ Decision StallJob(const TrainingJob& job, const Observed& observed, WallTime now
 // Whether the gang of such a job has lost its places, so that whoever is left in them is to go.
 bool MustStalledPodsGo(const TrainingJobStatus& status);
 
-// The opposite, for a job that can be read: the condition is false if it ever was true. Returns
-// whether anything changed.
-bool EndStall(TrainingJobStatus* status, WallTime now);
-
 }  // namespace lockstep::control

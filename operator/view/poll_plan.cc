@@ -7,7 +7,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/placement.h"
 #include "operator/api/recovery_rules.h"
-#include "operator/reconcile/failure/device_record.h"
+#include "operator/reconcile/failure/device_check.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {

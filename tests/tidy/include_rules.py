@@ -56,6 +56,7 @@ EDGES = {
     | {
         "operator/capacity",
         "operator/reconcile",
+        "operator/reconcile/failure",
         "operator/reconcile/gang",
         "operator/reconcile/pods",
         "operator/reconcile/recovery",
@@ -160,7 +161,11 @@ STRATEGY_SEES_OF_ENGINE = {"trainer-runtime/engine/engine.h"}
 
 # These put the stages of a turn together, as programs do their parts: they stand above the rooms
 # of the stages, while all else in their folder lies below them.
-STAGED = ("operator/reconcile/decide.cc", "operator/reconcile/stall.cc")
+STAGED = (
+    "operator/reconcile/decide.cc",
+    "operator/reconcile/stall.cc",
+    "operator/reconcile/turn.cc",
+)
 STAGE_ROOMS = ("operator/capacity", "operator/reconcile/")
 
 # Header prefix: where it may be included (a folder, or one file).

@@ -74,7 +74,7 @@ class IncludeEdges(unittest.TestCase):
 
     def test_allowed_edges(self):
         self.assert_allowed("operator/reconcile/a.cc", '"operator/scheduler/plan.h"', "<map>")
-        for name in ("start/a.cc", "decide.cc", "recovery/deeper/a.h", "failure/a_test.cc"):
+        for name in ("start/a.cc", "turn.cc", "recovery/deeper/a.h", "failure/a_test.cc"):
             self.assert_allowed("operator/reconcile/" + name, '"operator/reconcile/recovery/a.h"')
         self.assert_allowed("operator/cli/a.cc", '"operator/controller/c.h"', "<CLI/CLI.hpp>")
         self.assert_allowed("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/engine.h"')

@@ -1,5 +1,6 @@
 #include "operator/reconcile/failure/device_check.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -8,11 +9,22 @@
 #include <vector>
 
 #include "common/base/plural.h"
+#include "common/contract/status_document.h"
+#include "common/contract/text.h"
 #include "operator/api/placement.h"
-#include "operator/reconcile/failure/device_record.h"
 
 namespace lockstep::control {
 namespace {
+
+// The names of the GPUs that a pod has told, in order.
+std::vector<std::string> DevicesIn(const StatusDocument& document) {
+  std::vector<std::string> devices;
+  for (const DeviceStatus& device : document.devices) {
+    devices.push_back(CutText(device.uuid, kDeviceNameBytesMax));
+  }
+  std::sort(devices.begin(), devices.end());
+  return devices;
+}
 
 // Takes over what pods tell. A pod whose work is done has given its GPUs back.
 void NoteDevices(const GangView& view, DecisionBuilder* builder) {
@@ -72,6 +84,14 @@ std::optional<ConditionChange> FindMismatch(const GangView& view, const Decision
 }
 
 }  // namespace
+
+bool RecordsDevices(const TrainingJobSpec& spec) {
+  int64_t count = 0;
+  for (const RoleSpec& role : spec.roles) {
+    count += role.replicas * role.gpus;
+  }
+  return count <= kDevicesRecordedMax;
+}
 
 void CheckDevices(const GangView& view, DecisionBuilder* builder) {
   if (builder->observed().is_one_machine || view.members.empty()) {

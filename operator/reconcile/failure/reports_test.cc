@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/reconcile/failure/device_record.h"
+#include "operator/reconcile/failure/device_check.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -125,6 +125,13 @@ int64_t RelaunchesOf(const Member& member) {
   return member.report == nullptr ? 0 : member.report->document.relaunches.value_or(0);
 }
 
+Epoch ReportedEpoch(const Member& member, Epoch known) {
+  if (member.report == nullptr || member.report->document.epoch > kEpochMax) {
+    return known;
+  }
+  return std::max(known, member.report->document.epoch);
+}
+
 std::string DescribeMember(const Member& member) {
   std::string name = "pod " + member.pod_name;
   if (member.rank.has_value()) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/strong_id.h"
 #include "common/contract/topology.h"
 #include "operator/api/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
@@ -76,6 +77,13 @@ bool HasFinishedRank(const GangView& view);
 
 // How often the member's programs have been started anew within its pod, as far as it has told.
 int64_t RelaunchesOf(const Member& member);
+
+// No meeting has a higher number: whoever tells of one is not believed. Choice: what JSON carries
+// exactly everywhere, and what no job comes near.
+inline constexpr Epoch kEpochMax{int64_t{1} << 53};
+
+// The newest meeting that the member's runtime tells of, if the gang may be in it; else `known`.
+Epoch ReportedEpoch(const Member& member, Epoch known);
 
 // "pod mnist-worker-1 (rank 1)".
 std::string DescribeMember(const Member& member);

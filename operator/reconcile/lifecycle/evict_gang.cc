@@ -24,15 +24,10 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
-}  // namespace
-
-std::string DescribeOrder(const EvictionOrder& order) {
-  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
-                                " takes back what other queues borrowed"
-                          : "preempted by " + order.beneficiary + " of priority " +
-                                std::to_string(order.priority);
-}
-
+// The gang goes for what is not its own fault, of which `message` tells. Its ranks are told to save
+// what they have, and its pods get their whole grace; attempt and epoch rise and the placement is
+// given up, which makes every pod stale. No restart is counted and no budget spent: the job waits
+// for its turn as before, and goes on from its checkpoint. Precondition: it has its places.
 void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder) {
   TellRanks(view, builder);
   GiveUpGang(builder);
@@ -49,21 +44,29 @@ void SendGangAway(const GangView& view, const std::string& message, DecisionBuil
   }
 }
 
-bool EvictWithoutCapacity(const GangView& view, DecisionBuilder* builder) {
+}  // namespace
+
+std::string DescribeOrder(const EvictionOrder& order) {
+  return order.is_reclaim ? "preempted by " + order.beneficiary + ", whose queue " + order.queue +
+                                " takes back what other queues borrowed"
+                          : "preempted by " + order.beneficiary + " of priority " +
+                                std::to_string(order.priority);
+}
+
+bool EvictIfAsked(const GangView& view, DecisionBuilder* builder) {
+  const std::string queue = QueueOf(builder->spec(), builder->job().status);
+  if (const auto& order = builder->observed().eviction) {
+    SendGangAway(view, DescribeOrder(*order), builder);
+    builder->Count(Metric::kPreemptions, order->is_reclaim ? "borrowed" : "priority", queue);
+    return true;
+  }
   const std::string why = LoseCapacity(builder);
   if (why.empty()) {
     return false;
   }
   SendGangAway(view, why, builder);
-  builder->Count(Metric::kPreemptions, "kueue", QueueOf(builder->spec(), builder->job().status));
+  builder->Count(Metric::kPreemptions, "kueue", queue);
   return true;
-}
-
-void EvictGang(const GangView& view, const EvictionOrder& order, DecisionBuilder* builder) {
-  SendGangAway(view, DescribeOrder(order), builder);
-  builder->Count(Metric::kPreemptions,
-                 order.is_reclaim ? "borrowed" : "priority",
-                 QueueOf(builder->spec(), builder->job().status));
 }
 
 }  // namespace lockstep::control

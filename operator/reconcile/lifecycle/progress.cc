@@ -4,6 +4,9 @@
 #include <chrono>
 
 #include "common/contract/termination_message.h"
+#include "operator/api/conditions.h"
+#include "operator/reconcile/failure/failure.h"
+#include "operator/reconcile/failure/restart_policy.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/recovery/fall_back.h"
 
@@ -128,8 +131,8 @@ int64_t PodsNeverPlaced(const RoleSpec& role, const DecisionBuilder& builder) {
   return builder.spec().run_policy.suspend ? 0 : role.replicas;
 }
 
-}  // namespace
-
+// Counts the pods of each role by what they do. Tasks without a pod are pending while the job is to
+// run, and count nowhere while it is suspended or after its end.
 void CountRoles(const GangView& view, DecisionBuilder* builder) {
   const bool has_ended = HasEnded(builder->status());
   std::vector<RoleCounts> roles;
@@ -152,6 +155,8 @@ void CountRoles(const GangView& view, DecisionBuilder* builder) {
   builder->mutable_status()->roles = std::move(roles);
 }
 
+// How far training is, from the newest report of the lowest rank that gives one, and when that was
+// first reported; kept as it was while nobody says anything new.
 void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   if (const auto words = FinalWords(view, HasOwnModels(*builder));
       !builder->is_training() && words.has_value() && words->last_step.has_value()) {
@@ -223,6 +228,34 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
   }
 }
 
+// Where the job stands in its queue, for as long as it wants places and has none.
+void NoteQueuePosition(DecisionBuilder* builder) {
+  const bool waits = builder->status().placement.empty() && !HasEnded(builder->status()) &&
+                     !builder->spec().run_policy.suspend;
+  builder->mutable_status()->queue = waits ? builder->observed().queue_position : std::nullopt;
+}
+
+}  // namespace
+
+void NoteSeen(const GangView& view, DecisionBuilder* builder) {
+  for (const Member& member : view.members) {
+    if (member.pod == nullptr || member.state == MemberState::kVanished) {
+      continue;
+    }
+    PodPlacement* const placement = builder->PlacementOf(member.task);
+    placement->pod_uid = SeenMark(*member.pod);
+    if (const std::string& why = member.pod->status.disruption; !why.empty()) {
+      placement->disruption = why;
+    }
+    const RoleSpec* const role = builder->job().FindRole(member.task.role);
+    if (member.state == MemberState::kSucceeded && !IsTrainersPs(*builder, member) &&
+        ResponseTo(role->restart_policy, Outcome::kSuccess, member.rank.has_value()) ==
+            FailureResponse::kNone) {
+      placement->is_completed = true;
+    }
+  }
+}
+
 void NoteResult(const GangView& view, DecisionBuilder* builder) {
   const auto words = FinalWords(view, HasOwnModels(*builder));
   if (!words.has_value()) {
@@ -233,6 +266,13 @@ void NoteResult(const GangView& view, DecisionBuilder* builder) {
   if (words->last_step.has_value()) {
     NoteLastStep(*words, builder->now(), builder->is_training(), &status->progress);
   }
+}
+
+void Report(const GangView& view, DecisionBuilder* builder) {
+  CountRoles(view, builder);
+  NoteProgress(view, builder);
+  NoteResult(view, builder);
+  NoteQueuePosition(builder);
 }
 
 }  // namespace lockstep::control

@@ -5,6 +5,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_origin.h"
+#include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/pods/lasting_checkpoints.h"
 #include "operator/reconcile/recovery/gang_restart.h"
@@ -23,6 +24,35 @@ std::string WhereItCounts(const DecisionBuilder& builder) {
   const std::string charged = QueueOf(builder.spec(), builder.status());
   const std::string named = QueueOf(builder.spec());
   return charged == named ? "" : " and still counts in queue " + charged + " instead of " + named;
+}
+
+// Of an older manifest.
+bool IsOutdated(const DecisionBuilder& builder) {
+  const TrainingJobStatus& status = builder.status();
+  return !status.placement.empty() && status.origin != GangOrigin() &&
+         IsOutdated(builder.job(), status.origin);
+}
+
+// Whether a pod of the gang was decided and is still to be created.
+bool LacksPods(const GangView& view) {
+  return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
+    return member.state == MemberState::kNotSeen;
+  });
+}
+
+void RenewGang(DecisionBuilder* builder) {
+  const ConditionChange change = {
+      ConditionType::kScheduled,
+      false,
+      "SpecChanged",
+      "the manifest has changed; the gang restarts with the new manifest"};
+  GiveUpGang(builder);
+  builder->Set(change);
+  if (IsTrue(builder->status(), ConditionType::kRunning)) {
+    SetCondition(builder->mutable_status(),
+                 {ConditionType::kRunning, false, change.reason, change.message},
+                 builder->now());
+  }
 }
 
 }  // namespace
@@ -46,18 +76,6 @@ void NoteOrigin(DecisionBuilder* builder) {
   }
 }
 
-bool IsOutdated(const DecisionBuilder& builder) {
-  const TrainingJobStatus& status = builder.status();
-  return !status.placement.empty() && status.origin != GangOrigin() &&
-         IsOutdated(builder.job(), status.origin);
-}
-
-bool LacksPods(const GangView& view) {
-  return std::any_of(view.members.begin(), view.members.end(), [](const Member& member) {
-    return member.state == MemberState::kNotSeen;
-  });
-}
-
 void AnnounceChange(DecisionBuilder* builder) {
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   if (scheduled == nullptr || !scheduled->is_true) {
@@ -78,19 +96,21 @@ void AnnounceChange(DecisionBuilder* builder) {
   }
 }
 
-void RenewGang(DecisionBuilder* builder) {
-  const ConditionChange change = {
-      ConditionType::kScheduled,
-      false,
-      "SpecChanged",
-      "the manifest has changed; the gang restarts with the new manifest"};
-  GiveUpGang(builder);
-  builder->Set(change);
-  if (IsTrue(builder->status(), ConditionType::kRunning)) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kRunning, false, change.reason, change.message},
-                 builder->now());
+void RenewOtherSize(DecisionBuilder* builder) {
+  if (!builder->job().status.placement.empty() && !HasAskedSize(builder->job())) {
+    RenewGang(builder);
   }
+}
+
+bool RenewOutdated(const GangView& view, const Trouble& trouble, DecisionBuilder* builder) {
+  const bool needs_pods = !trouble.failures.empty() || !trouble.problems.empty() ||
+                          LacksPods(view) ||
+                          !builder->status().has_run;  // the change may be the cure
+  if (!IsOutdated(*builder) || !needs_pods || trouble.fails_job) {
+    return false;
+  }
+  RenewGang(builder);
+  return true;
 }
 
 }  // namespace lockstep::control

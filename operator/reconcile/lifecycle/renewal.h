@@ -1,6 +1,7 @@
 #pragma once
 
 #include "operator/reconcile/decision_builder.h"
+#include "operator/reconcile/failure/trouble.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {
@@ -12,15 +13,12 @@ void NoteOrigin(DecisionBuilder* builder);
 // Says that the manifest was changed since the gang was made, and how the change takes effect.
 void AnnounceChange(DecisionBuilder* builder);
 
-// Whether the gang is of an older manifest. It runs on as it is, but no pod is made for it any
-// more: that one would differ from the others.
-bool IsOutdated(const DecisionBuilder& builder);
+// Gives up a gang of another size than the one that is asked for: the next is made from the
+// manifest as it is now. Counts no restart.
+void RenewOtherSize(DecisionBuilder* builder);
 
-// Whether a pod of the gang was decided and is still to be created.
-bool LacksPods(const GangView& view);
-
-// Gives up a gang that is not the one asked for any more; the next is made from the manifest as it
-// is now. Counts no restart.
-void RenewGang(DecisionBuilder* builder);
+// The same for a gang of an older manifest that needs pods: it runs on as it is, but no pod is made
+// for it any more, as that one would differ from the others. Whether it was so.
+bool RenewOutdated(const GangView& view, const Trouble& trouble, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

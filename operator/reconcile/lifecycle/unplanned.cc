@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/queue.h"
@@ -45,8 +46,11 @@ void AddOfTemplate(const std::string& path, const Json& spec, std::string* text)
   }
 }
 
-}  // namespace
-
+// What the manifest says about placement, is allowed, and no plan heeds, as one sentence that names
+// each field; empty when there is nothing. So it is with a priority class that was deleted while
+// the gang has its places; `missing_class` says which, or is empty. Such things are not defeated:
+// the cluster's scheduler or the kubelet still keeps them, and the gang is rolled back where they
+// forbid the planned node.
 std::string DescribeUnplanned(const TrainingJobSpec& spec,
                               const TrainingJobStatus& status,
                               const std::string& missing_class) {
@@ -72,6 +76,30 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
     }
   }
   return text;
+}
+
+}  // namespace
+
+void NoteUnplanned(bool is_edited, DecisionBuilder* builder) {
+  TrainingJobStatus* const status = builder->mutable_status();
+  const std::string unplanned =
+      builder->observed().is_one_machine
+          ? ""
+          : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
+  const ConditionChange planned = {ConditionType::kFullyPlanned,
+                                   true,
+                                   "FieldsPlanned",
+                                   "the scheduler uses all fields about placement"};
+  if (!unplanned.empty()) {
+    builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
+                 EventType::kWarning);
+  } else if (FindCondition(*status, ConditionType::kFullyPlanned) == nullptr) {
+    return;
+  } else if (is_edited) {
+    builder->Set(planned);
+  } else {
+    SetCondition(status, planned, builder->now());
+  }
 }
 
 }  // namespace lockstep::control

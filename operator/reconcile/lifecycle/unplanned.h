@@ -1,18 +1,13 @@
 #pragma once
 
-#include <string>
-
-#include "operator/api/training_job.h"
+#include "operator/reconcile/decision_builder.h"
 
 namespace lockstep::control {
 
-// What the manifest says about placement, is allowed, and no plan heeds, as one sentence that names
-// each field; empty when there is nothing. So it is with a priority class that was deleted while
-// the gang has its places; `missing_class` says which, or is empty. Such things are not defeated:
-// the cluster's scheduler or the kubelet still keeps them, and the gang is rolled back where they
-// forbid the planned node.
-std::string DescribeUnplanned(const TrainingJobSpec& spec,
-                              const TrainingJobStatus& status,
-                              const std::string& missing_class);
+// Says in the condition FullyPlanned what of the manifest no plan heeds. That all is heeded again
+// is news only where the manifest has changed (`is_edited`): a priority class that is there again,
+// or whose gang has gone, is told of by what the job waits for, and a gang keeps its priority
+// whatever a new class of that name says.
+void NoteUnplanned(bool is_edited, DecisionBuilder* builder);
 
 }  // namespace lockstep::control

@@ -7,7 +7,6 @@
 #include "common/contract/exit_code.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/failure/budget.h"
-#include "operator/reconcile/gang/reported_epoch.h"
 #include "operator/reconcile/recovery/gang_restart.h"
 #include "operator/reconcile/recovery/successor.h"
 

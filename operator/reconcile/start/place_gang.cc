@@ -227,10 +227,4 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   builder->Count(Metric::kGangsPlaced, "");
 }
 
-void NoteQueuePosition(DecisionBuilder* builder) {
-  const bool waits = builder->status().placement.empty() && !HasEnded(builder->status()) &&
-                     !builder->spec().run_policy.suspend;
-  builder->mutable_status()->queue = waits ? builder->observed().queue_position : std::nullopt;
-}
-
 }  // namespace lockstep::control

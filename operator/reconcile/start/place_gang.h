@@ -12,7 +12,4 @@ namespace lockstep::control {
 // before is in the way, it says so and the gang waits.
 void PlaceGang(const GangView& view, DecisionBuilder* builder);
 
-// Where the job stands in its queue, for as long as it wants places and has none.
-void NoteQueuePosition(DecisionBuilder* builder);
-
 }  // namespace lockstep::control

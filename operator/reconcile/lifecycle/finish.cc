@@ -1,7 +1,12 @@
-#include "operator/reconcile/lifecycle/clean_pods.h"
+#include "operator/reconcile/lifecycle/finish.h"
 
+#include <optional>
+
+#include "operator/api/conditions.h"
 #include "operator/reconcile/lifecycle/clean_pod_policy.h"
 #include "operator/reconcile/pods/grace.h"
+#include "operator/reconcile/recovery/gang_relaunch.h"
+#include "operator/reconcile/recovery/late_verdict.h"
 
 namespace lockstep::control {
 namespace {
@@ -12,8 +17,6 @@ bool IsServer(const DecisionBuilder& builder, const Member& member) {
          builder.job().FindRole(Role::kPs) != nullptr &&
          builder.job().FindRole(Role::kChief) != nullptr;
 }
-
-}  // namespace
 
 void CleanPods(const GangView& view, DecisionBuilder* builder) {
   const CleanPodPolicy policy = CleanPodPolicyOf(builder->spec(), builder->status());
@@ -40,6 +43,32 @@ void CleanPods(const GangView& view, DecisionBuilder* builder) {
     // One that is held ends as its program did, and its log stays as that of any other.
     if (member.state != MemberState::kHeld || policy == CleanPodPolicy::kAll) {
       clean(*member.pod);
+    }
+  }
+}
+
+// The moment at which a finished job is removed; null when it stays, or has not finished.
+std::optional<WallTime> ExpiryTime(const TrainingJob& job) {
+  const auto& ttl = job.spec.run_policy.ttl_after_finished;
+  if (!ttl.has_value() || !HasEnded(job.status) || !job.status.completion_time.has_value()) {
+    return std::nullopt;
+  }
+  return *job.status.completion_time + *ttl;
+}
+
+}  // namespace
+
+void Finish(const GangView& view, DecisionBuilder* builder) {
+  LearnVerdicts(view, builder);
+  ReleaseHeld(view, builder);
+  CleanPods(view, builder);
+  TrainingJob ended = builder->job();
+  ended.status = builder->status();
+  if (const auto expiry = ExpiryTime(ended)) {
+    if (*expiry <= builder->now()) {
+      builder->Do(DeleteJob{});
+    } else {
+      builder->WakeAt(*expiry);
     }
   }
 }

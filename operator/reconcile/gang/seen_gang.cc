@@ -1,4 +1,4 @@
-#include "operator/reconcile/gang/early_end.h"
+#include "operator/reconcile/gang/seen_gang.h"
 
 #include "operator/api/placement.h"
 #include "operator/reconcile/gang/departure.h"
@@ -16,7 +16,9 @@ bool IsEarly(const Member& member, const std::optional<JobProgress>& progress) {
 
 }  // namespace
 
-GangView WithEarlyEnds(const DecisionBuilder& builder, GangView view) {
+GangView SeeGang(const DecisionBuilder& builder) {
+  GangView view =
+      ViewGang(builder.job().metadata, builder.status(), builder.topology(), builder.observed());
   for (Member& member : view.members) {
     const bool is_told_by_pod = builder.is_training() && member.rank.has_value() &&
                                 member.state == MemberState::kSucceeded && member.pod != nullptr;

@@ -1,8 +1,7 @@
-#include "operator/reconcile/decide.h"
-
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
+#include "operator/reconcile/decide.h"
 #include "operator/reconcile/lifecycle/deadline.h"
 #include "operator/reconcile/testing/fake_world.h"
 
