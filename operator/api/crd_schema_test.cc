@@ -18,11 +18,11 @@
 
 #include "common/base/file.h"
 #include "common/base/testing/paths.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/encode.h"
 #include "operator/api/fields.h"
+#include "operator/api/job_manifest.h"
 #include "operator/api/job_names.h"
-#include "operator/api/manifest.h"
 #include "operator/api/pod_template.h"
 #include "operator/api/training_queue.h"
 #include "operator/yaml/yaml.h"

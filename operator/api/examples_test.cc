@@ -3,9 +3,9 @@
 
 #include "common/base/file.h"
 #include "common/base/testing/paths.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/encode.h"
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 
 namespace lockstep::control {
 namespace {

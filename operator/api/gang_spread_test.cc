@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operator/api/decode.h"
-#include "operator/api/manifest.h"
+#include "operator/api/decode_job.h"
+#include "operator/api/job_manifest.h"
 #include "operator/yaml/yaml.h"
 
 // What required pod affinity and anti-affinity come to for a gang. C15 of the third review: they

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "operator/api/conditions.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/encode.h"
 
 namespace lockstep::control {

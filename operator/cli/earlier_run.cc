@@ -7,7 +7,7 @@
 #include "common/contract/training_spec.h"
 #include "common/json/json.h"
 #include "operator/api/encode.h"
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 #include "operator/cli/run_directory.h"
 
 namespace lockstep::control {

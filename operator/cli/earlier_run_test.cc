@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 #include "operator/cli/job_file.h"
 
 namespace lockstep::control {

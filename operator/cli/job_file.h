@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 #include "common/json/json.h"
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 #include "operator/cli/arguments.h"
 
 namespace lockstep::control {

@@ -11,8 +11,8 @@
 #include "common/base/time.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/local/pod_log.h"
+#include "operator/local/pod_processes.h"
 #include "operator/local/process.h"
-#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 

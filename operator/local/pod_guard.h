@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/base/unique_fd.h"
-#include "operator/local/process_table.h"
+#include "operator/local/pod_processes.h"
 
 namespace lockstep::control {
 

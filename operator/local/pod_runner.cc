@@ -14,7 +14,7 @@
 
 #include "common/base/digest.h"
 #include "operator/local/inject_exit.h"
-#include "operator/local/process_table.h"
+#include "operator/local/pod_processes.h"
 
 namespace lockstep::control {
 namespace {

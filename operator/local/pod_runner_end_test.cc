@@ -11,9 +11,9 @@
 
 #include "common/base/file.h"
 #include "operator/local/pod_guard.h"
+#include "operator/local/pod_processes.h"
 #include "operator/local/pod_runner.h"
 #include "operator/local/pod_runner_test_support.h"
-#include "operator/local/process_table.h"
 #include "operator/local/refused_call_test_support.h"
 
 namespace lockstep::control {

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 
 #include "common/base/file.h"
+#include "operator/local/pod_processes.h"
 #include "operator/local/pod_runner_test_support.h"
-#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 namespace {

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 
 #include "common/base/file.h"
+#include "operator/local/pod_processes.h"
 #include "operator/local/pod_runner.h"
-#include "operator/local/process_table.h"
 
 namespace lockstep::control {
 

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <variant>
 
-#include "operator/replay/arguments.h"
+#include "operator/replay/replay_arguments.h"
 #include "operator/replay/report.h"
 
 namespace lockstep::control {

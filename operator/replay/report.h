@@ -3,7 +3,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "common/json/json.h"
-#include "operator/replay/arguments.h"
+#include "operator/replay/replay_arguments.h"
 
 namespace lockstep::control {
 

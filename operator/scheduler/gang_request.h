@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "operator/scheduler/node_topology.h"
 #include "operator/scheduler/past_runs.h"
 #include "operator/scheduler/plan.h"
-#include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
 

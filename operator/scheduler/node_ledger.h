@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "operator/resources/node_usage.h"
+#include "operator/scheduler/node_topology.h"
 #include "operator/scheduler/room.h"
 #include "operator/scheduler/shape_counts.h"
-#include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "operator/scheduler/cluster_state.h"
-#include "operator/scheduler/turn.h"
+#include "operator/scheduler/room_turn.h"
 
 namespace lockstep::control {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "operator/scheduler/node_topology.h"
 #include "operator/scheduler/room.h"
-#include "operator/scheduler/topology.h"
 
 namespace lockstep::control {
 

@@ -7,7 +7,7 @@
 #include "common/base/rfc3339.h"
 #include "common/json/json.h"
 #include "operator/api/conditions.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/encode.h"
 #include "operator/api/status.h"
 #include "operator/kubeclient/kube/decode.h"

@@ -10,8 +10,8 @@
 #include <string>
 
 #include "common/json/json.h"
-#include "operator/api/decode.h"
-#include "operator/api/manifest.h"
+#include "operator/api/decode_job.h"
+#include "operator/api/job_manifest.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/stored_queue.h"
 

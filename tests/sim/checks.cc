@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 #include "operator/api/conditions.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/placement.h"
 #include "operator/reconcile/failure/budget.h"

@@ -186,7 +186,7 @@ LIBRARIES = {
     "CLI/": (
         "operator/cli",
         "operator/cmd",
-        "operator/replay/arguments.cc",
+        "operator/replay/replay_arguments.cc",
         "trainer-runtime/cmd",
     ),
     "yaml-cpp/": ("operator/yaml",),

@@ -286,6 +286,11 @@ class Tree(unittest.TestCase):
         found = [(one.path, one.line) for one in tree_rules.check_type_names(files)]
         self.assertEqual(found, [("common/b.h", 2)])
 
+    def test_header_names_are_used_once(self):
+        paths = ("common/a/one.h", "operator/b/one.cc", "operator/b/one.h", "operator/b/two.h")
+        found = tree_rules.check_header_names([cpp("", path) for path in paths])
+        self.assertEqual([one.path for one in found], ["operator/b/one.h"])
+
     def test_documents_name_what_is_there(self):
         text = (
             "# Title\nsee `operator/api/a.h`, operator/api, `operator/api/a` and operator/a/b.h.\n"

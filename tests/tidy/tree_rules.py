@@ -90,6 +90,16 @@ def _types_of(code):
         head_begin = match.end()
 
 
+def check_header_names(files):
+    """No header has the name of another: a name alone says which file is meant."""
+    homes = {}
+    for file in files:
+        if file.path.endswith((".h", ".cuh")):
+            first = homes.setdefault(file.name, file.path)
+            if first != file.path:
+                yield file.finding(0, f"{first} has this name, too: one name, one header")
+
+
 def check_document_paths(files):
     """A document names no file of ours that is not there."""
     paths = {file.path for file in files}

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer-runtime/rendezvous/testing_world.h"
+#include "trainer-runtime/rendezvous/testing_membership.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 #include "operator/yaml/yaml.h"
 #include "operator/yaml/yaml_writer.h"
 

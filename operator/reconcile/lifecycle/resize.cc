@@ -15,7 +15,7 @@
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/pods/lasting_checkpoints.h"
 #include "operator/reconcile/recovery/gang_restart.h"
-#include "operator/scheduler/topology.h"
+#include "operator/scheduler/node_topology.h"
 
 namespace lockstep::control {
 namespace {

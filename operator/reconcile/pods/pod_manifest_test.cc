@@ -7,7 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/testing/paths.h"
 #include "common/contract/environment.h"
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 #include "operator/capacity/pod_group.h"
 #include "operator/reconcile/pods/pod.h"
 #include "operator/reconcile/pods/pod_request.h"

@@ -15,7 +15,7 @@
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/recovery/refused_replacement.h"
 #include "operator/resources/node_usage.h"
-#include "operator/scheduler/topology.h"
+#include "operator/scheduler/node_topology.h"
 
 namespace lockstep::control {
 namespace {

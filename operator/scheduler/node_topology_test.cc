@@ -1,4 +1,4 @@
-#include "operator/scheduler/topology.h"
+#include "operator/scheduler/node_topology.h"
 
 #include <gtest/gtest.h>
 

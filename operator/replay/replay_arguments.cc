@@ -1,4 +1,4 @@
-#include "operator/replay/arguments.h"
+#include "operator/replay/replay_arguments.h"
 
 #include <charconv>
 #include <cstdint>

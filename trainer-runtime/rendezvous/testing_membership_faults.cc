@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "trainer-runtime/rendezvous/testing_world.h"
+#include "trainer-runtime/rendezvous/testing_membership.h"
 
 // What goes wrong in the simulated world.
 

@@ -1,4 +1,4 @@
-#include "operator/local/process_table.h"
+#include "operator/local/pod_processes.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer-runtime/rendezvous/testing_world.h"
+#include "trainer-runtime/rendezvous/testing_membership.h"
 
 // Data connections and meetings of the simulated world, and what must always hold.
 

@@ -1,4 +1,4 @@
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/base/testing/paths.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/encode.h"
 
 namespace lockstep::control {

@@ -1,4 +1,4 @@
-#include "trainer-runtime/rendezvous/testing_world.h"
+#include "trainer-runtime/rendezvous/testing_membership.h"
 
 #include <algorithm>
 #include <string>

@@ -1,4 +1,4 @@
-#include "operator/scheduler/turn.h"
+#include "operator/scheduler/room_turn.h"
 
 #include <gtest/gtest.h>
 

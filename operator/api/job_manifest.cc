@@ -1,4 +1,4 @@
-#include "operator/api/manifest.h"
+#include "operator/api/job_manifest.h"
 
 #include <algorithm>
 #include <map>
@@ -7,7 +7,7 @@
 #include "common/base/name_list.h"
 #include "common/base/printable.h"
 #include "common/contract/problems.h"
-#include "operator/api/decode.h"
+#include "operator/api/decode_job.h"
 #include "operator/api/fields.h"
 #include "operator/api/jobs_by_name.h"
 #include "operator/api/launch_remarks.h"
