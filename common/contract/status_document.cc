@@ -88,6 +88,14 @@ Json EncodeModels(const std::vector<ModelStatus>& models) {
   return list;
 }
 
+Json EncodeHangEvidence(const std::vector<RankEvidence>& ranks) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < std::min(ranks.size(), kEvidenceRanksMax); ++i) {
+    list.push_back(EncodeRankEvidence(ranks[i]));
+  }
+  return list;
+}
+
 void EncodeIdentity(const StatusDocument& document, Json* json) {
   (*json)["schemaVersion"] = kStatusSchemaVersion;
   (*json)["job"] = Cut(document.job);
@@ -285,6 +293,18 @@ void ReadModels(ObjectReader* reader, StatusDocument* document, std::vector<Erro
   }
 }
 
+// As models: of most pods there is none.
+void ReadHangEvidence(ObjectReader* reader, StatusDocument* document, std::vector<Error>* errors) {
+  if (reader->Find("hangEvidence") == nullptr) {
+    return;
+  }
+  const std::vector<const Json*> items = BoundedList(reader, "hangEvidence", kEvidenceRanksMax);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    document->hang_evidence.push_back(
+        DecodeRankEvidence(*items[i], reader->PathOf("hangEvidence", i), errors));
+  }
+}
+
 // Reads the object under `key` by `read`; absence is recorded.
 template <typename Read>
 void ReadObject(ObjectReader* reader,
@@ -428,6 +448,9 @@ std::string EncodeStatusDocument(const StatusDocument& document) {
   if (!document.models.empty()) {
     json["models"] = EncodeModels(document.models);
   }
+  if (!document.hang_evidence.empty()) {
+    json["hangEvidence"] = EncodeHangEvidence(document.hang_evidence);
+  }
   EncodeRelaunches(document, &json);
   return DumpJson(json);
 }
@@ -458,6 +481,7 @@ Result<StatusDocument> DecodeStatusDocument(std::string_view text) {
   ReadHistory(&reader, &document, &errors);
   ReadTimeline(&reader, &document, &errors);
   ReadModels(&reader, &document, &errors);
+  ReadHangEvidence(&reader, &document, &errors);
   ReadRelaunches(&reader, &document, &errors);
   if (!errors.empty()) {
     return CombineProblems(errors);

@@ -12,6 +12,7 @@
 #include "common/base/strong_id.h"
 #include "common/base/value_members.h"
 #include "common/contract/checkpoint_status.h"
+#include "common/contract/hang_evidence.h"
 #include "common/contract/model_status.h"
 #include "common/contract/relaunch.h"
 #include "common/contract/topology.h"
@@ -177,14 +178,17 @@ struct StatusDocument {
   // Of its programs in this pod so far; absent where the pod ends with them.
   std::optional<int64_t> relaunches;
   std::optional<HeldEnd> held;  // the programs have ended, and the pod waits for the next relaunch
+  // While no rank of the pod reports steps any more: where those stand that are known here, by two
+  // looks. At most kEvidenceRanksMax.
+  std::vector<RankEvidence> hang_evidence;
 
   friend bool operator==(const StatusDocument&, const StatusDocument&) = default;
 };
 
 // Compact JSON. Only the newest kStatusTimelineMax events and kStatusHistoryMax data epochs, the
-// first kStatusPeersMax peers, kStatusDevicesMax devices and kStatusModelsMax models are written,
-// texts are cut, losses that are not finite become null, and times and rates that are not finite or
-// are negative become 0.
+// first kStatusPeersMax peers, kStatusDevicesMax devices, kStatusModelsMax models and
+// kEvidenceRanksMax ranks of evidence are written, texts are cut, losses that are not finite become
+// null, and times and rates that are not finite or are negative become 0.
 std::string EncodeStatusDocument(const StatusDocument& document);
 
 // Ignores unknown fields: pods of a later release may still run under an earlier operator. Wrong

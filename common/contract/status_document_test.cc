@@ -56,6 +56,8 @@ StatusDocument Sample() {
   document.timeline = {
       {TimelineEventKind::kProcessStart, Epoch(0), Step(0), std::nullopt, 100},
       {TimelineEventKind::kPeerLost, Epoch(3), Step(59), 2, 9'000'000'000'000'000'000}};
+  document.hang_evidence = {{3, false, true, "f (a.py:1)", {{"0", "group pg", 7, 6, "all_reduce"}}},
+                            {4, true, false, "", {{"1", "group dp", 0, 0, ""}}}};
   document.models = {{1, Incarnation(2001), Step(40), Step(60), Step(50), 80},
                      {2, Incarnation(2000), Step(0), Step(55), std::nullopt}};
   return document;
@@ -201,6 +203,7 @@ TEST(StatusDocument, EachFieldButTheOptionalOnesIsRequired) {
                                              "backendReason",
                                              "mismatch",
                                              "models",
+                                             "hangEvidence",
                                              "relaunches",
                                              "held"};
   const Json sample = SampleJson();
