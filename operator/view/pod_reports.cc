@@ -10,7 +10,8 @@ namespace {
 ReportNews Compare(const StatusDocument* before, const StatusDocument& after) {
   if (Accuses(after) || before == nullptr || before->phase != after.phase ||
       before->epoch != after.epoch || before->relaunches != after.relaunches ||
-      before->held.has_value() != after.held.has_value()) {
+      before->held.has_value() != after.held.has_value() ||
+      before->hang_evidence != after.hang_evidence) {
     return ReportNews::kUrgent;
   }
   const bool is_same = before->step == after.step && before->devices == after.devices;

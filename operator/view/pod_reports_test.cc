@@ -23,6 +23,15 @@ TEST(PodReports, ProgressIsCalmNewsAndAnotherEpochUrgent) {
   EXPECT_EQ(reports.Accept(kJob, Report(2, 2)), ReportNews::kUrgent);
 }
 
+TEST(PodReports, EvidenceOfAHangIsUrgentNewsOnce) {
+  PodReports reports;
+  reports.Accept(kJob, Report(1));
+  PodReport hangs = Report(1);
+  hangs.document.hang_evidence.emplace_back();
+  EXPECT_EQ(reports.Accept(kJob, hangs), ReportNews::kUrgent);
+  EXPECT_EQ(reports.Accept(kJob, hangs), ReportNews::kNone);
+}
+
 TEST(PodReports, ClosedPortIsNewsOnceAndUrgentAfterAReport) {
   const std::string pod = Report(1).pod.name;
   PodReports reports;

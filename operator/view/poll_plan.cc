@@ -112,6 +112,7 @@ std::vector<PollTarget> PollPlan(const TrainingJob& job,
                     // One that never told anything has not begun to listen.
                     return document != known.documents.end() &&
                            (Accuses(*document->second) || document->second->held.has_value() ||
+                            !document->second->hang_evidence.empty() ||
                             known.closed.count(name) > 0);
                   }) ||
       job.status.relaunch.since.has_value();

@@ -34,10 +34,10 @@ struct PollKnowledge {
 // Which pods of the job to ask. While all is well the two lowest ranks speak for all: they know
 // their peers, and are asked less often before their first word. Once the whole gang runs, ranks
 // whose devices are not known yet are asked until they have told; and while one of them accuses a
-// peer, or has stopped to listen, all are asked: the accused can answer for itself, and the others
-// can say what they know of it. Where programs may be started anew within their pods, or ranks
-// train a model each, each pod is asked now and then, and all of them soon while one waits for that
-// start.
+// peer, has stopped to listen, or says where its ranks hang, all are asked: the accused can answer
+// for itself, and the others can say what they know of it. Where programs may be started anew
+// within their pods, or ranks train a model each, each pod is asked now and then, and all of them
+// soon while one waits for that start.
 std::vector<PollTarget> PollPlan(const TrainingJob& job,
                                  const std::vector<const kube::Pod*>& pods,
                                  const PollKnowledge& known);

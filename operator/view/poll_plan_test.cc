@@ -164,6 +164,16 @@ TEST_F(PollPlanTest, EveryRankIsAskedWhereProgramsMayStartAnewInTheirPods) {
   EXPECT_EQ(Asked(), "01");
 }
 
+// Each pod knows where its own ranks stand.
+TEST_F(PollPlanTest, EveryRankIsAskedWhileOnePodSaysWhereItsRanksHang) {
+  job_.spec.training.reset();
+  EXPECT_EQ(Asked(), "01");
+  StatusDocument document;
+  document.hang_evidence.emplace_back();
+  known_.documents["mnist-worker-1"] = &document;
+  EXPECT_EQ(Asked(), "0123");
+}
+
 // None of them knows of another's model, and none accuses one that is lost.
 TEST_F(PollPlanTest, EveryRankIsAskedNowAndThenWhereEachTrainsAModel) {
   job_.spec.strategy = Strategy::kIndependent;

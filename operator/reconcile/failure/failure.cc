@@ -14,6 +14,7 @@
 #include "operator/api/placement.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/hung_rank.h"
+#include "operator/reconcile/failure/judged_hang.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/pods/lasting_checkpoints.h"
@@ -197,6 +198,7 @@ Failure VanishedFailure(const DecisionBuilder& builder,
 
 // Ranks that somebody should hear, and nobody does.
 struct Silence {
+  HangVerdict hang;  // of a command
   std::set<int> ended;
   std::set<int> hanging;
   std::set<int> absent;
@@ -205,10 +207,11 @@ struct Silence {
 
 Silence FindSilence(const DecisionBuilder& builder, const GangView& view) {
   if (!builder.is_training()) {
-    return {};  // a command's runtime knows no peers
+    return {HangAmong(builder, view), {}, {}, {}, {}};  // a command's runtime knows no peers
   }
   const auto silent_after = builder.spec().recovery.silent_after;
   return {
+      {},
       HasFinishedRank(view) ? std::set<int>{} : EndedRanks(view, builder.observed().closed_pods),
       HangingRanks(view, silent_after),
       AbsentRanks(builder, view),
@@ -247,6 +250,9 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
   }
   if (!member.rank.has_value()) {
     return failure;
+  }
+  if (Hangs(silence.hang, member, RoleOf(builder, member).processes)) {
+    return OutsideFailure(builder, member, kCauseHang, "hangs: " + silence.hang.sentence);
   }
   if (silence.hanging.count(*member.rank) > 0) {
     failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers hear nothing from it");
