@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import subprocess
+import tomllib
 
 from harness import BIN, REPOSITORY
 
@@ -22,6 +23,21 @@ def can_import(*modules):
     words = ("import importlib.util, sys; "
              f"sys.exit(not all(importlib.util.find_spec(m) for m in {json.dumps(modules)}))")
     return subprocess.run([PYTHON, "-c", words], capture_output=True, check=False).returncode == 0
+
+
+def entry_points(folder):
+    """Of the package where it is not installed: the variables, as NAME=VALUE, with which others
+    find it by its entry points. `folder` is theirs."""
+    if "PYTHONPATH" not in VARIABLES:
+        return []
+    project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
+    metadata = folder / "lockstep_training-0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text(f"Name: {project['name']}\nVersion: 0\n")
+    (metadata / "entry_points.txt").write_text("".join(
+        f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in points.items())
+        for group, points in project["entry-points"].items()))
+    return [f"PYTHONPATH={VARIABLES['PYTHONPATH']}:{folder}"]
 
 
 def can_make_backends():

@@ -6,12 +6,11 @@ Python can make, and gloo stands for NCCL."""
 import pathlib
 import re
 import subprocess
-import tomllib
 import unittest
 
 from harness import command_manifest
 from own_program_case import OwnProgramCase
-from python_case import PACKAGE, PYTHON, VARIABLES, can_make_backends, python_words
+from python_case import PYTHON, VARIABLES, can_make_backends, entry_points, python_words
 
 HERE = pathlib.Path(__file__).parent
 STEP_SECONDS = 0.15
@@ -91,21 +90,8 @@ class Unchanged(TrainersCase):
 
     @needs_lightning
     def test_lightning(self):
-        self.variables = self.entry_points()
+        self.variables = entry_points(self.scratch / "metadata")
         self.check_progress(self.check("python_lightning_program.py"))
-
-    def entry_points(self):
-        """Of the package where it is not installed: Lightning finds its callback by them."""
-        if "PYTHONPATH" not in VARIABLES:
-            return []
-        project = tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]
-        folder = self.scratch / "metadata" / "lockstep_training-0.dist-info"
-        folder.mkdir(parents=True)
-        (folder / "METADATA").write_text(f"Name: {project['name']}\nVersion: 0\n")
-        (folder / "entry_points.txt").write_text("".join(
-            f"[{group}]\n" + "".join(f"{name} = {place}\n" for name, place in points.items())
-            for group, points in project["entry-points"].items()))
-        return [f"PYTHONPATH={VARIABLES['PYTHONPATH']}:{folder.parent}"]
 
     @needs_accelerate
     def test_accelerate_tells_no_progress(self):

@@ -23,6 +23,7 @@
 #include "trainer-runtime/supervisor/process_plan.h"
 #include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/program_hold.h"
+#include "trainer-runtime/supervisor/ras_client.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 #include "trainer-runtime/supervisor/tf_config_endpoint.h"
@@ -63,6 +64,7 @@ void ShowEvent(const SupervisorEvent& event, StatusBoard* board) {
     case SupervisorEvent::Kind::kStopping:
     case SupervisorEvent::Kind::kKilling:
       board->SetPhase(Phase::kStopping);
+      board->Update([](StatusDocument& document) { document.hang_evidence.clear(); });
       return;
     case SupervisorEvent::Kind::kEnded:
       return;
@@ -149,6 +151,10 @@ class PodOfPrograms {
     supervise->session_of = [this](int local_rank) { return listener_.SessionOf(local_rank); };
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
+    };
+    supervise->court.has_stepped = [this] { return listener_.newest_step() > Step(); };
+    supervise->court.on_evidence = [this](const std::vector<RankEvidence>& ranks) {
+      board_->Update([&ranks](StatusDocument& document) { document.hang_evidence = ranks; });
     };
     supervise->is_done = [this] {
       const std::optional<StatusDocument> document = listener_.Furthest();
@@ -454,6 +460,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
   supervise.grace = environment->grace;
   supervise.termination_message_file = environment->termination_message_file;
   supervise.hung_after = environment->hung_after;
+  supervise.court.ask_nccl = AskNcclBy(
+      *environment, supervise.processes.front().environment, supervise.processes.size() == 1);
   supervise.has_peers_elsewhere =
       environment->rank.has_value() && environment->world_size > environment->processes;
   if (service.ok()) {

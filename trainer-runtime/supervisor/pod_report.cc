@@ -140,6 +140,7 @@ StatusDocument PodStatus(const StatusDocument& pod,
   document.incarnation = pod.incarnation;
   document.relaunches = pod.relaunches;
   document.held = pod.held;
+  document.hang_evidence = pod.hang_evidence;
   document.pid = pod.pid;
   document.devices = pod.devices;
   if (has_own_models) {  // whoever leads may be another tomorrow, with losses of its own

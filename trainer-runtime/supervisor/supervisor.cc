@@ -111,6 +111,7 @@ int Supervisor::Run() {
     watchdog_.emplace(WatchdogOptions{*options_.hung_after,
                                       NamesOf(options_.processes),
                                       options_.has_peers_elsewhere,
+                                      options_.court,
                                       options_.logger});
   }
   signals_ = SignalReader(SupervisedSignals());
@@ -219,13 +220,13 @@ Status Supervisor::Start(std::size_t local_rank) {
   if (options_.on_start) {
     LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
   }
+  if (watchdog_.has_value()) {
+    watchdog_->NoteStart(static_cast<int>(local_rank), &start.environment);
+  }
   LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, Launch(local_rank, start));
   const bool is_plain = options_.processes.size() == 1 && process.prefix.empty();
   output_.Attach(local_rank, &child, process.prefix, is_plain);
   pids_[local_rank] = child.pid;
-  if (watchdog_.has_value()) {
-    watchdog_->NoteStarted(static_cast<int>(local_rank));
-  }
   report_({SupervisorEvent::Kind::kStarted, static_cast<int>(local_rank), child.pid, 0, 0});
   return OkStatus();
 }
@@ -388,8 +389,7 @@ SupervisorEvent Supervisor::EndOf(std::size_t local_rank, const EndedChild& ende
     event.exit_code = kExitSignalBase + SIGKILL;
     event.signal = SIGKILL;
     output_.TakeErrors(local_rank);
-    const std::string place = output_.words(local_rank).PythonPlace();
-    event.why = *watchdog_->ReasonFor(index) + (place.empty() ? "" : "; Python was in " + place);
+    event.why = watchdog_->ReasonWith(index, output_.words(local_rank).PythonPlace());
   } else if (ended.exit_code == kTorchrunExit) {
     output_.TakeErrors(local_rank);
     BlameRank(output_.words(local_rank).FailedRank(options_.torchrun_error_file), &event);

@@ -14,6 +14,7 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/environment.h"
 #include "common/contract/termination_message.h"
+#include "trainer-runtime/supervisor/hang_court.h"
 #include "trainer-runtime/supervisor/program_hold.h"
 #include "trainer-runtime/supervisor/torchrun_summary.h"
 
@@ -87,6 +88,7 @@ struct SuperviseOptions {
   // How often a process has told of progress; a change says that it does not hang. Empty: nothing
   // is told.
   std::function<int64_t(int local_rank)> count_reports;
+  HangPorts court;  // of the watchdog
   // Where all processes are started again after an end, as often as it says; outlives the call.
   // Null: nowhere.
   ProgramHold* hold = nullptr;

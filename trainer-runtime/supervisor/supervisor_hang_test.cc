@@ -140,6 +140,79 @@ TEST_F(SupervisorHangTest, ThatItCannotBeToldIsSaid) {
                         "which of them the others wait for"));
 }
 
+// Answers as lockstep/hang_evidence.py does, while its main thread uses a core, as ranks that wait
+// in NCCL do. Rank 1 has called one collective less than the others.
+constexpr const char* kAnswering = R"py(
+import json, os, socket, threading, time
+server = socket.socket(socket.AF_UNIX)
+server.bind("\0%s-%d" % (os.environ["LOCKSTEP_HANG_SOCKET"], os.getpid()))
+server.listen()
+rank = int(os.environ["RANK"])
+looks = 0
+def answer():
+  global looks
+  while True:
+    connection, _ = server.accept()
+    looks += 1
+    number = 7 + MOVES * looks
+    group = {"id": "pg", "name": "group pg", "called": number - (rank == 1),
+             "waitsIn": 0 if rank == 1 else number, "operation": "all_reduce"}
+    said = {"rank": rank, "place": "load (a.py:3)", "groups": [group]}
+    connection.sendall(json.dumps(said).encode())
+    connection.close()
+threading.Thread(target=answer, daemon=True).start()
+end = time.monotonic() + 8
+while time.monotonic() < end: time.sleep(PAUSE)
+raise SystemExit(5)
+)py";
+
+TEST_F(SupervisorHangTest, TheRankIsNamedThatHasNotCalledWhatOthersWaitIn) {
+  UseProcesses(3);
+  options_.court.has_stepped = [] { return true; };
+  UsePython("MOVES = 0; PAUSE = 0" + std::string(kAnswering));
+  EXPECT_EQ(Run(), kExitHung);
+  EXPECT_EQ(Message().culprit_rank, 1);
+  EXPECT_EQ(Message().reason,
+            "hangs: rank 1 has not called all_reduce #7 of group pg, in which 2 ranks wait; rank 1 "
+            "is in load (a.py:3)");
+}
+
+TEST_F(SupervisorHangTest, ARankIsNamedAfterAnotherOneHasEnded) {
+  UseProcesses(3);
+  options_.court.has_stepped = [] { return true; };
+  UsePython("import os\nif os.environ['RANK'] == '0': raise SystemExit(0)\nMOVES = 0; PAUSE = 0" +
+            std::string(kAnswering));
+  EXPECT_EQ(Run(), kExitHung);
+  EXPECT_EQ(Message().culprit_rank, 1);
+}
+
+// As ranks that wait in gloo do.
+TEST_F(SupervisorHangTest, RanksThatWaitIdlyForTheOneAtFaultAreLeftAlone) {
+  UseProcesses(2);
+  options_.court.has_stepped = [] { return true; };
+  for (SupervisedProcess& process : options_.processes) {
+    process.environment["PYTHONFAULTHANDLER"] = "1";
+  }
+  UsePython("MOVES = 0; PAUSE = 100" + std::string(kAnswering));
+  EXPECT_EQ(Run(), kExitHung);
+  EXPECT_EQ(Message().culprit_rank, 1);
+  EXPECT_THAT(seen_, HasSubstr("[rank 1] Fatal Python error: Aborted"));
+  EXPECT_THAT(seen_, Not(HasSubstr("[rank 0] Fatal Python error")));
+}
+
+TEST_F(SupervisorHangTest, ASlowRankIsNotJudged) {
+  UseProcesses(2);
+  options_.court.has_stepped = [] { return true; };
+  UsePython("MOVES = 1; PAUSE = 0" + std::string(kAnswering));
+  EXPECT_EQ(Run(), 5);
+}
+
+TEST_F(SupervisorHangTest, NobodyIsJudgedBeforeTheFirstStep) {
+  UseProcesses(2);
+  UsePython("MOVES = 0; PAUSE = 0" + std::string(kAnswering));
+  EXPECT_EQ(Run(), 5);
+}
+
 TEST_F(SupervisorHangTest, StacksOfPythonAreInTheLogAndInTheLastWords) {
   options_.processes[0].environment["PYTHONFAULTHANDLER"] = "1";
   UsePython("import time\ndef load_batch():\n  time.sleep(1000)\nload_batch()");

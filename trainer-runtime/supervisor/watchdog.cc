@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "common/base/check.h"
+#include "common/base/digest.h"
 #include "trainer-runtime/supervisor/thread_states.h"
 
 namespace lockstep::runtime {
@@ -26,6 +27,8 @@ constexpr Duration kEndingInterval = std::chrono::milliseconds(50);
 // Of one program in the log. Choice: launcher, program and some loaders, with their first threads.
 constexpr std::size_t kProcessesToldMax = 8;
 constexpr std::size_t kThreadsToldMax = 32;
+
+constexpr std::size_t kHangSocketBytes = 16;  // of its name, which nobody guesses
 
 std::string SecondsText(Duration duration) {
   const double seconds = std::round(ToSeconds(duration) * 10) / 10;
@@ -62,19 +65,32 @@ std::string DescribeBlame(const HungProcess& culprit,
 
 Watchdog::Watchdog(WatchdogOptions options)
     : options_(std::move(options)),
+      hang_socket_("lockstep-hang-" + RandomHex(kHangSocketBytes)),
       watch_(options_.limit, static_cast<int>(options_.names.size())),
       next_look_(SteadyNow()),
       reasons_(options_.names.size()),
-      endings_(options_.names.size()) {
+      endings_(options_.names.size()),
+      court_({options_.limit,
+              options_.has_peers_elsewhere,
+              [this](const std::vector<std::vector<pid_t>>& families) {
+                return LookAround(families);
+              }}) {
   LOCKSTEP_CHECK(options_.logger != nullptr, "a watchdog needs a logger");
 }
 
-void Watchdog::NoteStarted(int local_rank) {
+void Watchdog::NoteStart(int local_rank, EnvironmentMap* variables) {
   reasons_[static_cast<std::size_t>(local_rank)].reset();
+  (*variables)[kHangSocketVariable] = hang_socket_;
 }
 
 const std::optional<std::string>& Watchdog::ReasonFor(int local_rank) const {
   return reasons_[static_cast<std::size_t>(local_rank)];
+}
+
+std::string Watchdog::ReasonWith(int local_rank, const std::string& python_place) const {
+  const std::string& reason = *ReasonFor(local_rank);
+  const bool is_told = python_place.empty() || reason.find(python_place) != std::string::npos;
+  return reason + (is_told ? "" : "; Python was in " + python_place);
 }
 
 ProcessActivity Watchdog::ActivityOf(const WatchedProcess& process,
@@ -135,6 +151,69 @@ void Watchdog::Look(TimePoint now,
     seen[i].is_running = seen[i].is_running && !endings_[i].has_value();
   }
   const std::vector<HungProcess> hung = watch_.Look(now, seen);
+  HearCourt(now, processes, table);
+  const bool is_any_stopped =
+      std::any_of(hung.begin(), hung.end(), [](const HungProcess& one) { return one.is_stopped; });
+  if (is_any_stopped || !court_.Reserves(now)) {
+    EndIdle(now, processes, table, hung);
+  }
+  KillOverdue(now, processes);
+  const bool is_ending = std::any_of(
+      endings_.begin(), endings_.end(), [](const auto& ending) { return ending.has_value(); });
+  next_look_ = now + (is_ending ? std::min(kEndingInterval, watch_.interval()) : watch_.interval());
+}
+
+// On the court's thread. What the programs say comes first: they know where they are.
+HangLook Watchdog::LookAround(const std::vector<std::vector<pid_t>>& families) const {
+  HangLook look = AskProcesses(hang_socket_, families);
+  if (options_.court.ask_nccl) {
+    HangLook more = options_.court.ask_nccl();
+    look.ranks.insert(look.ranks.end(), more.ranks.begin(), more.ranks.end());
+    look.local_ranks.merge(more.local_ranks);
+  }
+  return look;
+}
+
+// Ends the ranks that others wait for, whatever they use of a core.
+void Watchdog::HearCourt(TimePoint now,
+                         const std::vector<WatchedProcess>& processes,
+                         const std::vector<ProcessStat>& table) {
+  int64_t report_count = 0;
+  std::vector<std::vector<pid_t>> families;
+  for (const WatchedProcess& process : processes) {
+    report_count += process.report_count;
+    families.emplace_back();
+    if (process.pid == 0) {
+      continue;  // everybody descends from there
+    }
+    for (const ProcessStat& stat : FamilyOf(table, process.pid)) {
+      families.back().push_back(stat.pid);
+    }
+  }
+  const bool has_stepped = options_.court.has_stepped && options_.court.has_stepped();
+  const std::optional<HangFinding> finding = court_.Look(now, report_count, has_stepped, families);
+  if (options_.court.on_evidence) {
+    options_.court.on_evidence(court_.evidence());
+  }
+  if (!finding.has_value()) {
+    return;
+  }
+  for (const int local_rank : finding->culprits) {
+    const auto index = static_cast<std::size_t>(local_rank);
+    const pid_t pid = processes[index].pid;
+    if (pid != 0 && !endings_[index].has_value()) {
+      const std::vector<ProcessStat> family = FamilyOf(table, pid);
+      LogThreads(local_rank, family);
+      Condemn(local_rank, "hangs: " + finding->sentence);
+      End(local_rank, pid, now, family);
+    }
+  }
+}
+
+void Watchdog::EndIdle(TimePoint now,
+                       const std::vector<WatchedProcess>& processes,
+                       const std::vector<ProcessStat>& table,
+                       const std::vector<HungProcess>& hung) {
   const std::vector<HungProcess> culprits = CulpritsAmong(hung, watch_.interval());
   for (const HungProcess& one : hung) {
     const pid_t pid = processes[static_cast<std::size_t>(one.local_rank)].pid;
@@ -142,23 +221,27 @@ void Watchdog::Look(TimePoint now,
   }
   for (const HungProcess& one : culprits) {
     const auto index = static_cast<std::size_t>(one.local_rank);
+    if (endings_[index].has_value()) {
+      continue;  // the court was first
+    }
     const pid_t pid = processes[index].pid;
     const std::vector<ThreadState> main = ReadThreadStates(pid, 1);
     const std::string where =
         one.is_stopped
             ? "it is stopped (SIGSTOP, or a debugger)"
             : "its main thread " + (main.empty() ? "is gone" : DescribeThreadState(main.front()));
-    reasons_[index] = "hangs: for " + SecondsText(one.idle) +
-                      " no output, no processor time and no step; " + where +
-                      DescribeBlame(one, hung, culprits, options_.has_peers_elsewhere);
-    options_.logger->Warn("process hangs and is ended",
-                          {{"process", options_.names[index]}, {"reason", *reasons_[index]}});
+    Condemn(one.local_rank,
+            "hangs: for " + SecondsText(one.idle) + " no output, no processor time and no step; " +
+                where + DescribeBlame(one, hung, culprits, options_.has_peers_elsewhere));
     End(one.local_rank, pid, now, FamilyOf(table, pid));
   }
-  KillOverdue(now, processes);
-  const bool is_ending = std::any_of(
-      endings_.begin(), endings_.end(), [](const auto& ending) { return ending.has_value(); });
-  next_look_ = now + (is_ending ? std::min(kEndingInterval, watch_.interval()) : watch_.interval());
+}
+
+void Watchdog::Condemn(int local_rank, std::string reason) {
+  const auto index = static_cast<std::size_t>(local_rank);
+  reasons_[index] = std::move(reason);
+  options_.logger->Warn("process hangs and is ended",
+                        {{"process", options_.names[index]}, {"reason", *reasons_[index]}});
 }
 
 void Watchdog::LogThreads(int local_rank, const std::vector<ProcessStat>& family) {

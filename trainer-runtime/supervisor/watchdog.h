@@ -10,6 +10,9 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
+#include "common/contract/environment.h"
+#include "common/contract/hang_evidence.h"
+#include "trainer-runtime/supervisor/hang_court.h"
 #include "trainer-runtime/supervisor/hang_watch.h"
 #include "trainer-runtime/supervisor/process_table.h"
 
@@ -19,7 +22,8 @@ struct WatchdogOptions {
   Duration limit{0};                 // positive
   std::vector<std::string> names;    // of the processes, by local rank: "rank 3"
   bool has_peers_elsewhere = false;  // ranks in other pods, for which these may wait
-  Logger* logger = nullptr;          // outlives the watchdog
+  HangPorts court;
+  Logger* logger = nullptr;  // outlives the watchdog
   std::string process_folder = "/proc";
 };
 
@@ -31,10 +35,11 @@ struct WatchedProcess {
   int64_t report_count = 0;
 };
 
-// Ends programs of a pod that hang (HangWatch says which), after their stacks are in the log: where
-// each thread stands by the kernel, always; and where a process has a handler for SIGABRT, as
-// Python's faulthandler has, what that writes to its standard error. Nothing is sent to one that
-// has none: it would only die of it. Thread: the supervisor's, whose children the programs are.
+// Ends programs of a pod that hang (HangCourt says which by evidence, else HangWatch), after their
+// stacks are in the log: where each thread stands by the kernel, always; and where a process has a
+// handler for SIGABRT, as Python's faulthandler has, what that writes to its standard error.
+// Nothing is sent to one that has none: it would only die of it. Thread: the supervisor's, whose
+// children the programs are.
 class Watchdog {
  public:
   explicit Watchdog(WatchdogOptions options);
@@ -50,12 +55,17 @@ class Watchdog {
             const std::vector<WatchedProcess>& processes,
             const std::vector<pid_t>& helpers);
 
-  // A program was started: what was said of the one before it is forgotten.
-  void NoteStarted(int local_rank);
+  // A program is about to start: what was said of the one before it is forgotten, and `variables`
+  // tell it where it may be asked.
+  void NoteStart(int local_rank, EnvironmentMap* variables);
 
   // Why the program that stood last for `local_rank` was ended by this watchdog, in one sentence;
   // null where it was not.
   const std::optional<std::string>& ReasonFor(int local_rank) const;
+
+  // That sentence, with where Python stood by the stacks that it has written, unless it says so.
+  // Precondition: there is one.
+  std::string ReasonWith(int local_rank, const std::string& python_place) const;
 
  private:
   // One that is being ended.
@@ -69,16 +79,27 @@ class Watchdog {
                              const std::vector<ProcessStat>& adopted) const;
   void TellUnseen(const std::vector<WatchedProcess>& processes,
                   const std::vector<ProcessActivity>& seen);
+  HangLook LookAround(const std::vector<std::vector<pid_t>>& families) const;
+  void HearCourt(TimePoint now,
+                 const std::vector<WatchedProcess>& processes,
+                 const std::vector<ProcessStat>& table);
+  void EndIdle(TimePoint now,
+               const std::vector<WatchedProcess>& processes,
+               const std::vector<ProcessStat>& table,
+               const std::vector<HungProcess>& hung);
+  void Condemn(int local_rank, std::string reason);
   void LogThreads(int local_rank, const std::vector<ProcessStat>& family);
   void End(int local_rank, pid_t pid, TimePoint now, const std::vector<ProcessStat>& family);
   void KillOverdue(TimePoint now, const std::vector<WatchedProcess>& processes);
 
   const WatchdogOptions options_;
+  const std::string hang_socket_;  // kHangSocketVariable
   HangWatch watch_;
   TimePoint next_look_;
   int unseen_looks_ = 0;                             // in a row
   std::vector<std::optional<std::string>> reasons_;  // by local rank
   std::vector<std::optional<Ending>> endings_;       // by local rank
+  HangCourt court_;                                  // last: its thread ends before what it uses
 };
 
 }  // namespace lockstep::runtime

@@ -1,0 +1,134 @@
+"""Answers the runtime where this process stands while the job's steps have stopped: what it has
+called in each process group of torch, and where its main thread is. torch starts it by itself where
+the package is installed (entry points in pyproject.toml, torch 2.5 and newer)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import zlib
+from typing import Any, Optional
+
+# Set by the runtime, where it watches for hangs. Each process listens at this name, "-" and its
+# number, in Linux's abstract namespace: no file is left behind.
+VARIABLE = "LOCKSTEP_HANG_SOCKET"
+
+# The runtime's own bounds (common/contract/hang_evidence.h).
+_GROUPS_MAX = 32
+_TEXT_MAX = 200
+
+_PATIENCE_SECONDS = 1.0
+_FOREIGN = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen ")
+
+_listening: Optional[int] = None  # the process that does: a fork has no such thread
+
+
+def answer_requests() -> None:
+    """Begins to answer; does nothing outside of a job that watches for hangs. It never raises, as
+    torch could not be imported then."""
+    global _listening
+    name = os.environ.get(VARIABLE)
+    if not name or _listening == os.getpid():
+        return
+    with contextlib.suppress(Exception):
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.bind(f"\0{name}-{os.getpid()}")
+        server.listen(2)
+        threading.Thread(
+            target=_serve, args=(server,), name="lockstep-hang", daemon=True).start()
+        _listening = os.getpid()
+
+
+def _serve(server: socket.socket) -> None:
+    """A thread of its own, as the main one is what hangs."""
+    while True:
+        try:
+            connection, _ = server.accept()
+        except OSError:
+            return
+        with contextlib.suppress(Exception), connection:
+            connection.settimeout(_PATIENCE_SECONDS)
+            connection.sendall(json.dumps(_evidence()).encode())
+
+
+def _evidence() -> dict[str, Any]:
+    groups: list[dict[str, Any]] = []
+    with contextlib.suppress(Exception):
+        groups = groups_of(_recorded(), _members())
+    return {"rank": _rank(), "place": _place(), "groups": groups}
+
+
+def _rank() -> int:
+    torch: Any = sys.modules.get("torch")
+    with contextlib.suppress(Exception):
+        if torch.distributed.is_initialized():
+            return int(torch.distributed.get_rank())
+    return int(os.environ.get("RANK", "0"))
+
+
+def _recorded() -> dict[str, Any]:
+    """What torch's Flight Recorder holds; empty where it has none."""
+    c10d: Any = sys.modules.get("torch._C._distributed_c10d")
+    if c10d is None:
+        c10d = sys.modules["torch"]._C._distributed_c10d
+    dump = getattr(c10d, "_dump_fr_trace_json", None)
+    if dump is not None:
+        return dict(json.loads(dump(includeCollectives=True, onlyActive=False)))
+    return dict(json.loads(c10d._dump_nccl_trace_json(includeCollectives=True, onlyActive=False)))
+
+
+def _members() -> dict[str, tuple[str, list[int]]]:
+    """Of each process group of this process, by its name: what it is for, and its ranks."""
+    c10d: Any = sys.modules["torch.distributed.distributed_c10d"]
+    return {str(name): (str(getattr(group, "group_desc", "")),
+                        [int(rank) for rank in c10d.get_process_group_ranks(group)])
+            for group, name in dict(c10d._world.pg_names).items()}
+
+
+def groups_of(record: dict[str, Any],
+              members: dict[str, tuple[str, list[int]]]) -> list[dict[str, Any]]:
+    """Of each process group what was called last, and what this process waits in; those in which it
+    waits first."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, (described, ranks) in members.items():
+        described = described if described not in ("", "undefined") else name
+        groups[name] = {"id": f"{name}-{zlib.crc32(str(ranks).encode()):08x}",
+                        "name": f"group {described}"[:_TEXT_MAX],
+                        "called": 0, "waitsIn": 0, "operation": ""}
+    entries = record.get("entries", [])
+    for entry in entries:
+        group = groups.get(str(entry["process_group"][0]))
+        if group is None or entry.get("is_p2p"):
+            continue
+        number = int(entry["collective_seq_id"])
+        operation = str(entry["profiling_name"]).rsplit(":", 1)[-1][:_TEXT_MAX]
+        is_open = entry["state"] != "completed" and not entry.get("retired")
+        if is_open and (group["waitsIn"] == 0 or number < group["waitsIn"]):
+            group["waitsIn"], group["operation"] = number, operation
+        if number > group["called"]:
+            group["called"] = number
+            group["operation"] = group["operation"] if group["waitsIn"] else operation
+    # The recorder holds the newest entries: of a group that has none, older ones may be forgotten.
+    has_forgotten = not entries or min(int(entry["record_id"]) for entry in entries) > 0
+    known = [group for group in groups.values() if group["called"] or not has_forgotten]
+    return sorted(known, key=lambda group: group["waitsIn"] == 0)[:_GROUPS_MAX]
+
+
+def _place() -> str:
+    """The innermost function of the program itself in the main thread, not of Python or a package,
+    if there is one."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    innermost = ""
+    while frame is not None:
+        code = frame.f_code
+        file = os.path.basename(code.co_filename)
+        place = f"{code.co_name} ({file}:{frame.f_lineno})"[:_TEXT_MAX]
+        if not any(mark in code.co_filename for mark in _FOREIGN):
+            return place
+        innermost = innermost or place
+        frame = frame.f_back
+    return innermost

@@ -1,0 +1,76 @@
+"""What a process says of its collectives, by a record as torch makes it."""
+
+import json
+import os
+import socket
+import unittest
+import unittest.mock
+
+from lockstep import hang_evidence
+
+MEMBERS = {"0": ("default_pg", [0, 1]), "1": ("undefined", [0, 1]), "2": ("dp", [0])}
+
+
+def entry(number, state="completed", group="0", record=0, **changes):
+    return {"process_group": [group, ""], "collective_seq_id": number, "state": state,
+            "profiling_name": "nccl:all_reduce", "record_id": record, "is_p2p": False,
+            "retired": False, **changes}
+
+
+class Groups(unittest.TestCase):
+    def groups(self, *entries):
+        found = hang_evidence.groups_of({"entries": list(entries)}, MEMBERS)
+        return {group["name"]: (group["called"], group["waitsIn"], group["operation"])
+                for group in found}
+
+    def test_the_oldest_that_is_not_completed_is_waited_in(self):
+        self.assertEqual(
+            self.groups(entry(1), entry(2, "started", profiling_name="gloo:broadcast"),
+                        entry(3, "scheduled")),
+            {"group default_pg": (3, 2, "broadcast"), "group 1": (0, 0, ""),
+             "group dp": (0, 0, "")})
+
+    def test_groups_in_which_it_waits_come_first(self):
+        self.assertEqual(list(self.groups(entry(1), entry(1, "scheduled", group="1"))),
+                         ["group 1", "group default_pg", "group dp"])
+
+    def test_sends_and_what_is_done_are_not_waited_in(self):
+        self.assertEqual(
+            self.groups(entry(4), entry(9, "scheduled", is_p2p=True),
+                        entry(5, "scheduled", retired=True))["group default_pg"],
+            (5, 0, "all_reduce"))
+
+    def test_a_group_that_the_record_may_have_forgotten_is_left_out(self):
+        self.assertEqual(list(self.groups(entry(3000, record=2000))), ["group default_pg"])
+        self.assertEqual(self.groups(), {})
+
+    def test_groups_of_other_ranks_differ_though_their_names_are_equal(self):
+        ids = {hang_evidence.groups_of({"entries": [entry(1)]}, {"0": ("dp", ranks)})[0]["id"]
+               for ranks in ([0, 1], [2, 3])}
+        self.assertEqual(len(ids), 2)
+
+
+class Answers(unittest.TestCase):
+    def test_outside_of_a_watched_job_nothing_listens(self):
+        with unittest.mock.patch.object(hang_evidence.threading, "Thread") as thread:
+            hang_evidence.answer_requests()
+        thread.assert_not_called()
+
+    def test_it_answers_without_torch(self):
+        with unittest.mock.patch.dict(os.environ, {hang_evidence.VARIABLE: "lockstep-unit",
+                                                   "RANK": "3"}):
+            hang_evidence.answer_requests()
+            hang_evidence.answer_requests()  # once is enough
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(30)
+                client.connect(f"\0lockstep-unit-{os.getpid()}")
+                answer = b""
+                while block := client.recv(4096):
+                    answer += block
+        evidence = json.loads(answer)
+        self.assertEqual((evidence["rank"], evidence["groups"]), (3, []))
+        self.assertRegex(evidence["place"], r"^test_it_answers_without_torch \(hang_evidence_test")
+
+
+if __name__ == "__main__":
+    unittest.main()
