@@ -25,6 +25,10 @@ constexpr int kWorkersMax = 4;
 // half of the time, and a seed takes twice as long as others.
 constexpr int kGoOnTicks = 600;
 constexpr int kGoOnJobs = 12;
+
+// Where it is checked who passes whom, as much again thrice: few pass by what was learnt alone.
+constexpr int kGoOnLonger = 4;
+
 constexpr int64_t kGoOnWaiting = 3;
 constexpr int64_t kGoOnEnded = 6;  // that users leave
 
@@ -227,8 +231,8 @@ void Simulation::CreateRegularJob(const std::string& name) {
   TrainingJob job = recipe.job;
   job.metadata.name = name;
   if (prng->Below(2) == 0) {
-    job.spec.run_policy.active_deadline =
-        std::chrono::seconds(60 + static_cast<int64_t>(prng->Below(240)));
+    const std::chrono::seconds limit(60 + static_cast<int64_t>(prng->Below(240)));
+    job.spec.run_policy.active_deadline = prng->Below(2) == 0 ? limit : 5 * limit;  // to be sure
   }
   const std::string uid = Submit(std::move(job), recipe.name);
   if (!uid.empty()) {
@@ -261,7 +265,10 @@ void Simulation::ForgetOldest() {
 // In peace users go on with what they do every day, so that there is something to learn from, and
 // somebody to tell it.
 void Simulation::LetUsersGoOn() {
-  for (int i = 0, made = 0; i < kGoOnTicks && checks_.problem().empty() && made < kGoOnJobs; ++i) {
+  const int times = context_.has_shares ? 1 : kGoOnLonger;
+  const int jobs_max = times * kGoOnJobs;
+  for (int i = 0, made = 0; i < times * kGoOnTicks && checks_.problem().empty() && made < jobs_max;
+       ++i) {
     Tick();
     const auto& jobs = server_.store().Of(kube::kTrainingJobs).objects;
     const auto waiting = std::count_if(
