@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "common/base/plural.h"
+#include "common/base/printable.h"
 #include "common/contract/text.h"
 
 namespace lockstep {
@@ -137,16 +138,21 @@ std::vector<RankEvidence> Merged(const std::vector<RankEvidence>& ranks) {
   return list;
 }
 
+// A program's own words, which are told on terminals.
+std::string ReadWords(ObjectReader& reader, std::string_view key) {
+  return Printable(CutText(reader.String(key).value_or(""), kEvidenceTextBytesMax));
+}
+
 GroupCalls DecodeGroupCalls(const Json& value,
                             const std::string& path,
                             std::vector<Error>* errors) {
   ObjectReader reader(value, path, errors);
   GroupCalls calls;
-  calls.id = CutText(reader.String("id").value_or(""), kEvidenceTextBytesMax);
-  calls.name = CutText(reader.String("name").value_or(""), kEvidenceTextBytesMax);
+  calls.id = ReadWords(reader, "id");
+  calls.name = ReadWords(reader, "name");
   calls.called = reader.RequireInt("called", 0);
   calls.waits_in = reader.Int("waitsIn", 0).value_or(0);
-  calls.operation = CutText(reader.String("operation").value_or(""), kEvidenceTextBytesMax);
+  calls.operation = ReadWords(reader, "operation");
   return calls;
 }
 
@@ -223,7 +229,7 @@ RankEvidence DecodeRankEvidence(const Json& value,
   evidence.rank = static_cast<int>(reader.RequireInt("rank", 0, std::numeric_limits<int>::max()));
   evidence.is_lost = reader.Bool("lost").value_or(false);
   evidence.is_moving = reader.Bool("moving").value_or(false);
-  evidence.place = CutText(reader.String("place").value_or(""), kEvidenceTextBytesMax);
+  evidence.place = ReadWords(reader, "place");
   const std::vector<const Json*> groups = reader.List("groups");
   if (groups.size() > kEvidenceGroupsMax) {
     reader.Fail("groups",

@@ -125,6 +125,15 @@ TEST(RankEvidence, ComesBackAsItWasWritten) {
   EXPECT_TRUE(errors.empty());
 }
 
+TEST(RankEvidence, WordsOfAProgramCannotSteerATerminal) {
+  Json json = EncodeRankEvidence(Rank(3, {Called("a", 1)}, "f\n\x1b[2J (a.py:1)"));
+  json["groups"][0]["name"] = "group \x1b[31m";
+  std::vector<Error> errors;
+  const RankEvidence evidence = DecodeRankEvidence(json, "", &errors);
+  EXPECT_EQ(evidence.place, "f\\x0a\\x1b[2J (a.py:1)");
+  EXPECT_EQ(evidence.groups[0].name, "group \\x1b[31m");
+}
+
 TEST(RankEvidence, WrongOrTooMuchIsRefusedWithItsPath) {
   Json json = EncodeRankEvidence(Rank(3, {Called("a", 1)}));
   json["groups"][0]["called"] = "many";

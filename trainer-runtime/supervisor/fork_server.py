@@ -114,8 +114,8 @@ def become_process(server, supervisor, order, descriptors):
     os.close(gate)
     if "numpy.random" in sys.modules:  # Python's own generator seeds itself anew in a fork
         sys.modules["numpy.random"].seed()
-    if "lockstep.hang_evidence" in sys.modules:  # torch calls it where it is imported: before this
-        sys.modules["lockstep.hang_evidence"].answer_requests()
+    if "lockstep_hang" in sys.modules:  # torch calls it where it is imported: before this
+        sys.modules["lockstep_hang"].answer_requests()
 
 
 def make_main(program):

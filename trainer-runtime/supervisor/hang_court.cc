@@ -1,5 +1,6 @@
 #include "trainer-runtime/supervisor/hang_court.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstring>
@@ -144,6 +145,7 @@ std::optional<HangFinding> HangCourt::Look(TimePoint now,
     stepped_at_ = now;
     next_sitting_ = now + options_.limit;
     reserved_until_.reset();
+    is_left_to_operator_ = false;
     evidence_.clear();
   }
   if (is_sitting_) {
@@ -186,6 +188,10 @@ std::optional<HangFinding> HangCourt::Close(TimePoint now) {
   }
   next_sitting_ = now + kRecess;
   evidence_ = sitting->evidence;
+  if (std::ranges::any_of(evidence_, &RankEvidence::is_moving)) {
+    reserved_until_ = next_sitting_;  // who is idle waits for a slow one
+    return std::nullopt;
+  }
   const HangVerdict verdict = JudgeHang(evidence_);
   std::set<int> culprits;
   for (const int rank : verdict.culprits) {
@@ -197,7 +203,8 @@ std::optional<HangFinding> HangCourt::Close(TimePoint now) {
     reserved_until_ = now + kCulpritPatience;
     return HangFinding{{culprits.begin(), culprits.end()}, verdict.sentence};
   }
-  if (!evidence_.empty() && options_.has_peers_elsewhere && !reserved_until_.has_value()) {
+  if (!evidence_.empty() && options_.has_peers_elsewhere && !is_left_to_operator_) {
+    is_left_to_operator_ = true;
     reserved_until_ = now + kOperatorPatience;
   }
   return std::nullopt;

@@ -17,7 +17,7 @@
 namespace lockstep::runtime {
 
 // Names the socket at which a program's processes answer where they stand: each listens in Linux's
-// abstract namespace at this name, "-" and its number. lockstep/hang_evidence.py reads it.
+// abstract namespace at this name, "-" and its number. The Python package lockstep_hang reads it.
 inline constexpr const char* kHangSocketVariable = "LOCKSTEP_HANG_SOCKET";
 
 // What one look at the pod's processes found.
@@ -74,8 +74,8 @@ class HangCourt {
                                   bool has_stepped,
                                   const std::vector<std::vector<pid_t>>& families);
 
-  // Whether ranks that do nothing are not to be ended yet: looks are being taken, or there is
-  // evidence, and the operator may have that of other pods as well.
+  // Whether ranks that do nothing are not to be ended yet: looks are being taken, or ranks have
+  // moved between them, or there is evidence, and the operator may have that of other pods as well.
   bool Reserves(TimePoint now) const;
 
   // Of the newest sitting, while no step has come since; empty: there is none.
@@ -97,6 +97,7 @@ class HangCourt {
   TimePoint next_sitting_;
   bool is_sitting_ = false;
   std::optional<TimePoint> reserved_until_;
+  bool is_left_to_operator_ = false;  // has been, since the last step
   std::vector<RankEvidence> evidence_;
   std::mutex mutex_;
   std::optional<Sitting> taken_;  // guarded by mutex_

@@ -294,7 +294,9 @@ RasReport ParseRasText(std::string_view text) {
 std::vector<RankEvidence> EvidenceOf(const RasReport& report, int world_size) {
   const auto world = std::ranges::find(report, world_size, &RasCommunicator::size);
   std::map<int, RankEvidence> evidence;
-  if (world == report.end()) {
+  if (world == report.end() || std::ranges::any_of(report, [&](const RasCommunicator& one) {
+        return one.size > world_size;
+      })) {
     return {};
   }
   std::map<std::string, int> numbers;

@@ -36,7 +36,8 @@ Result<RasReport> ParseRasJson(std::string_view text);
 RasReport ParseRasText(std::string_view text);
 
 // What the report says of ranks of the job, by the communicator that has them all: there a rank has
-// its number in the job, as torch makes it. Empty where there is no such communicator. Only of
+// its number in the job, as torch makes it. Empty where there is no such communicator, or a larger
+// one: then a launcher has made more ranks than the job knows, with numbers of their own. Only of
 // collectives of which ranks have launched different numbers: those with more wait. Pure.
 std::vector<RankEvidence> EvidenceOf(const RasReport& report, int world_size);
 

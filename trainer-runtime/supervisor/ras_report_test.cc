@@ -133,6 +133,16 @@ TEST(RasJson, RanksThatLagBehindAreNamedInTheJobsNumbers) {
   EXPECT_TRUE(EvidenceOf(*report, 4).empty()) << "no communicator has all ranks of such a job";
 }
 
+// Two torchruns of two workers each: NCCL's ranks 0 to 3 are no ranks of a job of two.
+TEST(RasJson, RanksOfALauncherAreNotTheJobs) {
+  const std::string text = R"({"communicators": [{"hash": "aa", "size": 4, "ranks": [)" +
+                           RasRankText(0, 10, 5) + "," + RasRankText(1, 11, 4) + "," +
+                           RasRankText(2, 12, 5) + "," + RasRankText(3, 13, 5) +
+                           R"(]}, {"hash": "bb", "size": 2, "ranks": [)" + RasRankText(0, 10, 8) +
+                           "," + RasRankText(1, 11, 7) + "]}]}";
+  EXPECT_TRUE(EvidenceOf(ParseRasJson(text).value(), 2).empty());
+}
+
 // NCCL queues collectives: who runs ahead of one that waits is not the only one that waits.
 TEST(RasJson, OnlyTheLeastCountIsBehind) {
   const std::string text = R"({"communicators": [{"hash": "aa", "size": 3, "ranks": [)" +

@@ -140,8 +140,9 @@ TEST_F(SupervisorHangTest, ThatItCannotBeToldIsSaid) {
                         "which of them the others wait for"));
 }
 
-// Answers as lockstep/hang_evidence.py does, while its main thread uses a core, as ranks that wait
-// in NCCL do. Rank 1 has called one collective less than the others.
+// Answers as lockstep_hang does, while its main thread uses a core, as ranks that wait in NCCL do.
+// Rank 1 has called one collective less than the others. LIFE: long where somebody is to be ended,
+// however busy the machine is.
 constexpr const char* kAnswering = R"py(
 import json, os, socket, threading, time
 server = socket.socket(socket.AF_UNIX)
@@ -161,7 +162,7 @@ def answer():
     connection.sendall(json.dumps(said).encode())
     connection.close()
 threading.Thread(target=answer, daemon=True).start()
-end = time.monotonic() + 8
+end = time.monotonic() + LIFE
 while time.monotonic() < end: time.sleep(PAUSE)
 raise SystemExit(5)
 )py";
@@ -169,7 +170,7 @@ raise SystemExit(5)
 TEST_F(SupervisorHangTest, TheRankIsNamedThatHasNotCalledWhatOthersWaitIn) {
   UseProcesses(3);
   options_.court.has_stepped = [] { return true; };
-  UsePython("MOVES = 0; PAUSE = 0" + std::string(kAnswering));
+  UsePython("LIFE = 300; MOVES = 0; PAUSE = 0" + std::string(kAnswering));
   EXPECT_EQ(Run(), kExitHung);
   EXPECT_EQ(Message().culprit_rank, 1);
   EXPECT_EQ(Message().reason,
@@ -180,8 +181,10 @@ TEST_F(SupervisorHangTest, TheRankIsNamedThatHasNotCalledWhatOthersWaitIn) {
 TEST_F(SupervisorHangTest, ARankIsNamedAfterAnotherOneHasEnded) {
   UseProcesses(3);
   options_.court.has_stepped = [] { return true; };
-  UsePython("import os\nif os.environ['RANK'] == '0': raise SystemExit(0)\nMOVES = 0; PAUSE = 0" +
-            std::string(kAnswering));
+  UsePython(
+      "import os\nif os.environ['RANK'] == '0': raise SystemExit(0)\n"
+      "LIFE = 300; MOVES = 0; PAUSE = 0" +
+      std::string(kAnswering));
   EXPECT_EQ(Run(), kExitHung);
   EXPECT_EQ(Message().culprit_rank, 1);
 }
@@ -193,7 +196,7 @@ TEST_F(SupervisorHangTest, RanksThatWaitIdlyForTheOneAtFaultAreLeftAlone) {
   for (SupervisedProcess& process : options_.processes) {
     process.environment["PYTHONFAULTHANDLER"] = "1";
   }
-  UsePython("MOVES = 0; PAUSE = 100" + std::string(kAnswering));
+  UsePython("LIFE = 300; MOVES = 0; PAUSE = 100" + std::string(kAnswering));
   EXPECT_EQ(Run(), kExitHung);
   EXPECT_EQ(Message().culprit_rank, 1);
   EXPECT_THAT(seen_, HasSubstr("[rank 1] Fatal Python error: Aborted"));
@@ -203,13 +206,21 @@ TEST_F(SupervisorHangTest, RanksThatWaitIdlyForTheOneAtFaultAreLeftAlone) {
 TEST_F(SupervisorHangTest, ASlowRankIsNotJudged) {
   UseProcesses(2);
   options_.court.has_stepped = [] { return true; };
-  UsePython("MOVES = 1; PAUSE = 0" + std::string(kAnswering));
+  UsePython("LIFE = 8; MOVES = 1; PAUSE = 0" + std::string(kAnswering));
+  EXPECT_EQ(Run(), 5);
+}
+
+// The ranks that wait for it may be idle, and are not ended either.
+TEST_F(SupervisorHangTest, RanksThatWaitIdlyForASlowOneAreLeftAlone) {
+  UseProcesses(2);
+  options_.court.has_stepped = [] { return true; };
+  UsePython("LIFE = 8; MOVES = 1; PAUSE = 4" + std::string(kAnswering));
   EXPECT_EQ(Run(), 5);
 }
 
 TEST_F(SupervisorHangTest, NobodyIsJudgedBeforeTheFirstStep) {
   UseProcesses(2);
-  UsePython("MOVES = 0; PAUSE = 0" + std::string(kAnswering));
+  UsePython("LIFE = 8; MOVES = 0; PAUSE = 0" + std::string(kAnswering));
   EXPECT_EQ(Run(), 5);
 }
 

@@ -251,7 +251,7 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
   if (!member.rank.has_value()) {
     return failure;
   }
-  if (Hangs(silence.hang, member, RoleOf(builder, member).processes)) {
+  if (Hangs(silence.hang, member)) {
     return OutsideFailure(builder, member, kCauseHang, "hangs: " + silence.hang.sentence);
   }
   if (silence.hanging.count(*member.rank) > 0) {

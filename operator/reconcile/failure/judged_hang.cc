@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <set>
+#include <vector>
 
 namespace lockstep::control {
 namespace {
@@ -10,6 +13,13 @@ namespace {
 // is asked several times in that time, and those that hang stay as they are.
 constexpr Duration kEvidenceFresh = std::chrono::seconds(5);
 
+// What a pod that runs has said of its ranks of late; null: nothing.
+const std::vector<RankEvidence>* ToldBy(const Member& member) {
+  const bool counts = member.state == MemberState::kRunning && member.rank.has_value() &&
+                      member.report != nullptr && member.report->age <= kEvidenceFresh;
+  return counts ? &member.report->document.hang_evidence : nullptr;
+}
+
 }  // namespace
 
 HangVerdict HangAmong(const DecisionBuilder& builder, const GangView& view) {
@@ -17,20 +27,23 @@ HangVerdict HangAmong(const DecisionBuilder& builder, const GangView& view) {
     return {};
   }
   std::vector<RankEvidence> ranks;
+  std::set<int> known;
   for (const Member& member : view.members) {
-    if (member.state == MemberState::kRunning && member.rank.has_value() &&
-        member.report != nullptr && member.report->age <= kEvidenceFresh) {
-      const std::vector<RankEvidence>& told = member.report->document.hang_evidence;
-      ranks.insert(ranks.end(), told.begin(), told.end());
+    const std::vector<RankEvidence>* const told = ToldBy(member);
+    for (std::size_t i = 0; told != nullptr && i < told->size(); ++i) {
+      if (!known.insert((*told)[i].rank).second) {
+        return {};
+      }
+      ranks.push_back((*told)[i]);
     }
   }
   return ranks.empty() ? HangVerdict() : JudgeHang(ranks);
 }
 
-bool Hangs(const HangVerdict& verdict, const Member& member, int64_t processes) {
-  return member.rank.has_value() && member.state == MemberState::kRunning &&
-         std::any_of(verdict.culprits.begin(), verdict.culprits.end(), [&](int rank) {
-           return rank >= *member.rank && rank < *member.rank + processes;
+bool Hangs(const HangVerdict& verdict, const Member& member) {
+  const std::vector<RankEvidence>* const told = ToldBy(member);
+  return told != nullptr && std::any_of(told->begin(), told->end(), [&](const RankEvidence& one) {
+           return std::binary_search(verdict.culprits.begin(), verdict.culprits.end(), one.rank);
          });
 }
 

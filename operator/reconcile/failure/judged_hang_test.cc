@@ -13,9 +13,9 @@ namespace {
 using std::chrono::seconds;
 
 // Two pods of two ranks each, of which the last one does not come.
-class HungRankTest : public testing::Test {
+class JudgedHangTest : public testing::Test {
  protected:
-  HungRankTest() : world_(Job()) { Begin(); }
+  JudgedHangTest() : world_(Job()) { Begin(); }
 
   void Begin() {
     world_.Launch();
@@ -47,7 +47,7 @@ class HungRankTest : public testing::Test {
   TestWorld world_;
 };
 
-TEST_F(HungRankTest, TheGangRestartsForTheRankThatOthersWaitForInAnyPod) {
+TEST_F(JudgedHangTest, TheGangRestartsForTheRankThatOthersWaitForInAnyPod) {
   EXPECT_EQ(RestartsAfterStep(), "hang=1");
   ASSERT_TRUE(world_.job.status.last_failure.has_value());
   EXPECT_EQ(world_.job.status.last_failure->pod, "mnist-worker-1");
@@ -56,18 +56,39 @@ TEST_F(HungRankTest, TheGangRestartsForTheRankThatOthersWaitForInAnyPod) {
             "in which 3 ranks wait");
 }
 
-TEST_F(HungRankTest, NobodyIsNamedWhileOneOfTheRanksMoves) {
+// Two torchruns of two workers each: to the job each pod is one rank.
+TEST_F(JudgedHangTest, RanksOfALauncherAreThoseOfThePodThatTellsOfThem) {
+  for (const int hung : {1, 3}) {
+    TrainingJob job = Job();
+    job.spec.roles[0].processes = 1;
+    world_ = TestWorld(job);
+    Begin();
+    EvidenceOf(hung == 1 ? "mnist-worker-0" : "mnist-worker-1")[1] = Rank(hung, 6, 0);
+    EvidenceOf(hung == 1 ? "mnist-worker-1" : "mnist-worker-0")[1] = Rank(4 - hung, 7, 7);
+    EXPECT_EQ(RestartsAfterStep(), "hang=1");
+    ASSERT_TRUE(world_.job.status.last_failure.has_value());
+    EXPECT_EQ(world_.job.status.last_failure->pod, hung == 1 ? "mnist-worker-0" : "mnist-worker-1");
+  }
+}
+
+// Each pod trains for itself, as under torchrun --standalone.
+TEST_F(JudgedHangTest, NobodyIsNamedWhereTwoPodsTellOfOneRank) {
+  EvidenceOf("mnist-worker-1") = {Rank(0, 9, 9), Rank(1, 6, 0)};
+  EXPECT_EQ(RestartsAfterStep(), "");
+}
+
+TEST_F(JudgedHangTest, NobodyIsNamedWhileOneOfTheRanksMoves) {
   EvidenceOf("mnist-worker-0")[1].is_moving = true;
   EXPECT_EQ(RestartsAfterStep(), "");
 }
 
-TEST_F(HungRankTest, NobodyIsNamedByWhatIsNotKnownOfTheOthers) {
+TEST_F(JudgedHangTest, NobodyIsNamedByWhatIsNotKnownOfTheOthers) {
   EvidenceOf("mnist-worker-1").clear();
   EXPECT_EQ(RestartsAfterStep(), "");
 }
 
 // Programs that are asked to end for a relaunch stand where they stood.
-TEST_F(HungRankTest, NobodyIsNamedWhileProgramsAreRelaunched) {
+TEST_F(JudgedHangTest, NobodyIsNamedWhileProgramsAreRelaunched) {
   TrainingJob job = Job();
   job.spec.recovery.relaunch = true;
   world_ = TestWorld(job);
@@ -84,7 +105,7 @@ TEST_F(HungRankTest, NobodyIsNamedWhileProgramsAreRelaunched) {
   EXPECT_EQ(RestartsAfterStep(), "killed=1");
 }
 
-TEST_F(HungRankTest, WhatWasToldLongAgoSaysNothing) {
+TEST_F(JudgedHangTest, WhatWasToldLongAgoSaysNothing) {
   world_.observed.reports["mnist-worker-1"].age = seconds(6);
   EXPECT_EQ(RestartsAfterStep(), "");
 }

@@ -1,6 +1,9 @@
 """Answers the runtime where this process stands while the job's steps have stopped: what it has
 called in each process group of torch, and where its main thread is. torch starts it by itself where
-the package is installed (entry points in pyproject.toml, torch 2.5 and newer)."""
+the package is installed (entry points in pyproject.toml, torch 2.5 and newer).
+
+It is no part of the package `lockstep`: a program with a module of that name beside it could not
+import torch any more."""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ VARIABLE = "LOCKSTEP_HANG_SOCKET"
 # The runtime's own bounds (common/contract/hang_evidence.h).
 _GROUPS_MAX = 32
 _TEXT_MAX = 200
+
+_TOLD = ("id", "name", "called", "waitsIn", "operation")  # of a group
 
 _PATIENCE_SECONDS = 1.0
 _FOREIGN = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen ")
@@ -58,7 +63,7 @@ def _serve(server: socket.socket) -> None:
 def _evidence() -> dict[str, Any]:
     groups: list[dict[str, Any]] = []
     with contextlib.suppress(Exception):
-        groups = groups_of(_recorded(), _members())
+        groups = groups_of(_recorded(), _members(), _rank())
     return {"rank": _rank(), "place": _place(), "groups": groups}
 
 
@@ -89,33 +94,45 @@ def _members() -> dict[str, tuple[str, list[int]]]:
             for group, name in dict(c10d._world.pg_names).items()}
 
 
-def groups_of(record: dict[str, Any],
-              members: dict[str, tuple[str, list[int]]]) -> list[dict[str, Any]]:
-    """Of each process group what was called last, and what this process waits in; those in which it
-    waits first."""
+def groups_of(record: dict[str, Any], members: dict[str, tuple[str, list[int]]],
+              rank: int = 0) -> list[dict[str, Any]]:
+    """Of each process group what was called last, and what this process waits in: those in which it
+    waits first, then those used last. Sends and receives, of all groups together, are told as a
+    group of this rank alone: who waits in one is not who others wait for."""
     groups: dict[str, dict[str, Any]] = {}
     for name, (described, ranks) in members.items():
         described = described if described not in ("", "undefined") else name
-        groups[name] = {"id": f"{name}-{zlib.crc32(str(ranks).encode()):08x}",
-                        "name": f"group {described}"[:_TEXT_MAX],
-                        "called": 0, "waitsIn": 0, "operation": ""}
-    entries = record.get("entries", [])
+        groups[name] = _group(f"{name}-{zlib.crc32(str(ranks).encode()):08x}", f"group {described}")
+    sends = _group(f"sends-{rank}", f"sends of rank {rank}")
+    entries = sorted(record.get("entries", []), key=lambda entry: int(entry["record_id"]))
     for entry in entries:
-        group = groups.get(str(entry["process_group"][0]))
-        if group is None or entry.get("is_p2p"):
+        is_send = bool(entry.get("is_p2p"))
+        group = sends if is_send else groups.get(str(entry["process_group"][0]))
+        if group is None:
             continue
-        number = int(entry["collective_seq_id"])
+        used = int(entry["record_id"]) + 1
+        number = used if is_send else int(entry["collective_seq_id"])
+        if number < group["called"]:  # a group that was made anew under the same name
+            group.update(called=0, waitsIn=0)
+        group["used"] = used
+        group["called"] = number
         operation = str(entry["profiling_name"]).rsplit(":", 1)[-1][:_TEXT_MAX]
         is_open = entry["state"] != "completed" and not entry.get("retired")
-        if is_open and (group["waitsIn"] == 0 or number < group["waitsIn"]):
-            group["waitsIn"], group["operation"] = number, operation
-        if number > group["called"]:
-            group["called"] = number
-            group["operation"] = group["operation"] if group["waitsIn"] else operation
+        if is_open and group["waitsIn"] == 0:
+            group.update(waitsIn=number, operation=operation)
+        elif group["waitsIn"] == 0:
+            group["operation"] = operation
     # The recorder holds the newest entries: of a group that has none, older ones may be forgotten.
-    has_forgotten = not entries or min(int(entry["record_id"]) for entry in entries) > 0
+    has_forgotten = not entries or int(entries[0]["record_id"]) > 0
     known = [group for group in groups.values() if group["called"] or not has_forgotten]
-    return sorted(known, key=lambda group: group["waitsIn"] == 0)[:_GROUPS_MAX]
+    known += [sends] if sends["called"] else []
+    known.sort(key=lambda group: (group["waitsIn"] == 0, -group["used"]))
+    return [{key: group[key] for key in _TOLD} for group in known[:_GROUPS_MAX]]
+
+
+def _group(identity: str, name: str) -> dict[str, Any]:
+    return {"id": identity, "name": name[:_TEXT_MAX], "called": 0, "waitsIn": 0, "operation": "",
+            "used": 0}
 
 
 def _place() -> str:
