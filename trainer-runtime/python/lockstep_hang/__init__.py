@@ -27,6 +27,7 @@ _TEXT_MAX = 200
 _TOLD = ("id", "name", "called", "waitsIn", "operation")  # of a group
 
 _PATIENCE_SECONDS = 1.0
+_CALLS = os.path.join("torch", "distributed", "distributed_c10d.py")
 _FOREIGN = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen ")
 
 _listening: Optional[int] = None  # the process that does: a fork has no such thread
@@ -62,9 +63,15 @@ def _serve(server: socket.socket) -> None:
 
 def _evidence() -> dict[str, Any]:
     groups: list[dict[str, Any]] = []
+    rank = _rank()
+    place, call = _place()
     with contextlib.suppress(Exception):
-        groups = groups_of(_recorded(), _members(), _rank())
-    return {"rank": _rank(), "place": _place(), "groups": groups}
+        groups = groups_of(_recorded(), _members(), rank)
+    if call and groups:  # which the recorder may not know: who waits there is not who is waited for
+        waits = _group(f"call-{rank}", f"calls of rank {rank}")
+        groups = [{**waits, "called": 1, "waitsIn": 1, "operation": call}, *groups]
+    told = [{key: group[key] for key in _TOLD} for group in groups[:_GROUPS_MAX]]
+    return {"rank": rank, "place": place, "groups": told}
 
 
 def _rank() -> int:
@@ -127,7 +134,7 @@ def groups_of(record: dict[str, Any], members: dict[str, tuple[str, list[int]]],
     known = [group for group in groups.values() if group["called"] or not has_forgotten]
     known += [sends] if sends["called"] else []
     known.sort(key=lambda group: (group["waitsIn"] == 0, -group["used"]))
-    return [{key: group[key] for key in _TOLD} for group in known[:_GROUPS_MAX]]
+    return known
 
 
 def _group(identity: str, name: str) -> dict[str, Any]:
@@ -135,17 +142,19 @@ def _group(identity: str, name: str) -> dict[str, Any]:
             "used": 0}
 
 
-def _place() -> str:
+def _place() -> tuple[str, str]:
     """The innermost function of the program itself in the main thread, not of Python or a package,
-    if there is one."""
+    if there is one; and the function of torch.distributed that it has called, if it is in one."""
     frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    innermost = ""
+    innermost = call = ""
     while frame is not None:
         code = frame.f_code
         file = os.path.basename(code.co_filename)
         place = f"{code.co_name} ({file}:{frame.f_lineno})"[:_TEXT_MAX]
         if not any(mark in code.co_filename for mark in _FOREIGN):
-            return place
+            return place, call
+        if code.co_filename.endswith(_CALLS):
+            call = code.co_name[:_TEXT_MAX]
         innermost = innermost or place
         frame = frame.f_back
-    return innermost
+    return innermost, call
