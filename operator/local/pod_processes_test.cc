@@ -40,7 +40,7 @@ TEST(KillMatching, GoesOnUntilTheLastThreadHasEnded) {
   }));
   ProcessSelector selector;
   selector.sessions = {child};
-  EXPECT_EQ(KillMatching({selector}, 50), 1);
+  EXPECT_GE(KillMatching({selector}, 50), 1);  // again, where it takes long to end
   EXPECT_FALSE(IsAlive(child));
   ::kill(child, SIGKILL);  // where the above did not
   int status = 0;
