@@ -68,6 +68,11 @@ class Groups(unittest.TestCase):
         self.assertEqual(len(ids), 2)
 
 
+def ask_here(client, name):
+    client.connect(name)  # here, too: the answer says where this thread is at that moment
+    return client.recv(4096)
+
+
 class Answers(unittest.TestCase):
     def ask(self, wait):
         """The evidence of this process whose main thread is in `wait`."""
@@ -77,18 +82,18 @@ class Answers(unittest.TestCase):
             lockstep_hang.answer_requests()  # once is enough
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(30)
-                client.connect(f"\0lockstep-unit-{os.getpid()}")
-                return json.loads(wait(client))
+                return json.loads(wait(client, f"\0lockstep-unit-{os.getpid()}"))
 
     def test_who_is_in_a_call_of_torch_waits_there(self):
         """As in `recv` and `new_group`, of which the recorder of gloo knows nothing."""
         parts = {}
-        exec(compile("def recv(client):\n  return client.recv(4096)\n",
-                     "/x/site-packages/torch/distributed/distributed_c10d.py", "exec"), parts)
+        words = "def recv(client, name):\n  client.connect(name)\n  return client.recv(4096)\n"
+        exec(compile(words, "/x/site-packages/torch/distributed/distributed_c10d.py", "exec"),
+             parts)
         with unittest.mock.patch.multiple(lockstep_hang, _members=lambda: MEMBERS,
                                           _recorded=lambda: {"entries": [entry(1)]}):
-            waits = self.ask(lambda client: parts["recv"](client))
-            plain = self.ask(lambda client: client.recv(4096))
+            waits = self.ask(lambda client, name: parts["recv"](client, name))
+            plain = self.ask(ask_here)
         self.assertEqual(waits["groups"][0]["operation"], "recv")
         self.assertEqual([group["waitsIn"] for group in waits["groups"]], [1, 0, 0, 0])
         self.assertEqual([group["waitsIn"] for group in plain["groups"]], [0, 0, 0])
@@ -99,9 +104,9 @@ class Answers(unittest.TestCase):
         thread.assert_not_called()
 
     def test_it_answers_without_torch(self):
-        evidence = self.ask(lambda client: client.recv(4096))
+        evidence = self.ask(ask_here)
         self.assertEqual((evidence["rank"], evidence["groups"]), (3, []))
-        self.assertRegex(evidence["place"], r"^<lambda> \(evidence_test")
+        self.assertRegex(evidence["place"], r"^ask_here \(evidence_test")
 
 
 if __name__ == "__main__":
