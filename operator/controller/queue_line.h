@@ -44,10 +44,10 @@ class QueueLine {
   void Clear() { *this = QueueLine(view_); }
 
  private:
+  // In the last turn of this process. The write of the position may be under way.
   struct Told {
     WallTime at;
-    std::optional<int64_t>
-        position;  // in the last turn of this process; its write may be under way
+    std::optional<int64_t> position;
   };
 
   bool IsToldOtherwise(const JobId& key, int64_t position) const;

@@ -124,7 +124,7 @@ constexpr Then (*kStages[])(Turn*) = {
     Succeed,          // lifecycle/success
     Evict,            // lifecycle/evict_gang: another gang is to have the room
     PlaceSuccessors,  // recovery/successor: members without a place
-    SeeTrouble,       // failure/trouble: who has failed, and who does not start
+    SeeTrouble,       // failure/trouble: failed members, and pods that do not start
     Renew,            // lifecycle/renewal: pods are needed, and the manifest has changed
     Answer,           // start/trouble_answer, recovery/failure_answer
 };

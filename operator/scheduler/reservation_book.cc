@@ -115,8 +115,8 @@ bool ReservationBook::LeavesRoom(const GangRecord& gang,
   const auto is_reserved = [&](const auto& known) {
     return known != known_.end() && known->second.checkpoint == before && known->second.reservation;
   };
-  // Where nobody knows when the one that waits starts at the latest, it waits for nobody who may
-  // still be there at the moment that is expected.
+  // A head without a latest start has only its expected start. The gang must be stopped by then:
+  // what was learnt of it does not count.
   const bool is_gang_learnt = is_reserved(known_.find({&waiting, EndsBy::kLimits}));
   for (const EndsBy by : {Where(EndsBy::kPastRuns), EndsBy::kLimits}) {
     const auto known = known_.find({&waiting, by});

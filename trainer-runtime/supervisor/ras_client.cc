@@ -10,6 +10,7 @@
 
 #include <sys/socket.h>
 
+#include "common/base/digest.h"
 #include "common/base/socket_wait.h"
 #include "common/base/unique_fd.h"
 #include "common/contract/problems.h"
@@ -20,12 +21,13 @@ namespace {
 
 // Below the ports that torch's stores (29400 on) and NodePorts (30000 on) have. Choice.
 constexpr int kRasPortMin = 26000;
-constexpr uint32_t kRasPorts = 3000;
+constexpr unsigned long kRasPorts = 3000;
 
 // For a connection, and for each line of the dialogue. Source: ncclras waits so, too.
 constexpr std::chrono::seconds kRasLinePatience{1};
 
-// Between two tries. Choice: whoever has closed the connection answers the next one the same.
+// Pause before another try. Choice: a server that closes a connection at once will most likely
+// close the next one too, so there is no hurry.
 constexpr std::chrono::milliseconds kRasPause{100};
 
 constexpr std::size_t kRasLineBytesMax = 4096;
@@ -176,11 +178,8 @@ Result<RasReport> AskRasOnce(const std::vector<SocketAddress>& addresses,
 }  // namespace
 
 int RasPort(std::string_view job_uid) {
-  uint32_t hash = 2166136261U;  // FNV-1a
-  for (const char letter : job_uid) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 16777619U;
-  }
-  return kRasPortMin + static_cast<int>(hash % kRasPorts);
+  const std::string digest = Sha256Hex(job_uid).substr(0, 8);
+  return kRasPortMin + static_cast<int>(std::stoul(digest, nullptr, 16) % kRasPorts);
 }
 
 Result<RasReport> AskRas(const std::string& address, Deadline deadline) {

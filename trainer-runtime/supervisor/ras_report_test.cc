@@ -102,7 +102,7 @@ TEST(RasText, WhateverIsCutOffIsReadInTime) {
   EXPECT_EQ(EvidenceOf(ParseRasText(large), 120'000).size(), 120'000U);
 }
 
-// Two different counts of which ranks are not listed: nobody knows who has which.
+// Four ranks have launched 2 collectives and four have launched 1. It is not told which.
 TEST(RasText, CountsWithoutRanksSayNothing) {
   EXPECT_EQ(SentenceOf(ParseRasText("#0-0 (a) MISMATCH\n"
                                     "  4 ranks have launched up to operation 2\n"
