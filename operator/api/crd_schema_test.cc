@@ -387,7 +387,6 @@ TrainingJob JobWithFullStatus() {
   status.placement[0].disruption = "EvictionByEvictionAPI";
   status.placement[0].has_moved = true;
   status.suspect_nodes = {{"node", "PodRefused", 1, WallTime{}}};
-  status.admitted = {{Role::kWorker, "memory", 1}};
   status.claim = RoomClaim{WallTime{}, {{"a/b", "uid", Attempt(1)}}, {{"worker-0", "node"}}};
   status.queue = QueuePosition{"vision", 1, WallTime{}};
   const Toleration toleration{"key", false, "value", "NoExecute", std::chrono::seconds(1)};
@@ -403,6 +402,7 @@ TrainingJob JobWithFullStatus() {
   status.preemptions = 1;
   status.origin = {
       1, "0123", "image", "vision", "urgent", GrantedPriority{1, false}, std::chrono::seconds(60)};
+  status.admitted = status.origin.requests = {{Role::kWorker, "memory", 1}};
   status.pod_group = "group";
   status.roles = {{Role::kWorker, 0, 1, 0, 0}};
   status.restarts = {{"crash", 1}};

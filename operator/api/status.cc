@@ -52,21 +52,6 @@ PodPlacement DecodePlacement(ObjectReader& reader) {
   return placement;
 }
 
-GangOrigin DecodeOrigin(ObjectReader& reader) {
-  GangOrigin origin{ReadCount(reader, "generation"),
-                    reader.String("revision").value_or(""),
-                    reader.String("runtimeImage").value_or(""),
-                    reader.String("queue").value_or(""),
-                    reader.String("priorityClass").value_or("")};
-  if (const std::optional<int64_t> priority = reader.Int("priority")) {
-    origin.priority = {*priority, reader.Bool("preemptible").value_or(true)};
-  }
-  if (const std::optional<int64_t> deadline = reader.Int("activeDeadlineSeconds", 0)) {
-    origin.active_deadline = std::chrono::seconds(*deadline);
-  }
-  return origin;
-}
-
 RoleCounts DecodeRoleCounts(ObjectReader& reader) {
   RoleCounts counts;
   counts.name = RequireEnum(reader, "name", kRoleNames).value_or(counts.name);
@@ -88,7 +73,7 @@ SuspectNode DecodeSuspectNode(ObjectReader& reader) {
           ReadTime(reader, "until").value_or(WallTime{})};
 }
 
-AdmittedAmount DecodeAdmittedAmount(ObjectReader& reader) {
+RoleAmount DecodeRoleAmount(ObjectReader& reader) {
   return {RequireEnum(reader, "role", kRoleNames).value_or(Role::kWorker),
           reader.String("resource").value_or(""),
           ReadCount(reader, "amount")};
@@ -129,6 +114,22 @@ std::vector<Item> DecodeList(ObjectReader& reader,
     items.push_back(decode(item));
   }
   return items;
+}
+
+GangOrigin DecodeOrigin(ObjectReader& reader, Errors* errors) {
+  GangOrigin origin{ReadCount(reader, "generation"),
+                    reader.String("revision").value_or(""),
+                    reader.String("runtimeImage").value_or(""),
+                    reader.String("queue").value_or(""),
+                    reader.String("priorityClass").value_or("")};
+  if (const std::optional<int64_t> priority = reader.Int("priority")) {
+    origin.priority = {*priority, reader.Bool("preemptible").value_or(true)};
+  }
+  if (const std::optional<int64_t> deadline = reader.Int("activeDeadlineSeconds", 0)) {
+    origin.active_deadline = std::chrono::seconds(*deadline);
+  }
+  origin.requests = DecodeList(reader, "requests", DecodeRoleAmount, errors);
+  return origin;
 }
 
 // A condition of a type that only other versions know.
@@ -209,29 +210,6 @@ Json EncodePlacement(const PodPlacement& placement) {
   return WithUnknown(std::move(value), placement.unknown);
 }
 
-Json EncodeOrigin(const GangOrigin& origin) {
-  Json value = {{"generation", origin.generation}, {"revision", origin.revision}};
-  if (!origin.runtime_image.empty()) {
-    value["runtimeImage"] = origin.runtime_image;
-  }
-  if (!origin.queue.empty()) {
-    value["queue"] = origin.queue;
-  }
-  if (!origin.priority_class.empty()) {
-    value["priorityClass"] = origin.priority_class;
-  }
-  if (origin.priority.has_value()) {
-    value["priority"] = origin.priority->value;
-    if (!origin.priority->is_preemptible) {
-      value["preemptible"] = false;
-    }
-  }
-  if (origin.active_deadline.has_value()) {
-    value["activeDeadlineSeconds"] = origin.active_deadline->count();
-  }
-  return value;
-}
-
 Json EncodeSuspectNode(const SuspectNode& suspect) {
   return {{"node", suspect.node},
           {"reason", suspect.reason},
@@ -239,10 +217,8 @@ Json EncodeSuspectNode(const SuspectNode& suspect) {
           {"until", FormatRfc3339(suspect.until)}};
 }
 
-Json EncodeAdmittedAmount(const AdmittedAmount& admitted) {
-  return {{"role", RoleName(admitted.role)},
-          {"resource", admitted.resource},
-          {"amount", admitted.amount}};
+Json EncodeRoleAmount(const RoleAmount& one) {
+  return {{"role", RoleName(one.role)}, {"resource", one.resource}, {"amount", one.amount}};
 }
 
 Json EncodeRoleCounts(const RoleCounts& counts) {
@@ -278,6 +254,32 @@ Json EncodeList(const std::vector<Item>& items, Json (*encode)(const Item&)) {
     list.push_back(encode(item));
   }
   return list;
+}
+
+Json EncodeOrigin(const GangOrigin& origin) {
+  Json value = {{"generation", origin.generation}, {"revision", origin.revision}};
+  if (!origin.runtime_image.empty()) {
+    value["runtimeImage"] = origin.runtime_image;
+  }
+  if (!origin.queue.empty()) {
+    value["queue"] = origin.queue;
+  }
+  if (!origin.priority_class.empty()) {
+    value["priorityClass"] = origin.priority_class;
+  }
+  if (origin.priority.has_value()) {
+    value["priority"] = origin.priority->value;
+    if (!origin.priority->is_preemptible) {
+      value["preemptible"] = false;
+    }
+  }
+  if (origin.active_deadline.has_value()) {
+    value["activeDeadlineSeconds"] = origin.active_deadline->count();
+  }
+  if (!origin.requests.empty()) {
+    value["requests"] = EncodeList(origin.requests, EncodeRoleAmount);
+  }
+  return value;
 }
 
 // The status as read, with the one condition that says why it is left alone.
@@ -323,7 +325,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
   status.has_run = reader.Bool("hasRun").value_or(HasRunByTimes(status));
   if (const Json* origin = reader.Find("origin")) {
     ObjectReader fields(*origin, reader.PathOf("origin"), errors);
-    status.origin = DecodeOrigin(fields);
+    status.origin = DecodeOrigin(fields, errors);
   }
   status.pod_group = reader.String("podGroup").value_or("");
   status.roles = DecodeList(reader, "roles", DecodeRoleCounts, errors);
@@ -356,7 +358,7 @@ TrainingJobStatus DecodeStatus(const Json& value,
       DecodeCapacityAsk(reader.Find("provisioning"), reader.PathOf("provisioning"), errors);
   status.preemptions = ReadCount(reader, "preemptions");
   status.suspect_nodes = DecodeList(reader, "suspectNodes", DecodeSuspectNode, errors);
-  status.admitted = DecodeList(reader, "admitted", DecodeAdmittedAmount, errors);
+  status.admitted = DecodeList(reader, "admitted", DecodeRoleAmount, errors);
   PassThrough(reader,
               {"state", "ready", "restartCount", "reason", "replicas", "selector", "columns"});
   status.unknown = reader.Unknown();
@@ -465,7 +467,7 @@ Json EncodeStatus(const TrainingJob& job) {
     value["suspectNodes"] = EncodeList(status.suspect_nodes, EncodeSuspectNode);
   }
   if (!status.admitted.empty()) {
-    value["admitted"] = EncodeList(status.admitted, EncodeAdmittedAmount);
+    value["admitted"] = EncodeList(status.admitted, EncodeRoleAmount);
   }
   for (const Json& condition : status.unknown_conditions) {
     value["conditions"].push_back(condition);

@@ -244,14 +244,13 @@ struct SuspectNode {
   friend bool operator==(const SuspectNode&, const SuspectNode&) = default;
 };
 
-// What a role's pods ask for since they were admitted, where that is more than their template says:
-// a LimitRange, a RuntimeClass or a webhook has changed them. Units: as in ResourceVector.
-struct AdmittedAmount {
+// An amount of one resource that each pod of a role asks for. Units: as in ResourceVector.
+struct RoleAmount {
   Role role = Role::kWorker;
   std::string resource;
   int64_t amount = 0;
 
-  friend bool operator==(const AdmittedAmount&, const AdmittedAmount&) = default;
+  friend bool operator==(const RoleAmount&, const RoleAmount&) = default;
 };
 
 // One thing that went wrong, or was asked for, however many pods it cost: what falls on one node,
@@ -318,6 +317,9 @@ struct GangOrigin {
   // runPolicy.activeDeadlineSeconds as it was read last: it holds when the manifest cannot be read
   // any more.
   std::optional<std::chrono::seconds> active_deadline{};
+  // What each pod was planned with, ports of the node included. It is held for those that are still
+  // to come or have ended, whatever becomes of the manifest. Empty: as of `queue`.
+  std::vector<RoleAmount> requests{};
 
   friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
 };
@@ -391,7 +393,9 @@ struct TrainingJobStatus {
   std::optional<CapacityAsk> provisioning;  // what its gangs ask of autoscalers; null: it never did
   int64_t preemptions = 0;                  // gangs of the job that went for others
   std::vector<SuspectNode> suspect_nodes;   // by node; at most kSuspectNodesMax
-  std::vector<AdmittedAmount> admitted;     // each role's resource at most once
+  // What pods ask for since a LimitRange, a RuntimeClass or a webhook changed them, where that is
+  // more than their template says. Each role's resource at most once.
+  std::vector<RoleAmount> admitted;
 
   // What a newer version of the operator has written and this one does not understand: fields, and
   // conditions of other types. Written back as it was read.

@@ -46,7 +46,7 @@ class Creations final : public Errand {
 TEST(ErrandRunner, LargeBodiesAreSentAFewAtATime) {
   Recorder api;
   ErrandRunner runner(&api, 32);
-  runner.Begin({"default", "mnist"}, std::make_unique<Creations>(4, 600'000));
+  runner.Begin({"default", "mnist"}, std::make_unique<Creations>(4, 300'000));
   ASSERT_EQ(api.tickets.size(), 2U);
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_TRUE(runner.TakeFinished().empty());

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "common/contract/topology.h"
 #include "operator/api/conditions.h"
@@ -19,25 +20,14 @@ namespace {
 // The node of what has none yet.
 constexpr const char* kNowhere = "";
 
+struct PromisedPlace {
+  Role role = Role::kWorker;
+  const GangOrigin* origin = nullptr;
+};
+
 // Whose place it is, by pod name and node. A pod has more than one while it is about to get
 // another. One that waits for its place has kNowhere: its queue is charged for it all the same.
-using Promised = std::map<std::string, std::map<std::string, Role>>;
-
-ResourceVector RequestOf(const TrainingJob& job, Role role) {
-  const RoleSpec* const spec = job.FindRole(role);
-  return spec == nullptr ? ResourceVector() : PlannedRequests(job, *spec);
-}
-
-// The pods of a role ask for the same: reading the template once a role, not once a pod.
-const ResourceVector& RequestOf(const TrainingJob& job,
-                                Role role,
-                                std::map<Role, ResourceVector>* requests) {
-  const auto [request, is_new] = requests->try_emplace(role);
-  if (is_new) {
-    request->second = RequestOf(job, role);
-  }
-  return request->second;
-}
+using Promised = std::map<std::string, std::map<std::string, PromisedPlace>>;
 
 bool IsOwn(const kube::Pod& pod, const kube::Item<StoredJob>* job) {
   return job != nullptr && pod.owner_uid == job->uid;
@@ -50,7 +40,7 @@ void AddPromised(const std::string& job, const TrainingJobStatus& status, Promis
   for (const PodPlacement& placement : status.placement) {
     if (!placement.is_completed) {
       const std::string name = PlacedPodName(job, status.attempt, placement);
-      (*promised)[name].emplace(placement.node, placement.role);
+      (*promised)[name].try_emplace(placement.node, PromisedPlace{placement.role, &status.origin});
     }
   }
 }
@@ -133,10 +123,15 @@ JobUsage UsageOf(const kube::Item<StoredJob>* job,
       AddPod(node, pod.spec.container.requests, is_own ? &held.own : &held.strangers);
     }
   }
-  std::map<Role, ResourceVector> requests;
+  // The pods of a role ask for the same: summed up once a role, not once a pod.
+  std::map<std::pair<const GangOrigin*, Role>, ResourceVector> requests;
   for (const auto& [name, places] : promised) {
-    for (const auto& [node, role] : places) {
-      const ResourceVector& request = RequestOf(job->object->job, role, &requests);
+    for (const auto& [node, place] : places) {
+      const auto [known, is_new] = requests.try_emplace({place.origin, place.role});
+      if (is_new) {
+        known->second = HeldRequests(job->object->job, *place.origin, place.role);
+      }
+      const ResourceVector& request = known->second;
       AddPod(node, request, &held.own);
       if (succeeded.contains(name)) {
         AddPod(node, request, &held.going);

@@ -1,6 +1,7 @@
 #include "operator/view/job_usage.h"
 
 #include <memory>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,9 @@ namespace {
 class JobUsageTest : public testing::Test {
  protected:
   JobUsageTest() {
-    TestWorld world(MakeTrainingJob(2));
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.roles[0].gpus = 1;
+    TestWorld world(std::move(job));
     world.Launch();
     auto stored = std::make_shared<StoredJob>();
     stored->job = world.job;
@@ -70,6 +73,16 @@ TEST_F(JobUsageTest, OneThatWaitsForAPlaceIsChargedForOnNoNode) {
   own = UsageOf(&job_, &next_, {&pod_}).own;
   EXPECT_EQ(own.count(""), 0U) << "charged twice while its place is written";
   EXPECT_EQ(own["node-b"].pod_count, 1);
+}
+
+// Else one edit that nobody can read gives away the places of those that have ended.
+TEST_F(JobUsageTest, PlacesAreHeldWhateverTheManifestSaysLater) {
+  const UsageByNode before = UsageOf(&job_, nullptr, {}).own;
+  EXPECT_EQ(before.at("node-a").resources.gpu_count, 2);
+  auto stored = std::make_shared<StoredJob>(*job_.object);
+  stored->job.spec = TrainingJobSpec();
+  job_.object = stored;
+  EXPECT_EQ(UsageOf(&job_, nullptr, {}).own, before);
 }
 
 TEST_F(JobUsageTest, PredecessorThatHasNotGoneYetIsOnItsWay) {

@@ -64,6 +64,16 @@ NodeState NodeStateOf(const kube::Node& node) {
   return node.is_schedulable ? NodeState::kOpen : NodeState::kCordoned;
 }
 
+ResourceVector AmountsOf(const std::vector<RoleAmount>& amounts, Role role) {
+  ResourceVector sum;
+  for (const RoleAmount& one : amounts) {
+    if (one.role == role) {
+      sum.Set(one.resource, one.amount);
+    }
+  }
+  return sum;
+}
+
 }  // namespace
 
 SnapshotNode SnapshotNodeOf(const kube::Node& node) {
@@ -166,13 +176,25 @@ ResourceVector RequestsOf(const RoleSpec& role) {
 }
 
 ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role) {
-  ResourceVector admitted;
-  for (const AdmittedAmount& one : job.status.admitted) {
-    if (one.role == role.name) {
-      admitted.Set(one.resource, one.amount);
+  return Larger(RequestsOf(role), AmountsOf(job.status.admitted, role.name));
+}
+
+std::vector<RoleAmount> PlannedAmounts(const TrainingJob& job) {
+  std::vector<RoleAmount> amounts;
+  for (const RoleSpec& role : job.spec.roles) {
+    for (NamedAmount& one : PlannedRequests(job, role).AllWithPorts()) {
+      amounts.push_back({role.name, std::move(one.name), one.amount});
     }
   }
-  return Larger(RequestsOf(role), admitted);
+  return amounts;
+}
+
+ResourceVector HeldRequests(const TrainingJob& job, const GangOrigin& origin, Role role) {
+  if (!origin.requests.empty()) {
+    return Larger(AmountsOf(origin.requests, role), AmountsOf(job.status.admitted, role));
+  }
+  const RoleSpec* const spec = job.FindRole(role);
+  return spec == nullptr ? ResourceVector() : PlannedRequests(job, *spec);
 }
 
 Gang GangOfOne(const TrainingJob& job, const RoleSpec& role, const std::string& name) {

@@ -41,6 +41,12 @@ ResourceVector RequestsOf(const RoleSpec& role);
 // earlier ones were admitted, where that is more.
 ResourceVector PlannedRequests(const TrainingJob& job, const RoleSpec& role);
 
+// PlannedRequests of every role, for the status.
+std::vector<RoleAmount> PlannedAmounts(const TrainingJob& job);
+
+// What a pod of the role holds in a gang of that origin, be it there or still to come.
+ResourceVector HeldRequests(const TrainingJob& job, const GangOrigin& origin, Role role);
+
 // One pod of the role, called `name`.
 Gang GangOfOne(const TrainingJob& job, const RoleSpec& role, const std::string& name);
 

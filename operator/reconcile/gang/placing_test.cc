@@ -335,8 +335,7 @@ TEST(Placing, WhatAdmissionAddsIsSaidAndCounted) {
                    "0, nodeSelector.pool is training, but the template says absent"),
       std::string::npos)
       << message;
-  EXPECT_EQ(world.job.status.admitted,
-            (std::vector<AdmittedAmount>{{Role::kWorker, "memory", 8192}}));
+  EXPECT_EQ(world.job.status.admitted, (std::vector<RoleAmount>{{Role::kWorker, "memory", 8192}}));
   world.job.status.suspect_nodes.clear();  // what is learned is enough
   world.FinishDeletions();
   world.Advance(seconds(5));
@@ -475,7 +474,7 @@ TEST(Placing, GangWhosePodsAskForMoreThanItsQueueMayHoldIsRolledBackBeforeItRuns
   EXPECT_TRUE(decision.status.placement.empty());
   EXPECT_TRUE(decision.status.suspect_nodes.empty());
   EXPECT_EQ(decision.status.admitted,
-            (std::vector<AdmittedAmount>{{Role::kWorker, "memory", int64_t{2} << 30}}))
+            (std::vector<RoleAmount>{{Role::kWorker, "memory", int64_t{2} << 30}}))
       << "the next plan counts it";
 }
 

@@ -5,6 +5,7 @@
 
 #include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_origin.h"
+#include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/pods/lasting_checkpoints.h"
@@ -73,6 +74,9 @@ void NoteOrigin(DecisionBuilder* builder) {
   }
   if (!status->placement.empty()) {
     status->origin.active_deadline = builder->spec().run_policy.active_deadline;
+  }
+  if (!status->placement.empty() && status->origin.requests.empty() && !IsOutdated(*builder)) {
+    status->origin.requests = PlannedAmounts(builder->job());
   }
 }
 

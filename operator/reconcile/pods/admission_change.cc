@@ -129,7 +129,7 @@ bool AskForMore(const TrainingJob& job, const std::vector<kube::Pod>& pods) {
 
 std::string DescribeRaised(const TrainingJobStatus& status) {
   std::string amounts;
-  for (const AdmittedAmount& one : status.admitted) {
+  for (const RoleAmount& one : status.admitted) {
     amounts += (amounts.empty() ? "" : ", ") + std::string(RoleName(one.role)) + " has " +
                AmountText(one.resource, one.amount);
   }
@@ -171,7 +171,7 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
 }
 
 void NoteAdmission(const GangView& view, DecisionBuilder* builder) {
-  std::vector<AdmittedAmount>& admitted = builder->mutable_status()->admitted;
+  std::vector<RoleAmount>& admitted = builder->mutable_status()->admitted;
   for (const Member& member : view.members) {
     if (member.pod == nullptr) {
       continue;
