@@ -26,7 +26,7 @@ class RecoveryTest(ProductCase):
         job = training.wait_for("Succeeded", 300)
         restarts = job["status"]["restarts"]
         self.assertEqual(sum(each["count"] for each in restarts), len(harms), restarts)
-        said = json.loads(self.final_words(training.pods()["worker-0"]))
+        said = json.loads(self.final_words(training, "worker-0"))
         self.assertEqual((said["samples"]["lost"], said["samples"]["repeated"]), (0, 0))
 
     def delete_as_kubectl_does(self, pod):
@@ -35,8 +35,13 @@ class RecoveryTest(ProductCase):
     def delete_at_once(self, pod):
         self.admin.delete("Pod", pod["metadata"]["name"], self.namespace, gracePeriodSeconds=0)
 
-    def final_words(self, pod):
-        return pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+    def final_words(self, training, task):
+        """Its termination message. The API server has been seen without it after the success."""
+        def words():
+            status = training.pods()[task]["status"]["containerStatuses"][0]
+            return status["state"].get("terminated", {}).get("message")
+
+        return training.wait(words, 30, f"{task} to have ended with a message")
 
 
 if __name__ == "__main__":
