@@ -31,7 +31,8 @@ bool MayStartOneDay(const ClusterState& state, const GangRecord& gang) {
 
 }  // namespace
 
-TurnOrder::TurnOrder(const ClusterState& state) : state_(state), lines_(state.queues().size()) {
+TurnOrder::TurnOrder(const ClusterState& state)
+    : state_(state), lines_(state.queues().size()), has_changed_(lines_.size(), true) {
   for (QueueIndex queue = 0; queue < lines_.size(); ++queue) {
     for (const GangRecord* const gang : state.waiting()[queue]) {
       LineOf(*gang).gangs.push_back(gang);
@@ -42,6 +43,7 @@ TurnOrder::TurnOrder(const ClusterState& state) : state_(state), lines_(state.qu
 
 void TurnOrder::PutShortestFirst(const GangRecord& gang, WallTime now) {
   LineOf(gang).gangs.push_front(&gang);
+  has_changed_[*gang.queue] = true;
   for (auto& [space, line] : lines_[*gang.queue]) {
     std::vector<std::pair<WallTime, const GangRecord*>> by_end;
     by_end.reserve(line.gangs.size());
@@ -85,8 +87,8 @@ const GangRecord* TurnOrder::Next() {
   } else {
     // In a single line nobody stands for others, and its order is that of those set aside.
     std::size_t line_count = 0;
-    for (const auto& lines : lines_) {
-      line_count += lines.size();
+    for (auto lines = lines_.begin(); lines != lines_.end() && line_count < 2; ++lines) {
+      line_count += lines->size();
     }
     has_rivals_ = line_count > 1;
     next = Peek(kTopQueue);
@@ -103,6 +105,7 @@ const GangRecord* TurnOrder::Next() {
   const auto found = lines_[home].find(next->space);
   const auto line = found == lines_[home].end() ? lines_[home].begin() : found;
   line->second.gangs.pop_front();
+  has_changed_[home] = true;
   if (line->second.gangs.empty()) {
     lines_[home].erase(line);
   }
@@ -138,8 +141,9 @@ void TurnOrder::SetHopelessAside(QueueIndex queue) {
 }
 
 const GangRecord* TurnOrder::Peek(QueueIndex queue) {
-  if (queue != kTopQueue && has_rivals_) {
+  if (queue != kTopQueue && has_rivals_ && has_changed_[queue]) {
     SetHopelessAside(queue);
+    has_changed_[queue] = false;
   }
   const QueueOrdering ordering = state_.queues().SpecOf(queue).ordering;
   if (ordering == QueueOrdering::kFairShare) {

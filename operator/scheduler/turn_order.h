@@ -43,6 +43,7 @@ class TurnOrder {
   const ClusterState& state_;
   // For each queue without queues below it; by namespace where that decides, else all under "".
   std::vector<std::map<std::string, Line>> lines_;
+  std::vector<bool> has_changed_;        // by queue: since the hopeless were set aside
   bool has_rivals_ = false;              // more lines than one
   std::deque<const GangRecord*> aside_;  // those that may never start
 };
