@@ -252,7 +252,10 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
     return failure;
   }
   if (Hangs(silence.hang, member)) {
-    return OutsideFailure(builder, member, kCauseHang, "hangs: " + silence.hang.sentence);
+    Failure hang = OutsideFailure(builder, member, kCauseHang, "");
+    // Which of the pod's ranks it is says the sentence.
+    hang.sentence = "pod " + member.pod_name + " hangs: " + silence.hang.sentence;
+    return hang;
   }
   if (silence.hanging.count(*member.rank) > 0) {
     failure = OutsideFailure(builder, member, kCauseHang, "hangs: its peers hear nothing from it");

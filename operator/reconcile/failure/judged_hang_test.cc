@@ -52,7 +52,7 @@ TEST_F(JudgedHangTest, TheGangRestartsForTheRankThatOthersWaitForInAnyPod) {
   ASSERT_TRUE(world_.job.status.last_failure.has_value());
   EXPECT_EQ(world_.job.status.last_failure->pod, "mnist-worker-1");
   EXPECT_EQ(world_.job.status.last_failure->message,
-            "pod mnist-worker-1 (rank 2) hangs: rank 3 has not called all_reduce #7 of group pg, "
+            "pod mnist-worker-1 hangs: rank 3 has not called all_reduce #7 of group pg, "
             "in which 3 ranks wait");
 }
 
