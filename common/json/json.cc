@@ -10,6 +10,9 @@ template class nlohmann::basic_json<nlohmann::ordered_map>;
 namespace lockstep {
 namespace {
 
+// Choice: to compare with so many is quicker than to keep a set of them.
+constexpr std::size_t kFewKeys = 16;
+
 // Builds a Json while watching what the library's own parser lets pass: duplicate keys and depth.
 class StrictHandler : public nlohmann::json_sax<Json> {
  public:
@@ -36,11 +39,11 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   bool start_object(std::size_t /*size*/) override { return Open(Json::object()); }
 
   bool key(string_t& name) override {
-    if (!open_.back().keys.insert(name).second) {
+    if (!IsNew(name)) {
       problem_ = "key \"" + name + "\" appears twice";
       return false;
     }
-    if (open_.back().keys.size() > keys_max_) {
+    if (MembersOf(open_.back()).size() >= keys_max_) {
       problem_ = "an object has more than " + std::to_string(keys_max_) + " keys";
       return false;
     }
@@ -67,8 +70,27 @@ class StrictHandler : public nlohmann::json_sax<Json> {
   // An object or array that has begun and not ended.
   struct Container {
     Json* value;
-    std::set<std::string> keys;
+    std::set<std::string> keys;  // of an object with more than kFewKeys
   };
+
+  static Json::object_t::Container& MembersOf(const Container& open) {
+    return open.value->get_ref<Json::object_t&>();
+  }
+
+  bool IsNew(const std::string& name) {
+    Container& open = open_.back();
+    const Json::object_t::Container& members = MembersOf(open);
+    if (members.size() <= kFewKeys) {
+      return std::none_of(
+          members.begin(), members.end(), [&](const auto& one) { return one.first == name; });
+    }
+    if (open.keys.empty()) {
+      for (const auto& [known, value] : members) {
+        open.keys.insert(known);
+      }
+    }
+    return open.keys.insert(name).second;
+  }
 
   bool Add(Json value) {
     Insert(std::move(value));
@@ -83,11 +105,9 @@ class StrictHandler : public nlohmann::json_sax<Json> {
       return root_;
     }
     Json* const parent = open_.back().value;
-    if (parent->is_array()) {
-      return &parent->emplace_back(std::move(value));
-    }
-    Json::object_t::Container& members = parent->get_ref<Json::object_t&>();
-    return &members.emplace_back(std::move(name_), std::move(value)).second;
+    return parent->is_array()
+               ? &parent->emplace_back(std::move(value))
+               : &MembersOf(open_.back()).emplace_back(std::move(name_), std::move(value)).second;
   }
 
   bool Open(Json value) {

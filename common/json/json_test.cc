@@ -36,6 +36,22 @@ TEST(ParseJson, RefusesWhatIsNotOneCleanDocument) {
   }
 }
 
+TEST(ParseJson, RefusesAKeyThatAppearsTwiceAmongAnyNumberOfKeys) {
+  for (int count = 1; count < 40; ++count) {
+    for (const int again : {0, count / 2, count - 1}) {
+      std::string text = R"({"list": [{"0": 1}, {"0": 1}], "inner": {)";
+      for (int i = 0; i < count; ++i) {
+        text += "\"" + std::to_string(i) + "\": {\"0\": 0}, ";
+      }
+      const std::string last = text + "\"x\": 0}}";
+      EXPECT_TRUE(ParseJson(last).ok()) << last;
+      text += "\"" + std::to_string(again) + "\": 0}}";
+      EXPECT_EQ(ParseJson(text).error().message(),
+                "not valid JSON: key \"" + std::to_string(again) + "\" appears twice");
+    }
+  }
+}
+
 TEST(ParseJson, ObjectsHaveABoundedNumberOfKeys) {
   const auto with_keys = [](std::size_t count) {
     std::string text = "{";
