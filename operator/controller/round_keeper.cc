@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "common/base/plural.h"
+#include "operator/allocator/scheduler_feed.h"
 #include "operator/scheduler/cluster_state.h"
 #include "operator/scheduler/state_event.h"
-#include "operator/view/scheduler_feed.h"
 
 namespace lockstep::control {
 namespace {

@@ -11,6 +11,8 @@
 
 #include "common/base/copy_on_write.h"
 #include "common/base/time.h"
+#include "operator/allocator/scheduler_feed.h"
+#include "operator/allocator/usage_ledger.h"
 #include "operator/api/job_id.h"
 #include "operator/kubeclient/kube/decode.h"
 #include "operator/kubeclient/kube/reflector.h"
@@ -28,10 +30,8 @@
 #include "operator/view/provisioning_view.h"
 #include "operator/view/queue_server.h"
 #include "operator/view/reported_devices.h"
-#include "operator/view/scheduler_feed.h"
 #include "operator/view/stored_job.h"
 #include "operator/view/stored_queue.h"
-#include "operator/view/usage_ledger.h"
 
 namespace lockstep::control {
 

@@ -8,6 +8,7 @@
 #include "operator/reconcile/gang/queue.h"
 #include "operator/view/cluster_view.h"
 #include "operator/view/run_kinds.h"
+#include "operator/view/stand_of_job.h"
 
 namespace lockstep::control {
 namespace {

@@ -5,24 +5,13 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "operator/allocator/usage_ledger.h"
 #include "operator/api/training_job.h"
 #include "operator/kubeclient/kube/decode.h"
 #include "operator/resources/node_usage.h"
 #include "operator/view/stored_job.h"
 
 namespace lockstep::control {
-
-// What is held under one job's name.
-struct JobUsage {
-  UsageByNode own;        // by its pods, and promised to those that are still to come
-  UsageByNode going;      // the part of it that comes free by itself (IsGoing)
-  UsageByNode strangers;  // by pods that carry its name, are not its own, and stay
-  UsageByNode orphans;    // by such pods that go
-  // The parts of `going` and `orphans` that are stuck from then on, unless they have gone.
-  std::map<WallTime, UsageByNode> stuck_from;
-  // The parts of them whose pods nobody has asked to go yet, by the pod's uid.
-  std::map<std::string, UsageByNode> unasked;
-};
 
 // `job` is null when there is none of that name; then all its pods are strangers or orphans.
 // `reserved` is the status that it is about to have, or null: until that is written, both that and

@@ -7,7 +7,7 @@
 
 #include "operator/reconcile/testing/fake_world.h"
 #include "operator/view/going_pods.h"
-#include "operator/view/job_stand.h"
+#include "operator/view/stand_of_job.h"
 
 namespace lockstep::control {
 namespace {

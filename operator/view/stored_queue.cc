@@ -12,7 +12,6 @@
 #include "operator/api/queue_family.h"
 #include "operator/kubeclient/kube/decode.h"
 #include "operator/scheduler/amount_text.h"
-#include "operator/view/job_stand.h"
 
 namespace lockstep::control {
 namespace {

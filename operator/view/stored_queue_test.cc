@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/view/job_stand.h"
-#include "operator/view/scheduler_feed.h"
+#include "operator/allocator/job_stand.h"
+#include "operator/allocator/scheduler_feed.h"
 
 namespace lockstep::control {
 namespace {

@@ -26,6 +26,12 @@ EDGES = {
     "operator/convert": COMMON | {"operator/api", "operator/resources", "operator/yaml"},
     "operator/kubeclient/kube": COMMON | {"operator/resources"},
     "operator/scheduler": {"common/base", "operator/resources"},
+    "operator/allocator": {
+        "common/base",
+        "operator/api",
+        "operator/resources",
+        "operator/scheduler",
+    },
     # What others have answered, as values: part of what a turn sees.
     "operator/capacity/sight": {"common/json", "operator/api", "operator/kubeclient/kube"},
     "operator/reconcile": TURN | {"operator/capacity/sight"},
@@ -73,6 +79,7 @@ EDGES = {
     },
     "operator/view": TURN
     | {
+        "operator/allocator",
         "operator/capacity",
         "operator/capacity/sight",
         "operator/reconcile",
@@ -83,6 +90,7 @@ EDGES = {
     },
     "operator/controller": TURN
     | {
+        "operator/allocator",
         "operator/capacity",
         "operator/capacity/sight",
         "operator/reconcile",

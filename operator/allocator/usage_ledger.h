@@ -8,11 +8,23 @@
 #include <vector>
 
 #include "common/base/copy_on_write.h"
+#include "common/base/time.h"
 #include "operator/api/job_id.h"
 #include "operator/resources/node_usage.h"
-#include "operator/view/job_usage.h"
 
 namespace lockstep::control {
+
+// What is held under one job's name.
+struct JobUsage {
+  UsageByNode own;        // by its pods, and promised to those that are still to come
+  UsageByNode going;      // the part of it that comes free by itself (IsGoing)
+  UsageByNode strangers;  // by pods that carry its name, are not its own, and stay
+  UsageByNode orphans;    // by such pods that go
+  // The parts of `going` and `orphans` that are stuck from then on, unless they have gone.
+  std::map<WallTime, UsageByNode> stuck_from;
+  // The parts of them whose pods nobody has asked to go yet, by the pod's uid.
+  std::map<std::string, UsageByNode> unasked;
+};
 
 // What is held under each job's name, and by all together. Changes of a job only mark it; it is
 // counted anew when somebody asks, once for however many of them.

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "common/base/time.h"
+#include "operator/allocator/job_stand.h"
 #include "operator/api/job_id.h"
 #include "operator/scheduler/cluster_state.h"
 #include "operator/scheduler/round.h"
-#include "operator/view/job_stand.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/view/scheduler_feed.h"
+#include "operator/allocator/scheduler_feed.h"
 
 namespace lockstep::control {
 namespace {

@@ -1,10 +1,10 @@
-#include "operator/view/job_stand.h"
+#include "operator/view/stand_of_job.h"
 
 #include <gtest/gtest.h>
 
+#include "operator/allocator/scheduler_feed.h"
 #include "operator/capacity/capacity_answer.h"
 #include "operator/reconcile/testing/fake_world.h"
-#include "operator/view/scheduler_feed.h"
 
 namespace lockstep::control {
 namespace {

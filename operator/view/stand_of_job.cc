@@ -1,4 +1,4 @@
-#include "operator/view/job_stand.h"
+#include "operator/view/stand_of_job.h"
 
 #include <algorithm>
 
@@ -148,15 +148,6 @@ void AddHeld(const StandInputs& inputs, WallTime now, JobStand* stand) {
 }
 
 }  // namespace
-
-std::string GangNameOf(const JobId& key) {
-  return key.namespace_name + "/" + key.name;
-}
-
-JobId JobOfGang(const std::string& gang) {
-  const std::size_t slash = gang.find('/');
-  return {gang.substr(0, slash), gang.substr(slash + 1)};
-}
 
 const TrainingJobStatus* PlacedStatus(const TrainingJob& job, const TrainingJobStatus* reserved) {
   return HasPlaces(job.status)                         ? &job.status

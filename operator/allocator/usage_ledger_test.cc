@@ -1,4 +1,4 @@
-#include "operator/view/usage_ledger.h"
+#include "operator/allocator/usage_ledger.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "operator/view/scheduler_feed.h"
+#include "operator/allocator/scheduler_feed.h"
 
 #include <algorithm>
 #include <chrono>
