@@ -127,7 +127,7 @@ void ApiCluster::Plan() {
 
 // Rounds name again whoever is not asked about now.
 void ApiCluster::AskPermissions() {
-  for (auto& [key, victims] : rounds_.TakePermissionNeeds()) {
+  for (auto& [key, victims] : parts_.view->TakePermissionNeeds()) {
     const StoredJob* const stored = parts_.view->FindJob(key);
     const JobId errand = PermissionErrandOf(key);
     if (stored == nullptr || permissions_asked_.size() >= kPermissionsAskedMax ||

@@ -87,7 +87,7 @@ class ApiCluster final : public Cluster {
     return MayReportQueues() ? queue_reporter_.NextReport() : std::nullopt;
   }
 
-  int64_t round_count() const { return rounds_.round_count(); }
+  int64_t round_count() const { return parts_.view->allocator().round_count(); }
 
   // Replies have come to calls that were started here.
   void Accept(kube::CallsAnswered answered) { errands_.Accept(std::move(answered)); }

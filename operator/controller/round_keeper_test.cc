@@ -32,7 +32,7 @@ TEST_F(RoundKeeperTest, OneRoundServesAllThatTakeWhatItGrants) {
   }
 
   EXPECT_EQ(nodes.size(), 40U);
-  EXPECT_EQ(rounds_.round_count(), 1);
+  EXPECT_EQ(view_.allocator().round_count(), 1);
   EXPECT_EQ(news_.urgent.count(KeyOf("job-39")), 1U) << "it was granted room in another's turn";
 }
 
@@ -289,7 +289,7 @@ TEST_F(RoundKeeperTest, NothingNewIsNoRound) {
   Ask("first");
   rounds_.Plan(now_, &news_);
 
-  EXPECT_EQ(rounds_.round_count(), 1);
+  EXPECT_EQ(view_.allocator().round_count(), 1);
 }
 
 // It was granted room that somebody else's pod has taken since.

@@ -30,7 +30,7 @@ kube::ObjectKey ObjectKeyOf(const JobId& key) {
 ClusterView::ClusterView(std::set<std::string> namespaces,
                          const std::vector<std::string>& topology_levels,
                          bool learns_run_times)
-    : namespaces_(std::move(namespaces)), feed_({topology_levels, /*is_one_machine=*/false}) {
+    : namespaces_(std::move(namespaces)), allocator_({topology_levels, /*is_one_machine=*/false}) {
   if (learns_run_times) {
     run_times_.emplace(RunTimeHistory::Options());
   }
@@ -292,7 +292,8 @@ const CopyOnWrite<std::vector<kube::Node>>& ClusterView::Nodes() {
 
 UsedElsewhere ClusterView::UsedBesides(const JobId& key) {
   const UsageByNode* const own = usage_.OwnOf(key);
-  return {usage_.Sum(), foreign_.room(), own == nullptr ? UsageByNode() : *own, feed_.RoomKept()};
+  return {
+      usage_.Sum(), foreign_.room(), own == nullptr ? UsageByNode() : *own, allocator_.RoomKept()};
 }
 
 std::map<std::string, std::set<std::string>> ClusterView::DevicesElsewhere(const JobId& key) const {

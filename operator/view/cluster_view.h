@@ -11,7 +11,7 @@
 
 #include "common/base/copy_on_write.h"
 #include "common/base/time.h"
-#include "operator/allocator/scheduler_feed.h"
+#include "operator/allocator/allocator.h"
 #include "operator/allocator/usage_ledger.h"
 #include "operator/api/job_id.h"
 #include "operator/kubeclient/kube/decode.h"
@@ -187,14 +187,17 @@ class ClusterView {
 
   // From wide to narrow, without kHostLevel.
   const std::vector<std::string>& topology_levels() const {
-    return feed_.state().nodes().domains().levels();
+    return allocator_.state().nodes().domains().levels();
   }
 
   // As ClusterState::SetRecorder, of the state that rounds decide by.
-  void RecordScheduling(StateRecorder* recorder) { feed_.SetRecorder(recorder); }
+  void RecordScheduling(StateRecorder* recorder) { allocator_.SetRecorder(recorder); }
 
-  // All of it as scheduling rounds know it, up to date with what was heard.
-  SchedulerFeed& Scheduling(WallTime now);
+  // Who holds what, as far as rounds have heard.
+  const Allocator& allocator() const { return allocator_; }
+
+  // The same, up to date with what was heard.
+  Allocator& Scheduling(WallTime now);
 
   // All TrainingQueues, by name.
   std::vector<StoredQueue> Queues() const;
@@ -249,8 +252,10 @@ class ClusterView {
   // For whom the job's gang is to go, as a stored claim says; null: it stays.
   std::optional<EvictionOrder> EvictionOf(const JobId& key, WallTime now);
 
-  // Whether jobs were offered room of which it is not known yet whether they took it.
-  bool has_offers() const { return feed_.has_offers(); }
+  // As of Allocator.
+  std::map<JobId, std::vector<JobId>> TakePermissionNeeds() {
+    return allocator_.TakePermissionNeeds();
+  }
 
   // The job is to be looked at anew there, whether or not anything has changed but the time.
   void Reconsider(const JobId& key) { NoteUsageChange(key); }
@@ -352,7 +357,7 @@ class ClusterView {
   std::map<JobId, TrainingJobStatus> reserved_;
   UsageLedger usage_{[this](const JobId& key) { return CountUsage(key); }};
 
-  SchedulerFeed feed_;
+  Allocator allocator_;
   std::optional<RunTimeHistory> run_times_;  // null: nothing is learnt
   std::set<JobId> stale_stands_;             // that it is to be told of
   JobAlarms stuck_from_;                     // when it is to be told of others

@@ -231,7 +231,7 @@ void ClusterView::NoteReleases(std::vector<OtherRelease> releases, News* news) {
 
 std::map<std::string, QueueStatus> ClusterView::QueueStandings() const {
   const std::vector<StoredQueue> queues = Queues();
-  std::map<std::string, QueueStatus> standings = QueueStatuses(queues, feed_.state());
+  std::map<std::string, QueueStatus> standings = QueueStatuses(queues, allocator_.state());
   for (const auto& [name, why] : QueuesServedElsewhere(queues, namespaces_, releases_)) {
     standings.erase(name);
   }
@@ -240,7 +240,7 @@ std::map<std::string, QueueStatus> ClusterView::QueueStandings() const {
 
 std::map<std::string, QueueStatus> ClusterView::MeasuredQueues() const {
   std::map<std::string, QueueStatus> standings = QueueStandings();
-  if (std::optional<QueueStatus> standing = DefaultStanding(Queues(), feed_.state())) {
+  if (std::optional<QueueStatus> standing = DefaultStanding(Queues(), allocator_.state())) {
     standings.emplace(kDefaultQueue, *std::move(standing));
   }
   return standings;
@@ -260,17 +260,17 @@ std::size_t ClusterView::CountSuspectNodes(WallTime now) const {
 }
 
 bool ClusterView::HasSchedulingNews(uint64_t since) const {
-  return feed_.state().news() != since || are_queues_stale_ || !stale_stands_.empty() ||
+  return allocator_.state().news() != since || are_queues_stale_ || !stale_stands_.empty() ||
          !stale_nodes_.empty();
 }
 
-SchedulerFeed& ClusterView::Scheduling(WallTime now) {
+Allocator& ClusterView::Scheduling(WallTime now) {
   if (std::exchange(are_queues_stale_, false)) {
     const std::vector<StoredQueue> queues = Queues();
     std::map<std::string, std::string> unserved =
         QueuesServedElsewhere(queues, namespaces_, releases_);
     unserved.merge(UnservedQueues(queues));
-    feed_.SetQueues(UsableQueues(queues), std::move(unserved));
+    allocator_.SetQueues(UsableQueues(queues), std::move(unserved));
   }
   std::set<std::string> changed = usage_.TakeStrangersChanged();
   changed.merge(foreign_.TakeChanged());
@@ -278,17 +278,17 @@ SchedulerFeed& ClusterView::Scheduling(WallTime now) {
     changed.erase(name);
     const kube::Item<kube::Node>* const known = nodes_.Find({"", name});
     if (known == nullptr) {
-      feed_.RemoveNode(name);
+      allocator_.RemoveNode(name);
       continue;
     }
     SnapshotNode node = SnapshotNodeOf(*known->object);
     NodeUsage strangers = UsedByStrangers(name);
     node.used = std::move(strangers.resources);
     node.pod_count = strangers.pod_count;
-    feed_.SetNode(node);
+    allocator_.SetNode(node);
   }
   for (const std::string& name : changed) {
-    feed_.SetStrangers(name, UsedByStrangers(name));
+    allocator_.SetStrangers(name, UsedByStrangers(name));
   }
   for (const JobId& job : stuck_from_.TakeDue(now)) {
     stale_stands_.insert(job);
@@ -296,9 +296,9 @@ SchedulerFeed& ClusterView::Scheduling(WallTime now) {
   // Claims are those of others too: these are few, and set none of their own anew.
   while (!stale_stands_.empty()) {
     TellStands(now);
-    stale_stands_.merge(feed_.TakeAffected());
+    stale_stands_.merge(allocator_.TakeAffected());
   }
-  return feed_;
+  return allocator_;
 }
 
 const TrainingJobStatus* ClusterView::PlacedStatusOf(const JobId& key,
@@ -370,7 +370,7 @@ void ClusterView::TellStands(WallTime now) {
       permissions_.erase(job);
     }
     stuck_from_.Set(job, EarlierOf(stand.stuck_from, stand.awaited_until));
-    feed_.SetJob(job, stand);
+    allocator_.SetJob(job, stand);
   }
 }
 
@@ -401,7 +401,7 @@ PastRuns ClusterView::PastRunsOf(const JobId& key, const StoredJob* stored) cons
   if (!run_times_ || stored == nullptr || HasEnded(stored->job.status)) {
     return {};
   }
-  const GangRecord* const known = feed_.state().Find(GangNameOf(key));
+  const GangRecord* const known = allocator_.state().Find(GangNameOf(key));
   if (known != nullptr && known->state != GangState::kWaiting) {
     return known->request.past_runs;
   }
@@ -433,9 +433,9 @@ std::optional<EvictionOrder> ClusterView::EvictionOf(const JobId& key, WallTime 
   if (claimants_.empty() || stored == nullptr || stored->job.status.placement.empty()) {
     return std::nullopt;
   }
-  const SchedulerFeed& feed = Scheduling(now);
+  const Allocator& allocator = Scheduling(now);
   const TrainingJob& job = stored->job;
-  const GangRecord* const evictor = feed.EvictorOf(key, job.metadata.uid, job.status.attempt);
+  const GangRecord* const evictor = allocator.EvictorOf(key, job.metadata.uid, job.status.attempt);
   if (evictor == nullptr) {
     return std::nullopt;
   }
@@ -443,7 +443,7 @@ std::optional<EvictionOrder> ClusterView::EvictionOf(const JobId& key, WallTime 
   return EvictionOrder{evictor->request.name,
                        evictor->request.priority,
                        queue.empty() ? kDefaultQueue : queue,
-                       feed.state().Find(GangNameOf(key))->queue != evictor->queue};
+                       allocator.state().Find(GangNameOf(key))->queue != evictor->queue};
 }
 
 // Those whose room it claims are to hear of it, or that it is not so any more.

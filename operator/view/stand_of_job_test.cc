@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/allocator/scheduler_feed.h"
+#include "operator/allocator/allocator.h"
 #include "operator/capacity/capacity_answer.h"
 #include "operator/reconcile/testing/fake_world.h"
 
@@ -71,17 +71,16 @@ TEST_F(AskingStand, PlaceholderPodsKeepRoomForAsLongAsAnAnswerIsTrusted) {
 }
 
 TEST_F(AskingStand, WhatAGangWasToldStandsWhileItsAskGoesOn) {
-  SchedulerFeed feed;
-  RoundMemory memory;
-  feed.SetJob({"default", "mnist"}, Stand());
-  feed.Commit(Round(feed.mutable_state(), kNow, &memory), kNow);
-  ASSERT_TRUE(feed.state().Find("default/mnist")->told.has_value());
+  Allocator allocator;
+  allocator.SetJob({"default", "mnist"}, Stand());
+  allocator.Ask(nullptr, kNow);
+  ASSERT_TRUE(allocator.state().Find("default/mnist")->told.has_value());
   ask().open = OpenAsk{ProvisioningClass::kAtomicScaleUp, "rev", kNow, false};
-  const uint64_t news = feed.state().news();
-  feed.SetJob({"default", "mnist"}, Stand());
-  EXPECT_EQ(feed.state().Find("default/mnist")->request.asking.stage, AskStage::kOpen);
-  EXPECT_TRUE(feed.state().Find("default/mnist")->told.has_value());
-  EXPECT_GT(feed.state().news(), news) << "a round looks at it";
+  const uint64_t news = allocator.state().news();
+  allocator.SetJob({"default", "mnist"}, Stand());
+  EXPECT_EQ(allocator.state().Find("default/mnist")->request.asking.stage, AskStage::kOpen);
+  EXPECT_TRUE(allocator.state().Find("default/mnist")->told.has_value());
+  EXPECT_GT(allocator.state().news(), news) << "a round looks at it";
 }
 
 // O2 of the third review: an edit that only the decoder refuses made it untouchable for ever.

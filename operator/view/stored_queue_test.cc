@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "operator/allocator/allocator.h"
 #include "operator/allocator/job_stand.h"
-#include "operator/allocator/scheduler_feed.h"
 
 namespace lockstep::control {
 namespace {
@@ -185,11 +185,11 @@ TEST(StoredQueue, PodThatIsStuckCountsAsUsedBesideThoseThatTookTheQuota) {
 // The job was suspended, has ended, runs again elsewhere, or is gone: the GPU is held all the same.
 TEST(StoredQueue, PodThatIsStuckCountsWhateverBecomesOfItsJob) {
   const std::vector<StoredQueue> queues = VisionBelowResearch();
-  SchedulerFeed feed;
-  feed.SetQueues(UsableQueues(queues), {});
+  Allocator allocator;
+  allocator.SetQueues(UsableQueues(queues), {});
   const JobId key{"team", "went"};
   const auto used = [&] {
-    const QueueAmounts amounts = QueueStatuses(queues, feed.state()).at("vision").used;
+    const QueueAmounts amounts = QueueStatuses(queues, allocator.state()).at("vision").used;
     return amounts.contains("nvidia.com/gpu") ? amounts.at("nvidia.com/gpu") : 0;
   };
   const UsageByNode one = {{"node-a", {{0, 0, 1}, 1}}};
@@ -198,39 +198,39 @@ TEST(StoredQueue, PodThatIsStuckCountsWhateverBecomesOfItsJob) {
   runs.request.queue = "vision";
   runs.is_placed = true;
   runs.held = {{"node-b", {{0, 0, 2}, 1}}};
-  feed.SetJob(key, runs);
+  allocator.SetJob(key, runs);
   EXPECT_EQ(used(), 2);
 
   JobStand suspended;
   suspended.request = runs.request;
   suspended.stuck = one;
-  feed.SetJob(key, suspended);
+  allocator.SetJob(key, suspended);
   EXPECT_EQ(used(), 1) << "suspended, or ended";
   runs.stuck = one;
-  feed.SetJob(key, runs);
+  allocator.SetJob(key, runs);
   EXPECT_EQ(used(), 3) << "it runs again";
   JobStand gone;
   gone.request.name = GangNameOf(key);
   gone.going = one;
-  feed.SetJob(key, gone);
+  allocator.SetJob(key, gone);
   EXPECT_EQ(used(), 1) << "deleted, with a pod that is asked to go";
   std::swap(gone.going, gone.stuck);
-  feed.SetJob(key, gone);
+  allocator.SetJob(key, gone);
   EXPECT_EQ(used(), 1) << "and stays";
   gone.stuck.clear();
-  feed.SetJob(key, gone);
+  allocator.SetJob(key, gone);
   EXPECT_EQ(used(), 0);
 }
 
 // An operator that comes later was not there when the job was.
 TEST(StoredQueue, PodsOfAJobThatNobodyRemembersAreUsedInNoQueue) {
-  SchedulerFeed feed;
-  feed.SetQueues({}, {});
+  Allocator allocator;
+  allocator.SetQueues({}, {});
   JobStand gone;
   gone.request.name = "team/went";
   gone.stuck = {{"node-a", {{0, 0, 1}, 1}}};
-  feed.SetJob({"team", "went"}, gone);
-  EXPECT_TRUE(DefaultStanding({}, feed.state())->used.empty());
+  allocator.SetJob({"team", "went"}, gone);
+  EXPECT_TRUE(DefaultStanding({}, allocator.state())->used.empty());
 }
 
 TEST(StoredQueue, QueueWithOthersBelowItSaysThatJobsNameThose) {

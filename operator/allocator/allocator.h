@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,16 +17,19 @@
 
 namespace lockstep::control {
 
-// The cluster as scheduling rounds know it, kept up to date job by job and node by node. What does
-// not change anything is no event of the state.
+// Who holds what of the cluster, or is about to, and the rounds that give room out. It is told of
+// nodes, queues and jobs one by one; what does not change anything is no event of the state.
 //
-// What a round has granted holds its room from then on, and so does what it keeps for a job until
-// others have gone. It is taken when the job's status is about to say so; until then it can be
-// given back, as if the round had not been. Only a claim that is stored makes others go.
+// A round is made only if something has changed that one could answer in another way. What a round
+// has granted holds its room from then on, and so does what it keeps for a job until others have
+// gone. A job hears its answer when it has its turn. It takes what it was granted when its status
+// is about to say so; what it does not take is given back, as if the round had not been. Anything
+// new makes the answers of those that have not heard theirs be decided again. Only a claim that is
+// stored makes others go.
 // Thread: one.
-class SchedulerFeed {
+class Allocator {
  public:
-  explicit SchedulerFeed(ClusterState::Options options = {}) : state_(std::move(options)) {}
+  explicit Allocator(ClusterState::Options options = {}) : state_(std::move(options)) {}
 
   // As of ClusterState.
   void SetRecorder(StateRecorder* recorder) { state_.SetRecorder(recorder); }
@@ -42,11 +48,33 @@ class SchedulerFeed {
   void SetStrangers(const std::string& node, const NodeUsage& usage);
   void SetJob(const JobId& key, const JobStand& stand);
 
-  // Does what a round of this state has decided.
-  void Commit(const RoundResult& result, WallTime now);
+  // Takes back what was offered and not taken. Then makes a round if anything has changed; null:
+  // nothing has. `job` has its turn: its words are up to date then, and what it was granted or is
+  // kept for it is offered to it. Null `job`: nobody's turn.
+  std::optional<RoundResult> Ask(const JobId* job, WallTime now);
 
-  // What the job was granted and has not taken; null: nothing.
-  const PlacedPods* GrantOf(const JobId& key) const;
+  // Takes back grants that were offered and not taken: their jobs keep their place and are not
+  // granted anything until something is new about them.
+  void TakeBackDeclined();
+
+  // Nothing of what was answered holds any more.
+  void Reset();
+
+  // Who has another answer than before and has not been told: who was granted something, and who
+  // waits for something else.
+  std::set<JobId> TakeGranted() { return std::exchange(granted_, {}); }
+
+  std::set<JobId> TakeRefused() { return std::exchange(refused_, {}); }
+
+  // Jobs for which others could go, and of whose pods the API server is to be asked first; with who
+  // would go. Each is named again while that is so, until SetJob has the answer.
+  std::map<JobId, std::vector<JobId>> TakePermissionNeeds() {
+    return std::exchange(permission_needs_, {});
+  }
+
+  // How things stand for the job as the newest round has it: a node for each of its pods, which is
+  // to be in its status before anybody else asks, or what it waits for.
+  PlanResult AnswerFor(const JobId& key) const;
 
   // What is kept for the job until others have gone; null: nothing. The uids and attempts of those
   // are known once its status names them.
@@ -55,30 +83,25 @@ class SchedulerFeed {
   // What is kept of each node for jobs until others have gone, or until they have their turns.
   UsageByNode RoomKept() const;
 
-  // Those of the claim that have not gone yet.
-  std::vector<std::string> StillThere(const RoomClaim& claim) const;
-
   // For whom that gang of the job is to go now; null: it stays.
   const GangRecord* EvictorOf(const JobId& key, const std::string& uid, Attempt attempt) const;
 
   // Jobs that are to be set anew because of claims of others.
   std::set<JobId> TakeAffected() { return std::exchange(affected_, {}); }
 
-  // The job decides on its grant or claim now.
-  void NoteOffered(const JobId& key);
-
-  // Whether some have, of whom it is not known yet whether they took it.
+  // Whether jobs were offered room of which it is not known yet whether they took it.
   bool has_offers() const { return !offered_.empty(); }
 
-  // Grants are given back: those that were offered and not taken, whose jobs keep their place and
-  // are not granted anything until something is new about them, or all.
-  void TakeBackDeclined();
-  void TakeBackAll();
+  // How many rounds there were.
+  int64_t round_count() const { return round_count_; }
+
+  // Refusals whose figures the newest round did not look at.
+  std::size_t outdated_count() const { return outdated_count_; }
+
+  // When time alone may change an answer; null: never.
+  std::optional<WallTime> look_again_at() const { return look_again_at_; }
 
   const ClusterState& state() const { return state_; }
-
-  // For Round, which leaves it as it was.
-  ClusterState* mutable_state() { return &state_; }
 
  private:
   // Room that is kept for a job.
@@ -120,6 +143,13 @@ class SchedulerFeed {
   void Release(const JobId& key, const RoomClaim& claim);
   void NoteClaims(const RoundResult& result, WallTime now);
   std::string ClaimantOn(const JobStand& stand) const;
+  std::vector<std::string> StillThere(const RoomClaim& claim) const;
+  std::string WhatLeaves(const JobId& key) const;
+  bool IsRoundDue(const JobId* job, WallTime now) const;
+  RoundResult MakeRound(const JobId* asked, WallTime now);
+  void NoteAnswers(const RoundResult& result);
+  bool IsOffer(const JobId& key) const;
+  void TakeBackAll();
 
   ClusterState state_;
   std::map<JobId, PlacedPods> grants_;
@@ -128,6 +158,14 @@ class SchedulerFeed {
   std::map<JobId, RoomClaim> voided_;  // a round gave it up, and the status names it still
   std::set<JobId> affected_;
   std::set<JobId> offered_;  // of grants_ and of claims_ that are not taken
+  RoundMemory memory_;
+  std::optional<uint64_t> decided_;  // the state's news when the newest round was done
+  std::size_t outdated_count_ = 0;
+  std::optional<WallTime> look_again_at_;
+  int64_t round_count_ = 0;
+  std::set<JobId> granted_;  // and have not been told
+  std::set<JobId> refused_;  // in other words than before, and have not been told
+  std::map<JobId, std::vector<JobId>> permission_needs_;  // of the newest rounds
 };
 
 }  // namespace lockstep::control

@@ -4,10 +4,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/allocator/scheduler_feed.h"
+#include "common/base/plural.h"
+#include "operator/allocator/allocator.h"
 
 namespace lockstep::control {
 namespace {
+
+// Gangs that a condition names. Choice: one line.
+constexpr std::size_t kGangsNamedMax = 5;
 
 // Another look at the same.
 bool IsSame(const RoomClaim& a, const RoomClaim& b) {
@@ -26,7 +30,7 @@ bool IsLeavingFor(const GangRecord* gang, const std::string& claimant) {
 
 }  // namespace
 
-PlacedPods SchedulerFeed::PodsOf(const RoomClaim& claim) {
+PlacedPods Allocator::PodsOf(const RoomClaim& claim) {
   PlacedPods pods;
   for (const ClaimedPlace& place : claim.places) {
     pods.push_back({place.task, place.node});
@@ -34,13 +38,13 @@ PlacedPods SchedulerFeed::PodsOf(const RoomClaim& claim) {
   return pods;
 }
 
-const RoomClaim* SchedulerFeed::ClaimOf(const JobId& key) const {
+const RoomClaim* Allocator::ClaimOf(const JobId& key) const {
   const auto found = claims_.find(key);
   return found == claims_.end() ? nullptr : &found->second.claim;
 }
 
 // A job's own from when its room is promised to it until its status says so, too.
-UsageByNode SchedulerFeed::RoomKept() const {
+UsageByNode Allocator::RoomKept() const {
   UsageByNode kept;
   for (const auto& [key, room] : claims_) {
     if (const GangRecord* const gang = state_.Find(GangNameOf(key)); gang != nullptr) {
@@ -50,7 +54,8 @@ UsageByNode SchedulerFeed::RoomKept() const {
   return kept;
 }
 
-std::vector<std::string> SchedulerFeed::StillThere(const RoomClaim& claim) const {
+// Those of the claim that have not gone yet.
+std::vector<std::string> Allocator::StillThere(const RoomClaim& claim) const {
   std::vector<std::string> names;
   for (const ClaimedGang& gang : claim.gangs) {
     const GangRecord* const record = state_.Find(gang.job);
@@ -63,9 +68,25 @@ std::vector<std::string> SchedulerFeed::StillThere(const RoomClaim& claim) const
   return names;
 }
 
-const GangRecord* SchedulerFeed::EvictorOf(const JobId& key,
-                                           const std::string& uid,
-                                           Attempt attempt) const {
+// "waits for 2 gangs to end: a/b, a/c"
+std::string Allocator::WhatLeaves(const JobId& key) const {
+  const RoomClaim* const claim = ClaimOf(key);
+  const std::vector<std::string> names =
+      claim == nullptr ? std::vector<std::string>() : StillThere(*claim);
+  if (names.empty()) {
+    return "waits for pods that are ending";
+  }
+  std::string text =
+      "waits for " + Plural(static_cast<int64_t>(names.size()), "gang") + " to end: ";
+  for (std::size_t i = 0; i < std::min(names.size(), kGangsNamedMax); ++i) {
+    text += (i == 0 ? "" : ", ") + names[i];
+  }
+  return text + (names.size() > kGangsNamedMax ? " and others" : "");
+}
+
+const GangRecord* Allocator::EvictorOf(const JobId& key,
+                                       const std::string& uid,
+                                       Attempt attempt) const {
   const auto found = claimed_gangs_.find(GangNameOf(key));
   if (found == claimed_gangs_.end()) {
     return nullptr;
@@ -79,7 +100,7 @@ const GangRecord* SchedulerFeed::EvictorOf(const JobId& key,
 }
 
 // For whom the gang with its places is to go; empty: it stays.
-std::string SchedulerFeed::ClaimantOn(const JobStand& stand) const {
+std::string Allocator::ClaimantOn(const JobStand& stand) const {
   const auto found = claimed_gangs_.find(stand.request.name);
   if (found == claimed_gangs_.end()) {
     return "";
@@ -91,7 +112,7 @@ std::string SchedulerFeed::ClaimantOn(const JobStand& stand) const {
 }
 
 // The job waits; what its status says, if that is not what a round has given up since.
-void SchedulerFeed::HeedClaim(const JobId& key, const JobStand& stand) {
+void Allocator::HeedClaim(const JobId& key, const JobStand& stand) {
   std::optional<RoomClaim> claim = stand.claim;
   if (const auto voided = voided_.find(key); voided != voided_.end()) {
     if (claim == voided->second) {
@@ -126,14 +147,14 @@ void SchedulerFeed::HeedClaim(const JobId& key, const JobStand& stand) {
   }
 }
 
-void SchedulerFeed::Keep(const JobId& key, KeptRoom kept) {
+void Allocator::Keep(const JobId& key, KeptRoom kept) {
   for (std::size_t i = 0; i < kept.claim.gangs.size(); ++i) {
     claimed_gangs_[kept.claim.gangs[i].job] = {key, i};
   }
   claims_[key] = std::move(kept);
 }
 
-void SchedulerFeed::DropClaim(const JobId& key) {
+void Allocator::DropClaim(const JobId& key) {
   auto dropped = claims_.extract(key);
   if (dropped.empty()) {
     return;
@@ -147,7 +168,7 @@ void SchedulerFeed::DropClaim(const JobId& key) {
 }
 
 // Those that have not gone stay.
-void SchedulerFeed::Release(const JobId& key, const RoomClaim& claim) {
+void Allocator::Release(const JobId& key, const RoomClaim& claim) {
   const std::string claimant = GangNameOf(key);
   std::erase_if(claimed_gangs_, [&](const auto& one) {
     return one.second.claimant == key && !claims_.contains(key);
@@ -166,7 +187,7 @@ void SchedulerFeed::Release(const JobId& key, const RoomClaim& claim) {
 }
 
 // What a round has given up of what it kept, and what it keeps.
-void SchedulerFeed::NoteClaims(const RoundResult& result, WallTime now) {
+void Allocator::NoteClaims(const RoundResult& result, WallTime now) {
   std::map<std::string, std::vector<ClaimedGang>> evicted;  // by beneficiary
   for (const Eviction& eviction : result.evictions) {
     evicted[eviction.beneficiary].push_back({eviction.gang, "", Attempt()});

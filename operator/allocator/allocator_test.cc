@@ -1,4 +1,4 @@
-#include "operator/allocator/scheduler_feed.h"
+#include "operator/allocator/allocator.h"
 
 #include <memory>
 
@@ -278,7 +278,7 @@ class FakeStore {
 
 // Whatever comes and goes, in whatever order, with rounds in between whose grants are taken or
 // given back: what is known then is what somebody would know who came last.
-TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
+TEST(Allocator, IsAfterAnyEventsWhatAFreshOneIs) {
   int64_t taken_count = 0;
   int64_t returned_count = 0;
   int64_t claiming_count = 0;
@@ -293,10 +293,8 @@ TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
       if (prng.Below(3) != 0) {
         continue;
       }
-      SchedulerFeed& feed = view.Scheduling(store.now);
-      RoundMemory memory;
-      const RoundResult result = Round(feed.mutable_state(), store.now, &memory);
-      feed.Commit(result, store.now);
+      Allocator& allocator = view.Scheduling(store.now);
+      const RoundResult result = allocator.Ask(nullptr, store.now).value();
       for (const Grant& grant : result.grants) {
         if (prng.Below(2) == 0) {
           store.Place(JobOfGang(grant.gang), grant.pods, &view);
@@ -311,7 +309,7 @@ TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
           ++given_up_count;
         }
       }
-      view.Scheduling(store.now).TakeBackAll();
+      view.Scheduling(store.now).Reset();
       for (const auto& [name, gang] : view.Scheduling(store.now).state().gangs()) {
         claiming_count += gang.state == GangState::kClaiming ? 1 : 0;
         leaving_count += gang.state == GangState::kLeaving ? 1 : 0;
@@ -331,21 +329,21 @@ TEST(SchedulerFeed, IsAfterAnyEventsWhatAFreshOneIs) {
 }
 
 // Whoever leads next has claims in the order in which they were made.
-TEST(SchedulerFeed, RoomIsKeptSinceWhenTheStatusSays) {
+TEST(Allocator, RoomIsKeptSinceWhenTheStatusSays) {
   const WallTime since = WallTime(std::chrono::seconds(1000));
   JobStand stand;
   stand.wants_place = true;
   stand.request.name = "default/mnist";
   stand.claim = RoomClaim{since, {}, {{"worker-0", "node-0"}}};
-  SchedulerFeed feed;
-  feed.SetJob({"default", "mnist"}, stand);
-  const GangRecord* const gang = feed.state().Find("default/mnist");
+  Allocator allocator;
+  allocator.SetJob({"default", "mnist"}, stand);
+  const GangRecord* const gang = allocator.state().Find("default/mnist");
   ASSERT_EQ(gang->state, GangState::kClaiming);
   EXPECT_EQ(gang->claimed_at, since);
 }
 
 // Until its status says where it is, nobody else is to take that for free.
-TEST(SchedulerFeed, RoomStaysKeptForAGangThatItIsGrantedTo) {
+TEST(Allocator, RoomStaysKeptForAGangThatItIsGrantedTo) {
   const JobId key{"default", "mnist"};
   const WallTime since = WallTime(std::chrono::seconds(1000));
   JobStand stand;
@@ -356,27 +354,26 @@ TEST(SchedulerFeed, RoomStaysKeptForAGangThatItIsGrantedTo) {
   worker.pods = {"worker-0"};
   worker.request.gpu_count = 2;
   stand.claim = RoomClaim{since, {}, {{"worker-0", "node-0"}}};
-  SchedulerFeed feed;
+  Allocator allocator;
   SnapshotNode node;
   node.name = "node-0";
   node.allocatable.gpu_count = 4;
-  feed.SetNode(node);
-  feed.SetJob(key, stand);
+  allocator.SetNode(node);
+  allocator.SetJob(key, stand);
   const UsageByNode kept = {{"node-0", {{0, 0, 2}, 1}}};
-  EXPECT_EQ(feed.RoomKept(), kept);
+  EXPECT_EQ(allocator.RoomKept(), kept);
 
-  RoundMemory memory;
-  feed.Commit(Round(feed.mutable_state(), since, &memory), since);
-  ASSERT_NE(feed.GrantOf(key), nullptr);
-  EXPECT_EQ(feed.RoomKept(), kept);
-  feed.TakeBackAll();
-  EXPECT_EQ(feed.RoomKept(), kept);
-  EXPECT_EQ(feed.state().Find("default/mnist")->claimed_at, since) << "not before all others";
+  allocator.Ask(nullptr, since);
+  ASSERT_TRUE(std::holds_alternative<Plan>(allocator.AnswerFor(key)));
+  EXPECT_EQ(allocator.RoomKept(), kept);
+  allocator.Reset();
+  EXPECT_EQ(allocator.RoomKept(), kept);
+  EXPECT_EQ(allocator.state().Find("default/mnist")->claimed_at, since) << "not before all others";
 
   stand.is_placed = true;
   stand.wants_place = false;
-  feed.SetJob(key, stand);
-  EXPECT_TRUE(feed.RoomKept().empty());
+  allocator.SetJob(key, stand);
+  EXPECT_TRUE(allocator.RoomKept().empty());
 }
 
 }  // namespace

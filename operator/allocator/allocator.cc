@@ -1,4 +1,4 @@
-#include "operator/allocator/scheduler_feed.h"
+#include "operator/allocator/allocator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -30,15 +30,15 @@ bool AreAlikeButForAnswers(const GangRequest& known, GangRequest request) {
 
 }  // namespace
 
-std::string SchedulerFeed::LeftPodsOf(const std::string& gang) {
+std::string Allocator::LeftPodsOf(const std::string& gang) {
   return gang + kLeftPodsSuffix;
 }
 
-std::string SchedulerFeed::GoingPodsOf(const std::string& gang) {
+std::string Allocator::GoingPodsOf(const std::string& gang) {
   return gang + kGoingPodsSuffix;
 }
 
-UsageByNode SchedulerFeed::HeldBy(const GangRecord& gang) const {
+UsageByNode Allocator::HeldBy(const GangRecord& gang) const {
   UsageByNode held;
   for (const NodeHold& hold : gang.holds) {
     AddUsage({{state_.nodes().NameOf(hold.node), hold.usage}}, &held);
@@ -47,7 +47,7 @@ UsageByNode SchedulerFeed::HeldBy(const GangRecord& gang) const {
 }
 
 // Cheaper where both are in one order, which they mostly are.
-bool SchedulerFeed::HoldsJust(const UsageByNode& held, const GangRecord& gang) const {
+bool Allocator::HoldsJust(const UsageByNode& held, const GangRecord& gang) const {
   const bool is_so =
       gang.holds.size() == held.size() &&
       std::equal(
@@ -57,17 +57,17 @@ bool SchedulerFeed::HoldsJust(const UsageByNode& held, const GangRecord& gang) c
   return is_so || HeldBy(gang) == held;
 }
 
-void SchedulerFeed::SetQueues(const std::vector<QueueSpec>& queues,
-                              std::map<std::string, std::string> unserved) {
+void Allocator::SetQueues(const std::vector<QueueSpec>& queues,
+                          std::map<std::string, std::string> unserved) {
   const Status set = state_.SetQueues(queues, std::move(unserved));
   LOCKSTEP_CHECK(set.ok(), set.error().ToString());
 }
 
-void SchedulerFeed::SetStrangers(const std::string& node, const NodeUsage& usage) {
+void Allocator::SetStrangers(const std::string& node, const NodeUsage& usage) {
   state_.SetStrangers(node, usage);
 }
 
-void SchedulerFeed::SetHolding(const GangRequest& request, const Held& held) {
+void Allocator::SetHolding(const GangRequest& request, const Held& held) {
   const std::string* const goes_for = held.goes_for;
   const GangRecord* const known = state_.Find(request.name);
   const bool stands_so =
@@ -87,7 +87,7 @@ void SchedulerFeed::SetHolding(const GangRequest& request, const Held& held) {
   }
 }
 
-void SchedulerFeed::SetWaiting(const GangRequest& request) {
+void Allocator::SetWaiting(const GangRequest& request) {
   const GangRecord* const known = state_.Find(request.name);
   const bool waits = known != nullptr &&
                      (known->state == GangState::kWaiting || known->state == GangState::kClaiming);
@@ -105,7 +105,7 @@ void SchedulerFeed::SetWaiting(const GangRequest& request) {
 
 // Nobody's quota pays for pods that are about to go. They are used where their job is, has ended or
 // is suspended, or where it last was if it is gone.
-std::string SchedulerFeed::QueueOfPodsWithoutPlaces(const JobStand& stand) const {
+std::string Allocator::QueueOfPodsWithoutPlaces(const JobStand& stand) const {
   const std::string& name = stand.request.name;
   std::string queue = stand.request.queue;
   for (const std::string& gang : {name, GoingPodsOf(name), LeftPodsOf(name)}) {
@@ -116,7 +116,7 @@ std::string SchedulerFeed::QueueOfPodsWithoutPlaces(const JobStand& stand) const
 }
 
 // They go before anything else does, the job's own next gang too.
-void SchedulerFeed::SetPodsWithoutPlaces(const JobStand& stand) {
+void Allocator::SetPodsWithoutPlaces(const JobStand& stand) {
   const std::string nobody;
   const RunTerms none;
   const std::string queue = QueueOfPodsWithoutPlaces(stand);
@@ -140,7 +140,7 @@ void SchedulerFeed::SetPodsWithoutPlaces(const JobStand& stand) {
   set(GoingPodsOf(stand.request.name), stand.going, &nobody);
 }
 
-void SchedulerFeed::SetJob(const JobId& key, const JobStand& stand) {
+void Allocator::SetJob(const JobId& key, const JobStand& stand) {
   const std::string& name = stand.request.name;
   SetPodsWithoutPlaces(stand);
   if (stand.is_placed) {
@@ -169,74 +169,6 @@ void SchedulerFeed::SetJob(const JobId& key, const JobStand& stand) {
     voided_.erase(key);
     DropClaim(key);
     state_.Remove(name);
-  }
-}
-
-void SchedulerFeed::Commit(const RoundResult& result, WallTime now) {
-  control::Commit(result, now, &state_);
-  for (const Grant& grant : result.grants) {
-    grants_[JobOfGang(grant.gang)] = grant.pods;
-    state_.SetPromised(grant.gang, true);
-  }
-  NoteClaims(result, now);
-}
-
-const PlacedPods* SchedulerFeed::GrantOf(const JobId& key) const {
-  const auto found = grants_.find(key);
-  return found == grants_.end() ? nullptr : &found->second;
-}
-
-void SchedulerFeed::NoteOffered(const JobId& key) {
-  const auto kept = claims_.find(key);
-  if (grants_.contains(key) || (kept != claims_.end() && !kept->second.is_taken)) {
-    offered_.insert(key);
-  }
-}
-
-// As before the round, but that nothing is granted to it until something is new about it.
-void SchedulerFeed::TakeBackDeclined() {
-  for (const JobId& key : std::exchange(offered_, {})) {
-    const auto kept = claims_.find(key);
-    const bool is_granted = grants_.erase(key) > 0;
-    if (!is_granted && (kept == claims_.end() || kept->second.is_taken)) {
-      continue;
-    }
-    if (!is_granted) {
-      DropClaim(key);
-    }
-    GangRequest request = state_.Find(GangNameOf(key))->request;
-    const bool holds_up = request.standing != Standing::kAside;
-    request.standing = Standing::kPausing;
-    if (holds_up) {
-      Resubmit(key, request);
-    } else {
-      state_.Remove(request.name);
-    }
-  }
-}
-
-void SchedulerFeed::TakeBackAll() {
-  TakeBackDeclined();
-  for (const auto& [key, pods] : std::exchange(grants_, {})) {
-    Resubmit(key, GangRequest(state_.Find(GangNameOf(key))->request));
-  }
-  std::vector<JobId> untaken;
-  for (const auto& [key, kept] : claims_) {
-    if (!kept.is_taken) {
-      untaken.push_back(key);
-    }
-  }
-  for (const JobId& key : untaken) {
-    DropClaim(key);
-  }
-}
-
-// What was kept for it is kept on.
-void SchedulerFeed::Resubmit(const JobId& key, const GangRequest& request) {
-  state_.Submit(request);
-  if (const auto kept = claims_.find(key); kept != claims_.end()) {
-    const RoomClaim& claim = kept->second.claim;
-    state_.Apply({OperationKind::kClaim, request.name, {}, PodsOf(claim)}, claim.since);
   }
 }
 
