@@ -173,14 +173,11 @@ void ApiCluster::EndListing(const Status& listed, std::vector<ClusterAnswer>* an
   }
 }
 
-void ApiCluster::PlanFor(const JobId& key) {
-  planned_ = {key, {AwaitsRound(), std::nullopt, std::nullopt}};
+void ApiCluster::Ask(const JobId& key) {
+  asked_ = key;
   const StoredJob* const stored = parts_.view->FindJob(key);
   if (stored != nullptr && WantsPlace(*stored)) {
-    Standing& standing = planned_.second;
-    standing.round = rounds_.AnswerFor(key, notes_.wall_now, &notes_.news);
-    standing.claim = rounds_.ClaimFor(key, notes_.wall_now);
-    standing.position = rounds_.PositionOf(key, notes_.wall_now);
+    rounds_.Ask(key, notes_.wall_now, &notes_.news);
   }
   std::set<std::string> names;
   for (const kube::Item<kube::Pod>* pod : parts_.view->PodsOf(key)) {
@@ -209,12 +206,11 @@ Result<JobSight> ApiCluster::See(const JobId& key) const {
   observed.nodes = view->Nodes();
   observed.topology_levels = view->topology_levels();
   if (WantsPlace(*stored)) {
-    LOCKSTEP_CHECK(planned_.first == key, "no scheduling round was made for " + GangNameOf(key));
-    const Standing& standing = planned_.second;
-    observed.round = standing.round;
-    observed.claim = standing.claim;
+    LOCKSTEP_CHECK(asked_ == key, "no scheduling round was made for " + GangNameOf(key));
+    observed.round = view->allocator().AnswerFor(key);
+    observed.claim = rounds_.ClaimFor(key);
     observed.queue_position = {
-        QueueOf(stored->job.spec), standing.position, EstimatedStartIn(*observed.round)};
+        QueueOf(stored->job.spec), rounds_.PositionOf(key), EstimatedStartIn(*observed.round)};
     observed.queue_order = view->QueueOrderOf(observed.queue_position->name);
   } else {
     observed.round = AwaitsRound();

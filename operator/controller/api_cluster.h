@@ -93,7 +93,7 @@ class ApiCluster final : public Cluster {
   void Accept(kube::CallsAnswered answered) { errands_.Accept(std::move(answered)); }
 
   void StartLook(const JobId& key) override;
-  void PlanFor(const JobId& key) override;
+  void Ask(const JobId& key) override;
   Result<JobSight> See(const JobId& key) const override;
   void StartStatusWrite(const JobId& key, const TrainingJob& job) override;
   void StartEffects(const JobId& key,
@@ -104,13 +104,6 @@ class ApiCluster final : public Cluster {
   void Publish(const JobId& key, const Decision& decision) override;
 
  private:
-  // What rounds say of a job that wants a place.
-  struct Standing {
-    PlanResult round;
-    std::optional<RoomClaim> claim;
-    std::optional<int64_t> position;
-  };
-
   void BeginLook(const JobId& key);
   void AskPermissions();
   bool MayReportQueues() const;
@@ -126,7 +119,7 @@ class ApiCluster final : public Cluster {
   TimePoint now_{};
   ClusterNotes notes_;
   RoundKeeper rounds_;
-  std::pair<JobId, Standing> planned_;  // whose turn it is, and what PlanFor found for it
+  JobId asked_;  // whose turn it is
   QueueReporter queue_reporter_;
   bool is_reporting_queues_ = false;
   ErrandRunner errands_;

@@ -19,7 +19,7 @@ class ApiClusterTest : public testing::Test, protected ApiClusterWorld {
   int64_t PlacesSeenByOther() {
     cluster_.StartLook(kOther);  // nothing is in doubt of it: answered without a call
     [[maybe_unused]] const auto answers = cluster_.TakeAnswers();
-    cluster_.PlanFor(kOther);
+    cluster_.Ask(kOther);
     return CountPlaces(cluster_.See(kOther)->observed);
   }
 };
@@ -74,7 +74,7 @@ TEST_F(ApiClusterTest, PlaceWrittenUnheardIsSeenByTheJobThatIsPlannedNext) {
 TEST_F(ApiClusterTest, SightMakesNoRoundAndGrantsNothing) {
   Watch(BodyOf(OtherJob(), "9"));
   ASSERT_TRUE(Look(kOther).ok());
-  cluster_.PlanFor(kOther);
+  cluster_.Ask(kOther);
   const int64_t round_count = cluster_.round_count();
   TrainingJob third = OtherJob();
   third.metadata.name = "third";
@@ -85,7 +85,7 @@ TEST_F(ApiClusterTest, SightMakesNoRoundAndGrantsNothing) {
   EXPECT_TRUE(cluster_.See(kOther).ok());
   EXPECT_EQ(cluster_.round_count(), round_count);
 
-  cluster_.PlanFor(kOther);
+  cluster_.Ask(kOther);
   EXPECT_EQ(cluster_.round_count(), round_count + 1);
 }
 

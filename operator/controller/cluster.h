@@ -32,15 +32,15 @@ class Cluster {
   virtual ~Cluster() = default;
 
   // Finds out what has to be known before a decision on the job. After that, and before any other
-  // news, PlanFor and See may be called.
+  // news, Ask and See may be called.
   // Errors: kNotFound (it is gone), kUnavailable.
   virtual void StartLook(const JobId& key) = 0;
 
-  // Decides what the job has to be told in its turn: a scheduling round, if anything has changed
-  // that one could answer in another way. Once in each turn, before See.
-  virtual void PlanFor(const JobId& key) = 0;
+  // Makes a scheduling round if anything has changed that one could answer in another way, and
+  // offers the job what it was granted. Once in each turn, before See.
+  virtual void Ask(const JobId& key) = 0;
 
-  // The job and the world around it, as of PlanFor. Decides nothing. Errors: kNotFound,
+  // The job and the world around it, as of Ask. Decides nothing. Errors: kNotFound,
   // kUnavailable.
   virtual Result<JobSight> See(const JobId& key) const = 0;
 
@@ -72,7 +72,7 @@ class OneJobCluster : public Cluster {
  public:
   void StartLook(const JobId& key) final { answers_.push_back({key, {OkStatus()}}); }
 
-  void PlanFor(const JobId& /*key*/) override {}  // nobody else wants the places
+  void Ask(const JobId& /*key*/) override {}  // nobody else wants the places
 
   void StartStatusWrite(const JobId& key, const TrainingJob& job) final {
     answers_.push_back({key, {WriteStatus(job)}});

@@ -146,7 +146,7 @@ bool Controller::GoOn(JobTurn* turn, const std::vector<Status>& answers, TimePoi
 
 bool Controller::DecideOn(JobTurn* turn, TimePoint now) {
   const JobId& key = turn->report.key;
-  cluster_->PlanFor(key);
+  cluster_->Ask(key);
   Result<JobSight> seen = cluster_->See(key);
   if (!seen.ok()) {
     NoteLookFailure(turn, seen.error());

@@ -225,7 +225,7 @@ class SlowCluster final : public Cluster {
 
   void StartLook(const JobId& key) override { Start("look at ", key); }
 
-  void PlanFor(const JobId& /*key*/) override {}
+  void Ask(const JobId& /*key*/) override {}
 
   Result<JobSight> See(const JobId& /*key*/) const override {
     return JobSight{world_.job, world_.observed};

@@ -77,7 +77,7 @@ class PreemptionTest : public RoundBench {
   TrainingJobStatus WithClaim(const std::string& name) {
     TrainingJobStatus status = Stored(name).status;
     status.observed_generation = Stored(name).metadata.generation;
-    status.claim = rounds_.ClaimFor(KeyOf(name), now_);
+    status.claim = rounds_.ClaimFor(KeyOf(name));
     return status;
   }
 
@@ -182,7 +182,7 @@ TEST_F(PreemptionTest, WhoLeadsNextAsksNobodyTwice) {
     EXPECT_EQ(order.has_value(), gone == "default/" + name);
   }
   EXPECT_EQ(asked, 1);
-  EXPECT_EQ(next.ClaimFor(KeyOf("high"), now_), Stored("high").status.claim);
+  EXPECT_EQ(next.ClaimFor(KeyOf("high")), Stored("high").status.claim);
 }
 
 // The edit is for the next gang: its queue pays until then, and its class protects it.
@@ -296,7 +296,7 @@ TEST_F(PreemptionTest, NobodyElseGoesWhereAVictimIsSuspendedOrDeletedMeanwhile) 
   RemoveJob("low-1");
   EXPECT_EQ(Ask("high"), "waits for 1 gang to end: default/low-1");
   EXPECT_EQ(StateOf("low-2"), GangState::kRunning);
-  EXPECT_EQ(*rounds_.ClaimFor(KeyOf("high"), now_), claim);
+  EXPECT_EQ(*rounds_.ClaimFor(KeyOf("high")), claim);
 }
 
 // Nobody says so of a job that is gone, or has ended.

@@ -63,14 +63,18 @@ void QueueLine::Set(const std::vector<LinePosition>& line, WallTime now) {
   }
 }
 
-std::optional<int64_t> QueueLine::Tell(const JobId& key, WallTime now) {
+std::optional<int64_t> QueueLine::PositionOf(const JobId& key) const {
   const auto found = positions_.find(key);
-  if (found == positions_.end()) {
-    return std::nullopt;
+  return found == positions_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<int64_t> QueueLine::Tell(const JobId& key, WallTime now) {
+  const std::optional<int64_t> position = PositionOf(key);
+  if (position.has_value()) {
+    told_[key] = {now, position};
+    moved_.Set(key, std::nullopt);
   }
-  told_[key] = {now, found->second};
-  moved_.Set(key, std::nullopt);
-  return found->second;
+  return position;
 }
 
 // Some have heard meanwhile, as they had a turn for something else.

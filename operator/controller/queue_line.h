@@ -32,7 +32,10 @@ class QueueLine {
   // A round has numbered all that wait. Cost: a look-up for each.
   void Set(const std::vector<LinePosition>& line, WallTime now);
 
-  // What the job, which has its turn, is to say; null: it is not in line.
+  // Null: the job is not in line.
+  std::optional<int64_t> PositionOf(const JobId& key) const;
+
+  // The same for the job that has its turn, and will say so.
   std::optional<int64_t> Tell(const JobId& key, WallTime now);
 
   // Jobs that are to have a turn for their positions alone.

@@ -136,13 +136,13 @@ TEST_F(QueueLineTest, RoundNumbersThoseThatWaitAndMovesAreNewsWhenTheyAreDue) {
   const auto tell = [this](const std::string& name) {
     [[maybe_unused]] const std::string answer = Ask(name);
     TrainingJob job = Stored(name);
-    job.status.queue = QueuePosition{"default", rounds_.PositionOf(KeyOf(name), now_), {}};
+    job.status.queue = QueuePosition{"default", rounds_.PositionOf(KeyOf(name)), {}};
     Store(job);
     return job.status.queue->position;
   };
   EXPECT_EQ(tell("next"), 1);
   EXPECT_EQ(tell("third"), 2);
-  EXPECT_FALSE(rounds_.PositionOf(KeyOf("first"), now_).has_value());
+  EXPECT_FALSE(rounds_.PositionOf(KeyOf("first")).has_value());
 
   view_.LearnJobIsGone(KeyOf("next"), "uid-next", &news_);
   news_ = News();

@@ -5,7 +5,7 @@
 
 namespace lockstep::control {
 
-Allocator& RoundKeeper::Ask(const JobId* job, WallTime now, News* news) {
+Allocator& RoundKeeper::MakeRound(const JobId* job, WallTime now, News* news) {
   Allocator& allocator = view_->Scheduling(now);
   const TimePoint begin = timing_.clock == nullptr ? TimePoint{} : timing_.clock->Now();
   if (const std::optional<RoundResult> round = allocator.Ask(job, now)) {
@@ -18,13 +18,14 @@ Allocator& RoundKeeper::Ask(const JobId* job, WallTime now, News* news) {
   return allocator;
 }
 
-PlanResult RoundKeeper::AnswerFor(const JobId& key, WallTime now, News* news) {
+void RoundKeeper::Ask(const JobId& key, WallTime now, News* news) {
   view_->Reconsider(key);
-  return Ask(&key, now, news).AnswerFor(key);
+  MakeRound(&key, now, news);
+  line_.Tell(key, now);
 }
 
-std::optional<RoomClaim> RoundKeeper::ClaimFor(const JobId& key, WallTime now) {
-  const RoomClaim* const kept = view_->Scheduling(now).ClaimOf(key);
+std::optional<RoomClaim> RoundKeeper::ClaimFor(const JobId& key) const {
+  const RoomClaim* const kept = view_->allocator().ClaimOf(key);
   if (kept == nullptr) {
     return std::nullopt;
   }
@@ -40,7 +41,7 @@ std::optional<RoomClaim> RoundKeeper::ClaimFor(const JobId& key, WallTime now) {
 }
 
 void RoundKeeper::Plan(WallTime now, News* news) {
-  Allocator& allocator = Ask(nullptr, now, news);
+  Allocator& allocator = MakeRound(nullptr, now, news);
   news->urgent.merge(allocator.TakeRefused());
   const std::vector<JobId> moved = line_.TakeDue(now);
   news->urgent.insert(moved.begin(), moved.end());

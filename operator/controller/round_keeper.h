@@ -26,19 +26,18 @@ class RoundKeeper {
   explicit RoundKeeper(ClusterView* view, RoundTiming timing = {})
       : view_(view), timing_(timing), line_(view) {}
 
-  // As Allocator::AnswerFor at this moment, for the job whose turn it is. Others that have another
-  // answer than before are added to `news`.
-  PlanResult AnswerFor(const JobId& key, WallTime now, News* news);
+  // It is the job's turn: from now on the allocator's answer is up to date for it. Others that have
+  // another answer than before are added to `news`.
+  void Ask(const JobId& key, WallTime now, News* news);
 
   // What that answer keeps for the job until others have gone, to be in its status before they
   // hear of it; null: nothing.
-  std::optional<RoomClaim> ClaimFor(const JobId& key, WallTime now);
+  std::optional<RoomClaim> ClaimFor(const JobId& key) const;
 
-  // Which position the job, which has its turn and its answer, has in its queue; null: it is not in
-  // line there.
-  std::optional<int64_t> PositionOf(const JobId& key, WallTime now) { return line_.Tell(key, now); }
+  // Which position the job has in its queue; null: it is not in line there.
+  std::optional<int64_t> PositionOf(const JobId& key) const { return line_.PositionOf(key); }
 
-  // A round if anything has changed, whoever it is that waits. Adds to `news` as AnswerFor.
+  // A round if anything has changed, whoever it is that waits. Adds to `news` as Ask.
   void Plan(WallTime now, News* news);
 
   // Takes back what jobs have not taken that have had their turns. Adds to `news` whether others
@@ -52,7 +51,7 @@ class RoundKeeper {
   std::optional<WallTime> look_again_at() const;
 
  private:
-  Allocator& Ask(const JobId* job, WallTime now, News* news);
+  Allocator& MakeRound(const JobId* job, WallTime now, News* news);
 
   ClusterView* view_;
   RoundTiming timing_;

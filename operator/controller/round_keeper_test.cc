@@ -119,7 +119,7 @@ TEST_F(RoundKeeperTest, SomebodyHearsHowLongARoundTook) {
   const HastyClock clock;
   RoundListener listener;
   RoundKeeper timed(&view_, {&clock, &listener});
-  timed.AnswerFor(KeyOf("first"), now_, &news_);
+  timed.Ask(KeyOf("first"), now_, &news_);
   EXPECT_EQ(listener.rounds, (std::vector<Duration>{std::chrono::milliseconds(1)}));
 }
 

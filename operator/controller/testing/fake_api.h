@@ -181,14 +181,14 @@ class ApiClusterWorld {
   // What a turn of the job would read.
   Result<TrainingJob> Read(const JobId& key) {
     LOCKSTEP_RETURN_IF_ERROR(Look(key));
-    cluster_.PlanFor(key);
+    cluster_.Ask(key);
     LOCKSTEP_ASSIGN_OR_RETURN(JobSight seen, cluster_.See(key));
     return std::move(seen.job);
   }
 
   Result<Observed> Observe(const JobId& key) {
     LOCKSTEP_RETURN_IF_ERROR(Look(key));
-    cluster_.PlanFor(key);
+    cluster_.Ask(key);
     LOCKSTEP_ASSIGN_OR_RETURN(JobSight seen, cluster_.See(key));
     return std::move(seen.observed);
   }

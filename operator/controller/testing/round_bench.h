@@ -93,8 +93,8 @@ class RoundBench : public testing::Test {
 
   // The node that the job gets in its turn, or what it waits for.
   std::string Ask(const std::string& name) {
-    const PlanResult answer = rounds_.AnswerFor(KeyOf(name), now_, &news_);
-    rounds_.PositionOf(KeyOf(name), now_);  // as a turn does
+    rounds_.Ask(KeyOf(name), now_, &news_);
+    const PlanResult answer = view_.allocator().AnswerFor(KeyOf(name));
     if (const auto* plan = std::get_if<Plan>(&answer)) {
       return plan->node_by_pod.at("worker-0");
     }

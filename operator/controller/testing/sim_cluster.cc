@@ -23,7 +23,7 @@ SimCluster::SimCluster(uint64_t seed, TrainingJob job, Addressing addressing)
   settings_.addressing = std::move(addressing);
 }
 
-void SimCluster::PlanFor(const JobId& /*key*/) {
+void SimCluster::Ask(const JobId& /*key*/) {
   if (Dies()) {
     sight_ = Dead();
     return;

@@ -33,7 +33,7 @@ class SimCluster final : public OneJobCluster {
  public:
   SimCluster(uint64_t seed, TrainingJob job, Addressing addressing);
 
-  void PlanFor(const JobId& key) override;
+  void Ask(const JobId& key) override;
 
   Result<JobSight> See(const JobId& /*key*/) const override { return sight_; }
 
