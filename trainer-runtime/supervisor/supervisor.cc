@@ -14,16 +14,15 @@
 #include "common/base/unique_fd.h"
 #include "common/contract/exit_code.h"
 #include "common/contract/last_line.h"
-#include "common/contract/python_command.h"
-#include "common/process/find_program.h"
 #include "trainer-runtime/supervisor/child_process.h"
 #include "trainer-runtime/supervisor/pod_output.h"
 #include "trainer-runtime/supervisor/pod_verdict.h"
 #include "trainer-runtime/supervisor/process_names.h"
 #include "trainer-runtime/supervisor/process_reaper.h"
+#include "trainer-runtime/supervisor/program_starter.h"
 #include "trainer-runtime/supervisor/stop_requests.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
-#include "trainer-runtime/supervisor/warm_starts.h"
+#include "trainer-runtime/supervisor/survivors.h"
 #include "trainer-runtime/supervisor/watchdog.h"
 
 namespace lockstep::runtime {
@@ -33,8 +32,8 @@ namespace {
 // that will not answer. Choice.
 constexpr std::chrono::seconds kLossGrace{2};
 
-// For modules to be imported first. Choice: the largest take a minute from a cold network disk.
-constexpr std::chrono::seconds kImportPatience{120};
+// Between two looks at what is known of survivors.
+constexpr int kSurvivorsInterval = 50;  // milliseconds
 
 // torchrun's exit code for whatever failure, and Python's for an exception. Source: tried, 1.13.
 constexpr int kTorchrunExit = 1;
@@ -47,9 +46,10 @@ class Supervisor {
   explicit Supervisor(const SuperviseOptions& options)
       : options_(options),
         report_(options.on_event ? options.on_event : [](const SupervisorEvent&) {}),
-        search_path_(SearchPathOf(options.processes.front().environment)),
         output_(options.output_fd, options.error_fd, options.processes.size()),
-        pids_(options.processes.size()) {}
+        starter_(options),
+        pids_(options.processes.size()),
+        survivors_(NamesOf(options.processes), options.logger) {}
 
   int Run();
 
@@ -61,8 +61,6 @@ class Supervisor {
   Status Start(std::size_t local_rank);
   bool StartAgain(const SupervisorEvent& ended);
   bool KillLeft();
-  void MakeWarm();
-  Result<ChildProcess> Launch(std::size_t local_rank, const ProcessStart& start);
 
   bool IsEnding() const { return kill_at_.has_value() || is_killed_; }
 
@@ -79,6 +77,8 @@ class Supervisor {
   SupervisorEvent EndOf(std::size_t local_rank, const EndedChild& ended);
   void NoteFailure(const SupervisorEvent& ended);
   void AskToEnd(int signal, Duration grace);
+  void AskForLoss();
+  void EndAtLimit();
   void KillAll();
   TerminationMessage WordsOfPod() const;
   void WriteTerminationMessage();
@@ -86,19 +86,19 @@ class Supervisor {
 
   const SuperviseOptions& options_;
   const std::function<void(const SupervisorEvent&)> report_;
-  const std::string search_path_;
   PodOutput output_;
   SubreaperScope subreaper_;
   UniqueFd signals_;
-  std::string program_;      // a path
+  ProgramStarter starter_;
   std::vector<pid_t> pids_;  // by local rank; 0 when ended
   std::optional<Watchdog> watchdog_;
-  std::optional<WarmStarts> warm_;
   StopRequests stops_;
+  Survivors survivors_;
   std::optional<Deadline> kill_at_;  // set while all are asked to end
   bool is_killed_ = false;
   bool may_hold_ = true;               // all that were started could be
   bool is_halting_ = false;            // all were asked to end so that they start anew
+  TimePoint asked_at_;                 // for a loss
   bool asked_for_loss_ = false;        // SIGTERM was sent, so that one from outside is no news
   bool is_told_to_end_ = false;        // from outside
   bool was_asked_to_end_ = false;      // from outside, before anything had failed
@@ -112,6 +112,7 @@ int Supervisor::Run() {
                                       NamesOf(options_.processes),
                                       options_.has_peers_elsewhere,
                                       options_.court,
+                                      survivors_.socket_name(),
                                       options_.logger});
   }
   signals_ = SignalReader(SupervisedSignals());
@@ -127,21 +128,8 @@ int Supervisor::Run() {
   return failure_.has_value() ? failure_->exit_code : kExitSuccess;
 }
 
-// Returns when the modules are imported, or when somebody asks this process to end.
-void Supervisor::MakeWarm() {
-  const PythonCommand command = ParsePythonCommand(options_.command).value();
-  warm_.emplace(NamesOf(options_.processes), options_.logger);
-  for (const SupervisedProcess& process : options_.processes) {
-    warm_->Add({program_, command, options_.warm, process.environment, options_.error_fd});
-  }
-  warm_->AwaitReady(Deadline::After(SteadyNow(), kImportPatience), WatchForStop().get());
-}
-
 Status Supervisor::StartAll() {
-  LOCKSTEP_ASSIGN_OR_RETURN(program_, FindProgram(options_.command.front(), search_path_));
-  if (!options_.warm.empty()) {
-    MakeWarm();
-  }
+  LOCKSTEP_RETURN_IF_ERROR(starter_.Prepare());
   return StartEach();
 }
 
@@ -158,7 +146,7 @@ void Supervisor::NoteStart(const Status& started) {
   }
   // The one place that shows the PATH, which may be long: the reason goes to many.
   options_.logger->Error("command not started",
-                         {{"error", started.error().ToString()}, {"PATH", search_path_}});
+                         {{"error", started.error().ToString()}, {"PATH", starter_.search_path()}});
   failure_ = PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), {}, {}};
   may_hold_ = false;
   KillAll();
@@ -196,24 +184,6 @@ bool Supervisor::IsRelaunched() {
   return true;
 }
 
-// Forks the process where there is an interpreter for that, else starts it plainly.
-Result<ChildProcess> Supervisor::Launch(std::size_t local_rank, const ProcessStart& start) {
-  if (warm_.has_value()) {
-    std::optional<ChildProcess> forked =
-        warm_->Fork(static_cast<int>(local_rank),
-                    {start.environment, start.input.get(), start.kept.get(), start.kept_variable});
-    if (forked.has_value()) {
-      return std::move(*forked);
-    }
-  }
-  ChildOptions options{
-      program_, options_.command, start.environment, start.input.get(), start.kept.get()};
-  const EnvironmentMap& shared = options_.processes[local_rank].environment;
-  options.environment.insert(shared.begin(), shared.end());
-  options.command.insert(options.command.end(), start.arguments.begin(), start.arguments.end());
-  return SpawnChild(options);
-}
-
 Status Supervisor::Start(std::size_t local_rank) {
   const SupervisedProcess& process = options_.processes[local_rank];
   ProcessStart start;
@@ -221,9 +191,10 @@ Status Supervisor::Start(std::size_t local_rank) {
     LOCKSTEP_ASSIGN_OR_RETURN(start, options_.on_start(static_cast<int>(local_rank)));
   }
   if (watchdog_.has_value()) {
-    watchdog_->NoteStart(static_cast<int>(local_rank), &start.environment);
+    watchdog_->NoteStart(static_cast<int>(local_rank));
   }
-  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, Launch(local_rank, start));
+  start.environment[kHangSocketVariable] = survivors_.socket_name();
+  LOCKSTEP_ASSIGN_OR_RETURN(ChildProcess child, starter_.Start(local_rank, start));
   const bool is_plain = options_.processes.size() == 1 && process.prefix.empty();
   output_.Attach(local_rank, &child, process.prefix, is_plain);
   pids_[local_rank] = child.pid;
@@ -233,8 +204,7 @@ Status Supervisor::Start(std::size_t local_rank) {
 
 // Kills what ended processes have left: nobody of those runs. Returns whether all of it is gone.
 bool Supervisor::KillLeft() {
-  return KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout),
-                         warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
+  return KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout), starter_.helpers());
 }
 
 // Whether the process that ended runs again, and the others need not know.
@@ -273,12 +243,11 @@ void Supervisor::RunUntilAllEnded() {
     stops_.Pass(SteadyNow(), kill_at_);
     LookForHung();
     LookForHalt();
-    if (!is_killed_ && kill_at_.has_value() && kill_at_->HasPassed(SteadyNow())) {
-      options_.logger->Warn("grace period is over, processes are killed");
-      KillAll();
-    }
+    survivors_.KillWaiting(pids_);
+    EndAtLimit();
     output_.Pass();
   }
+  survivors_.Forget();
 }
 
 void Supervisor::WaitForSomething() {
@@ -290,7 +259,10 @@ void Supervisor::WaitForSomething() {
   output_.AddEntries(&entries);
   const std::optional<Deadline> wake_at =
       IsWatched() ? Deadline::At(watchdog_->next_look()) : stops_.NextTurn(kill_at_);
-  const int timeout = wake_at.has_value() ? wake_at->RemainingMilliseconds(SteadyNow()) : -1;
+  int timeout = wake_at.has_value() ? wake_at->RemainingMilliseconds(SteadyNow()) : -1;
+  if (survivors_.is_watching()) {
+    timeout = timeout < 0 ? kSurvivorsInterval : std::min(timeout, kSurvivorsInterval);
+  }
   ::poll(entries.data(), entries.size(), timeout);
 }
 
@@ -306,7 +278,7 @@ void Supervisor::LookForHung() {
     processes.push_back(
         {pids_[local_rank], output_.IsHeldUp(local_rank), output_.ByteCount(local_rank), reports});
   }
-  watchdog_->Look(now, processes, warm_.has_value() ? warm_->pids() : std::vector<pid_t>());
+  watchdog_->Look(now, processes, starter_.helpers());
 }
 
 void Supervisor::LookForHalt() {
@@ -314,8 +286,7 @@ void Supervisor::LookForHalt() {
     return;
   }
   is_halting_ = true;
-  AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
-  asked_for_loss_ = true;
+  AskForLoss();
 }
 
 void Supervisor::HandleSignals() {
@@ -339,9 +310,7 @@ void Supervisor::HandleEnded(const EndedChild& ended) {
   const auto found = std::find(pids_.begin(), pids_.end(), ended.pid);
   if (found == pids_.end()) {
     ReapChild(ended.pid);  // an adopted process: it says nothing about the command
-    if (warm_.has_value()) {
-      warm_->NoteEnded(ended.pid);
-    }
+    starter_.NoteEnded(ended.pid);
     return;
   }
   if (!is_killed_ && stops_.Hold(ended)) {
@@ -371,8 +340,7 @@ void Supervisor::Settle(const EndedChild& ended) {
   }
   NoteFailure(event);
   if (!IsEnding()) {  // else the others save already, and a second signal could end them in it
-    AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
-    asked_for_loss_ = true;
+    AskForLoss();
   }
 }
 
@@ -406,6 +374,7 @@ void Supervisor::NoteFailure(const SupervisorEvent& ended) {
   const KilledProcess killed{NameOf(options_.processes, ended), ended.pid, what, ended.at};
   // We ask the others to end, and whoever was killed with the first has not heard of it.
   const bool is_of_ours = was_asked_to_end_ || is_halting_ || is_killed_ ||
+                          survivors_.HasKilled(ended.pid) ||
                           ended.exit_code == kExitSignalBase + SIGTERM;
   const bool is_with_first = failure_.has_value() && !is_of_ours && AddKilled(killed, &*failure_);
   const bool was_asked =
@@ -450,6 +419,34 @@ void Supervisor::AskToEnd(int signal, Duration grace) {
     kill_at_ = Deadline::After(SteadyNow(), KillAfter(grace));
     report_({SupervisorEvent::Kind::kStopping, -1, 0, 0, signal});
   }
+}
+
+void Supervisor::AskForLoss() {
+  AskToEnd(SIGTERM, std::min<Duration>(options_.grace, kLossGrace));
+  asked_for_loss_ = true;
+  asked_at_ = SteadyNow();
+  std::vector<pid_t> asked = pids_;
+  for (std::size_t local_rank = 0; local_rank < asked.size(); ++local_rank) {
+    const bool has_session =
+        options_.session_of && options_.session_of(static_cast<int>(local_rank)) != 0;
+    asked[local_rank] = has_session ? 0 : asked[local_rank];  // our library frees it by itself
+  }
+  survivors_.Watch(asked);
+}
+
+// After a loss, who may be saving has the whole grace.
+void Supervisor::EndAtLimit() {
+  if (is_killed_ || !kill_at_.has_value() || !kill_at_->HasPassed(SteadyNow())) {
+    return;
+  }
+  const Deadline last = Deadline::After(asked_at_, KillAfter(options_.grace));
+  if (survivors_.is_watching() && kill_at_->when() < last.when() &&
+      survivors_.SpareWorking(pids_)) {
+    kill_at_ = last;
+    return;
+  }
+  options_.logger->Warn("grace period is over, processes are killed");
+  KillAll();
 }
 
 void Supervisor::KillAll() {

@@ -115,9 +115,9 @@ struct SuperviseOptions {
 // - Signals TERM, INT, HUP, USR1, USR2 go on to every process's group, as a terminal would do it.
 // - Of TERM and INT a process with a session hears first, and alone (StopRequests).
 // - After TERM or INT, or when one process fails that is not wanted again, all are asked to end;
-// what
-//   has not ended shortly before the grace period is over, or 2 s after a failure, is killed. If
-//   this process dies, the kernel kills them.
+//   what has not ended shortly before the grace period is over, or 2 s after a failure, is killed.
+//   After a failure one that waits in a collective is killed sooner, and one that may be saving has
+//   the grace period (Survivors). If this process dies, the kernel kills them.
 // - Where there is a hold, all processes that have ended, one of them by a failure, are started
 // again
 //   when the hold says so; and all are ended, and started again, when it asks for that. Nothing

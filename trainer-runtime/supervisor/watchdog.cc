@@ -10,7 +10,6 @@
 #include <sys/resource.h>
 
 #include "common/base/check.h"
-#include "common/base/digest.h"
 #include "trainer-runtime/supervisor/thread_states.h"
 
 namespace lockstep::runtime {
@@ -27,8 +26,6 @@ constexpr Duration kEndingInterval = std::chrono::milliseconds(50);
 // Of one program in the log. Choice: launcher, program and some loaders, with their first threads.
 constexpr std::size_t kProcessesToldMax = 8;
 constexpr std::size_t kThreadsToldMax = 32;
-
-constexpr std::size_t kHangSocketBytes = 16;  // of its name, which nobody guesses
 
 std::string SecondsText(Duration duration) {
   const double seconds = std::round(ToSeconds(duration) * 10) / 10;
@@ -65,7 +62,6 @@ std::string DescribeBlame(const HungProcess& culprit,
 
 Watchdog::Watchdog(WatchdogOptions options)
     : options_(std::move(options)),
-      hang_socket_("lockstep-hang-" + RandomHex(kHangSocketBytes)),
       watch_(options_.limit, static_cast<int>(options_.names.size())),
       next_look_(SteadyNow()),
       reasons_(options_.names.size()),
@@ -78,9 +74,8 @@ Watchdog::Watchdog(WatchdogOptions options)
   LOCKSTEP_CHECK(options_.logger != nullptr, "a watchdog needs a logger");
 }
 
-void Watchdog::NoteStart(int local_rank, EnvironmentMap* variables) {
+void Watchdog::NoteStart(int local_rank) {
   reasons_[static_cast<std::size_t>(local_rank)].reset();
-  (*variables)[kHangSocketVariable] = hang_socket_;
 }
 
 const std::optional<std::string>& Watchdog::ReasonFor(int local_rank) const {
@@ -165,7 +160,7 @@ void Watchdog::Look(TimePoint now,
 
 // On the court's thread. What the programs say comes first: they know where they are.
 HangLook Watchdog::LookAround(const std::vector<std::vector<pid_t>>& families) const {
-  HangLook look = AskProcesses(hang_socket_, families);
+  HangLook look = AskProcesses(options_.hang_socket, families);
   if (options_.court.ask_nccl) {
     HangLook more = options_.court.ask_nccl();
     look.ranks.insert(look.ranks.end(), more.ranks.begin(), more.ranks.end());

@@ -10,7 +10,6 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/contract/environment.h"
 #include "common/contract/hang_evidence.h"
 #include "trainer-runtime/supervisor/hang_court.h"
 #include "trainer-runtime/supervisor/hang_watch.h"
@@ -23,6 +22,7 @@ struct WatchdogOptions {
   std::vector<std::string> names;    // of the processes, by local rank: "rank 3"
   bool has_peers_elsewhere = false;  // ranks in other pods, for which these may wait
   HangPorts court;
+  std::string hang_socket;   // kHangSocketVariable of the programs
   Logger* logger = nullptr;  // outlives the watchdog
   std::string process_folder = "/proc";
 };
@@ -55,9 +55,8 @@ class Watchdog {
             const std::vector<WatchedProcess>& processes,
             const std::vector<pid_t>& helpers);
 
-  // A program is about to start: what was said of the one before it is forgotten, and `variables`
-  // tell it where it may be asked.
-  void NoteStart(int local_rank, EnvironmentMap* variables);
+  // A program is about to start: what was said of the one before it is forgotten.
+  void NoteStart(int local_rank);
 
   // Why the program that stood last for `local_rank` was ended by this watchdog, in one sentence;
   // null where it was not.
@@ -93,7 +92,6 @@ class Watchdog {
   void KillOverdue(TimePoint now, const std::vector<WatchedProcess>& processes);
 
   const WatchdogOptions options_;
-  const std::string hang_socket_;  // kHangSocketVariable
   HangWatch watch_;
   TimePoint next_look_;
   int unseen_looks_ = 0;                             // in a row
