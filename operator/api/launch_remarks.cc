@@ -1,6 +1,9 @@
 #include "operator/api/launch_remarks.h"
 
+#include <utility>
+
 #include "common/contract/launcher.h"
+#include "common/contract/torch_variables.h"
 #include "operator/api/launch_rules.h"
 #include "operator/api/pod_template.h"
 
@@ -54,12 +57,20 @@ std::vector<LaunchRemark> RemarksOn(const TrainingJob& job) {
   std::vector<LaunchRemark> remarks;
   for (std::size_t i = 0; i < job.spec.roles.size(); ++i) {
     const RoleSpec& role = job.spec.roles[i];
-    const std::string kept = WhatKeepsAlone(role);
-    if (pods < 2 || !IsRank(role.name) || kept.empty()) {
+    if (!IsRank(role.name)) {
       continue;
     }
-    remarks.push_back({"spec.roles[" + std::to_string(i) + "].template." +
-                           std::string(kContainerPath) + ".command",
+    const std::string container =
+        "spec.roles[" + std::to_string(i) + "].template." + std::string(kContainerPath);
+    for (std::string& objection :
+         ObjectionsToTorchVariables(role.pod.env, job.spec.recovery.hung_after)) {
+      remarks.push_back({container + ".env", std::move(objection)});
+    }
+    const std::string kept = WhatKeepsAlone(role);
+    if (pods < 2 || kept.empty()) {
+      continue;
+    }
+    remarks.push_back({container + ".command",
                        "torchrun with " + kept + " does not join the " + std::to_string(pods) +
                            " pods of the job; remove this option, so that Lockstep tells torchrun "
                            "about the pods"});

@@ -14,7 +14,8 @@ struct LaunchRemark {
 };
 
 // Commands that start torchrun and keep it in a world of its own, where the job has several pods:
-// each would train alone, and the job succeed. Only what the manifest shows is seen.
+// each would train alone, and the job succeed. And variables of torch that work against recovery.
+// Only what the manifest shows is seen.
 std::vector<LaunchRemark> RemarksOn(const TrainingJob& job);
 
 }  // namespace lockstep::control

@@ -66,5 +66,15 @@ TEST(LaunchRemarks, OthersAreNot) {
   EXPECT_EQ(ToldOf({"python3", "train.py", "--launcher", "torchrun", "--standalone"}), "");
 }
 
+TEST(LaunchRemarks, VariablesOfTorchThatWorkAgainstRecoveryAreToldOf) {
+  TrainingJob job;
+  job.spec.roles.emplace_back();
+  job.spec.roles[0].pod.env = {{"TORCH_NCCL_BLOCKING_WAIT", "1"}, {"TORCH_NCCL_NAN_CHECK", "1"}};
+  const std::vector<LaunchRemark> remarks = RemarksOn(job);
+  ASSERT_EQ(remarks.size(), 1U);
+  EXPECT_EQ(remarks[0].field, "spec.roles[0].template.spec.containers[0].env");
+  EXPECT_EQ(remarks[0].message.find("with TORCH_NCCL_BLOCKING_WAIT=1, "), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::control

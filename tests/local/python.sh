@@ -69,6 +69,7 @@ for test in python_torch_soak torchrun_soak torchrun_rendezvous_soak; do
   /usr/bin/python3 -B "tests/local/$test.py"
 done
 for test in python_torch_test python_groups_test python_trainers_test python_hang_test \
+  python_unchanged_test \
   python_horovod_test python_torch_soak torchrun_test torchrun_soak torchrun_rendezvous_test \
   torchrun_rendezvous_soak examples_test; do
   LOCKSTEP_TEST_PYTHON=$torch/bin/python3 /usr/bin/python3 -B "tests/local/$test.py"

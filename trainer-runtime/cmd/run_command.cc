@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "common/contract/exit_code.h"
 #include "common/contract/python_command.h"
 #include "common/contract/supervised_place.h"
+#include "common/contract/torch_variables.h"
 #include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/horovod_gate.h"
@@ -392,6 +394,14 @@ void TellOfForeignTfConfig(const EnvironmentMap& inherited,
   }
 }
 
+void TellOfTorchVariables(const EnvironmentMap& variables,
+                          std::optional<std::chrono::milliseconds> hung_after,
+                          Logger* logger) {
+  for (const std::string& objection : ObjectionsToTorchVariables(variables, hung_after)) {
+    logger->Warn("a variable of torch works against recovery", {{"reason", objection}});
+  }
+}
+
 // Errors: kInvalidArgument: no interpreter can be kept for this command, or with such a module.
 Status CheckWarm(const RunCommandOptions& options) {
   for (const std::string& module : options.warm) {
@@ -432,6 +442,9 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
         &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
   TellOfForeignTfConfig(variables, processes->front(), options.logger);
+  if (environment->rank.has_value()) {
+    TellOfTorchVariables(variables, environment->hung_after, options.logger);
+  }
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   ExposeDevices(devices, environment->gpu_visibility, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/contract/launcher.h"
+#include "common/contract/torch_variables.h"
 #include "trainer-runtime/supervisor/ras_client.h"
 
 namespace lockstep::runtime {
@@ -33,15 +34,6 @@ void SetForTorchrun(const WorkerEnvironment& environment,
                          environment.job_uid + "-" + std::to_string(environment.attempt.value()));
 }
 
-// So that ranks and NCCL can tell which collectives were called: torch up to 2.10 records none by
-// itself; newer ones as many. Another job's NCCL would answer at the port that is usual.
-void OfferEvidence(const WorkerEnvironment& environment, EnvironmentMap* variables) {
-  variables->try_emplace(kRasAddress, "localhost:" + std::to_string(RasPort(environment.job_uid)));
-  if (variables->count("TORCH_NCCL_TRACE_BUFFER_SIZE") == 0) {  // its name up to torch 2.8
-    variables->try_emplace("TORCH_FR_BUFFER_SIZE", "2000");
-  }
-}
-
 }  // namespace
 
 Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& environment,
@@ -67,7 +59,12 @@ Result<std::vector<SupervisedProcess>> PlanProcesses(const WorkerEnvironment& en
     process.environment.try_emplace("PYTHONUNBUFFERED", "1");
     if (environment.hung_after.has_value()) {  // so that the watchdog hears where it hangs
       process.environment.try_emplace("PYTHONFAULTHANDLER", "1");
-      OfferEvidence(environment, &process.environment);
+      // Another job's NCCL would answer at the port that is usual.
+      process.environment.try_emplace(kRasAddress,
+                                      "localhost:" + std::to_string(RasPort(environment.job_uid)));
+    }
+    if (environment.rank.has_value()) {
+      SetTorchVariables(environment.hung_after, &process.environment);
     }
     const bool may_start_it = process_count == 1 && environment.rank.has_value() &&
                               environment.launcher != ProcessLauncher::kLockstep;

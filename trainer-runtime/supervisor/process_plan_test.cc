@@ -108,5 +108,19 @@ TEST(ProcessPlan, OnlyTheLoneProcessOfAPodIsToldWhatTorchrunGoesBy) {
   EXPECT_EQ(declined.front().environment.count("PET_NNODES"), 0U);
 }
 
+// A ps and an evaluator have no groups.
+TEST(ProcessPlan, RanksGetVariablesOfTorchThatHelpRecovery) {
+  const EnvironmentMap own = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}};
+  const auto plan = PlanProcesses(OfWorker0(2), own, {}, /*with_prefix=*/false).value();
+  EXPECT_EQ(plan.front().environment.at("TORCH_NCCL_ASYNC_ERROR_HANDLING"), "1");
+  EXPECT_EQ(plan.front().environment.at("TORCH_FR_BUFFER_SIZE"), "2000");
+
+  WorkerEnvironment evaluator = OfWorker0(2);
+  evaluator.rank.reset();
+  const auto other = PlanProcesses(evaluator, {}, {}, /*with_prefix=*/false);
+  ASSERT_TRUE(other.ok());
+  EXPECT_EQ(other->front().environment.count("TORCH_FR_BUFFER_SIZE"), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::runtime
