@@ -34,6 +34,7 @@ SPEED, GRAPH = "ms a step", "step as a CUDA graph"
 LISTENED = "buckets beside a CUDA graph"
 FED = "batches ahead of their steps"
 SNAPSHOT, KILL = "snapshot beside compute", "kill -9 to the next step"
+UNCHANGED = "unchanged program on NCCL, kill -9 to the end of the other rank"
 NETWORK_NAMES = ("convolution", "dense", "line")
 
 
@@ -55,7 +56,7 @@ class Rows:
         for name in NETWORK_NAMES:
             for what in (PARITY, MIXED, SPEED):
                 self.print(f"{name}: {what}", why, "", "not run")
-        for what in (GRAPH, LISTENED, FED, SNAPSHOT, KILL):
+        for what in (GRAPH, LISTENED, FED, SNAPSHOT, KILL, UNCHANGED):
             self.print(what, why, "", "not run")
 
 
@@ -248,6 +249,7 @@ def snapshot_row(rows, engine, network):
 
 def all_rows(rows, engine, programs):
     import kill_row
+    import unchanged_row
     from networks import TUTORIALS, WIDE
     first = None
     for network in TUTORIALS:
@@ -265,6 +267,7 @@ def all_rows(rows, engine, programs):
     fed_row(rows, engine, TUTORIALS[0])
     snapshot_row(rows, engine, WIDE)
     kill_row.print_row(rows, KILL, programs, engine.plugin, engine.scratch)
+    unchanged_row.print_row(rows, UNCHANGED, programs, engine.scratch)
 
 
 def main():

@@ -13,6 +13,7 @@ from unittest import mock
 
 import engine_rows
 import kill_row
+import unchanged_row
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build/dev/bin")).resolve()
@@ -38,7 +39,7 @@ class WordsTest(unittest.TestCase):
     def test_without_an_engine_each_row_says_why(self):
         rows, is_held = told(lambda rows: rows.none("no\tGPU"))
         self.assertFalse(is_held)
-        self.assertEqual(len(rows), 14)
+        self.assertEqual(len(rows), 15)
         self.assertEqual({tuple(row[1:]) for row in rows}, {("no GPU", "", "not run")})
 
     def test_speed_is_beside_eager_pytorch(self):
@@ -181,6 +182,24 @@ class EngineTest(unittest.TestCase):
         with self.assertRaisesRegex(TimeoutError, "GPU-none not found"):
             kill_row.measure(BIN / "lockstep-runtime", PLUGIN, self.scratch, DIGITS,
                              ["GPU-none"])
+
+
+@unittest.skipIf(torch is None, "python3-torch is not installed")
+class UnchangedRowTest(unittest.TestCase):
+    """Over gloo. NCCL takes one rank for each GPU."""
+
+    def test_the_killed_rank_is_named(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            seconds, culprit = unchanged_row.measure(
+                BIN / "lockstep-runtime", pathlib.Path(scratch), "gloo")
+        self.assertGreater(seconds, 0)
+        self.assertEqual(culprit, 1)
+
+    @unittest.skipIf(torch is not None and torch.cuda.device_count() > 1, "there are 2 GPUs")
+    def test_one_gpu_is_not_enough(self):
+        rows, is_held = told(lambda rows: unchanged_row.print_row(rows, "row", None, None))
+        self.assertEqual(rows[0][3], "left out")
+        self.assertTrue(is_held)
 
 
 if __name__ == "__main__":
