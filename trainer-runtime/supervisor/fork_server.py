@@ -22,6 +22,9 @@ PR_SET_PDEATHSIG = 1
 SIGKILL = 9
 DESCRIPTORS_MAX = 5
 MESSAGE_BYTES_MAX = 1 << 17
+# What a module imports only once it is used, and every program that trains uses it: torch imports
+# _dynamo with the first optimizer, which takes seconds.
+IMPORTED_LATE = {"torch": "torch._dynamo"}
 REPARENT_PATIENCE_SECONDS = 5.0  # for the kernel to give an orphan to the supervisor: microseconds
 
 
@@ -34,12 +37,20 @@ def first_path(program):
     return os.getcwd() if program[0] == "-m" else os.path.dirname(os.path.realpath(program[0]))
 
 
+def import_late(module):
+    try:
+        __import__(IMPORTED_LATE.get(module, module))
+    except Exception:  # of torch before 2.0, or without what it needs: the program may do without
+        pass
+
+
 def import_modules(modules, program):
     if sys.path and sys.path[0] == "":  # of -c; not there with PYTHONSAFEPATH
         sys.path[0] = first_path(program)
     folder = os.getcwd()
     for module in modules:
         __import__(module)
+        import_late(module)
     if os.getcwd() != folder:  # where a plain start would not be before it imports them itself
         raise RuntimeError("modules have changed the working directory to " + os.getcwd())
     # What they have printed would be written once more by each fork.

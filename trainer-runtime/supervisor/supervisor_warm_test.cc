@@ -80,6 +80,17 @@ TEST_F(SupervisorWarmTest, TheModuleIsThereAlreadyInEachProcess) {
   EXPECT_THAT(SortedLines(), testing::ElementsAre("[rank 0] another 0", "[rank 1] another 1"));
 }
 
+TEST_F(SupervisorWarmTest, WhatTorchImportsWithTheFirstOptimizerIsThereAlready) {
+  std::filesystem::create_directory(directory_ + "/torch");
+  Write("torch/__init__.py", "");
+  options_.warm = {"torch"};
+  UsePython("import sys\nprint('torch._dynamo' in sys.modules)");
+  EXPECT_EQ(Run(), 0) << "a torch without it";
+  Write("torch/_dynamo.py", "");
+  EXPECT_EQ(Run(), 0);
+  EXPECT_THAT(SortedLines(), testing::ElementsAre("[rank 0] False", "[rank 0] True"));
+}
+
 TEST_F(SupervisorWarmTest, WhatProgramsSeeAndHowTheyEndIsAsOfAPlainStart) {
   Write("pack.py", "import sys\nprint(__name__, sys.argv, sys.path[0] != '', __spec__.name)\n");
   const std::vector<std::string> programs = {
