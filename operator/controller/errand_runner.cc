@@ -14,7 +14,6 @@ namespace {
 constexpr std::size_t kCallsOpenMany = 512;
 
 // With so many bytes of one job under way it sends nothing more: a pod may be as large as the API
-// With so many bytes of one job under way it sends nothing more: a pod may be as large as the API
 // server takes one, 1.5 MB, and to write it takes the controller's thread some milliseconds.
 constexpr std::size_t kBytesOfJobMany = std::size_t{1} << 19U;
 

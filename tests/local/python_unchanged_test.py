@@ -85,7 +85,7 @@ class Unchanged(LocalTest):
         run = self.lose("asks", "hangs", step=LAST_STEP)
         for rank in {*range(RANKS)} - {KILLED}:
             log = self.said(run, rank)
-            self.assertIn("it waits in a collective that cannot complete", log)
+            self.assertIn("it is in a call of torch.distributed that cannot complete", log)
             self.assertNotIn("grace period is over", log)
 
     @unittest.skipUnless(can_make_backends(), "a torch of 2.15 or newer is not installed")

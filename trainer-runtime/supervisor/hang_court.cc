@@ -20,10 +20,6 @@
 namespace lockstep::runtime {
 namespace {
 
-// For all processes to answer a look. Choice: an answer takes milliseconds, and a process that has
-// none by then holds Python's lock.
-constexpr std::chrono::seconds kHangAnswerPatience{2};
-
 // Choice: the groups of one rank with the longest names take a quarter of it.
 constexpr std::size_t kHangAnswerBytesMax = 64 * 1024;
 
@@ -105,7 +101,8 @@ void SleepUnlessStopped(Duration duration, const std::stop_token& stop) {
 }  // namespace
 
 HangLook AskProcesses(const std::string& socket_name,
-                      const std::vector<std::vector<pid_t>>& families) {
+                      const std::vector<std::vector<pid_t>>& families,
+                      Duration patience) {
   std::vector<Asked> asked;
   for (std::size_t i = 0; i < families.size(); ++i) {
     for (const pid_t pid : families[i]) {
@@ -117,7 +114,7 @@ HangLook AskProcesses(const std::string& socket_name,
       }
     }
   }
-  const Deadline deadline = Deadline::After(SteadyNow(), kHangAnswerPatience);
+  const Deadline deadline = Deadline::After(SteadyNow(), patience);
   HangLook look;
   for (Asked& one : asked) {
     std::optional<RankEvidence> evidence =

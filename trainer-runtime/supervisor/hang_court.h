@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -41,10 +42,15 @@ struct HangPorts {
 // Takes one look, within a few seconds. `families`: the processes of each local rank.
 using TakeHangLook = std::function<HangLook(const std::vector<std::vector<pid_t>>& families)>;
 
+// For all processes to answer a look. Choice: an answer takes milliseconds, and a process that has
+// none by then holds Python's lock.
+inline constexpr std::chrono::milliseconds kHangAnswerPatience{2000};
+
 // Asks each process that listens at `socket_name`, all at once. Who does not answer in time, or
 // answers something else than a RankEvidence, or is another process, is left out.
 HangLook AskProcesses(const std::string& socket_name,
-                      const std::vector<std::vector<pid_t>>& families);
+                      const std::vector<std::vector<pid_t>>& families,
+                      Duration patience = kHangAnswerPatience);
 
 struct HangCourtOptions {
   Duration limit{0};                 // without a step; positive

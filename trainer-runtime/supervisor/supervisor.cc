@@ -28,12 +28,14 @@
 namespace lockstep::runtime {
 namespace {
 
-// After the failure of one process: what the others of the pod get to end. They wait for a peer
-// that will not answer. Choice.
+// After a failure, for the others of the pod: they wait for a peer that will not answer. Choice.
 constexpr std::chrono::seconds kLossGrace{2};
 
-// Between two looks at what is known of survivors.
+// Between two looks at what is known of survivors; and at one that may be saving.
 constexpr int kSurvivorsInterval = 50;  // milliseconds
+constexpr std::chrono::milliseconds kSpared{500};
+// To save in before a start in this pod. Choice: the operator gives a relaunch up after 30 s.
+constexpr std::chrono::seconds kSavingInHold{20};
 
 // torchrun's exit code for whatever failure, and Python's for an exception. Source: tried, 1.13.
 constexpr int kTorchrunExit = 1;
@@ -426,23 +428,25 @@ void Supervisor::AskForLoss() {
   asked_for_loss_ = true;
   asked_at_ = SteadyNow();
   std::vector<pid_t> asked = pids_;
-  for (std::size_t local_rank = 0; local_rank < asked.size(); ++local_rank) {
-    const bool has_session =
-        options_.session_of && options_.session_of(static_cast<int>(local_rank)) != 0;
-    asked[local_rank] = has_session ? 0 : asked[local_rank];  // our library frees it by itself
+  for (std::size_t i = 0; options_.session_of && i < asked.size(); ++i) {
+    if (options_.session_of(static_cast<int>(i)) != 0) {
+      asked[i] = 0;  // our library frees it by itself
+    }
   }
   survivors_.Watch(asked);
 }
 
-// After a loss, who may be saving has the whole grace.
+// After a loss, who may be saving has the whole grace, for as long as it may be.
 void Supervisor::EndAtLimit() {
   if (is_killed_ || !kill_at_.has_value() || !kill_at_->HasPassed(SteadyNow())) {
     return;
   }
-  const Deadline last = Deadline::After(asked_at_, KillAfter(options_.grace));
-  if (survivors_.is_watching() && kill_at_->when() < last.when() &&
-      survivors_.SpareWorking(pids_)) {
-    kill_at_ = last;
+  const TimePoint now = SteadyNow();
+  const Duration grace = KillAfter(options_.grace);
+  const TimePoint last =
+      asked_at_ + (options_.hold == nullptr ? grace : std::min<Duration>(grace, kSavingInHold));
+  if (survivors_.is_watching() && now < last && survivors_.SpareWorking(pids_)) {
+    kill_at_ = Deadline::At(std::min(last, now + kSpared));
     return;
   }
   options_.logger->Warn("grace period is over, processes are killed");

@@ -116,7 +116,7 @@ struct SuperviseOptions {
 // - Of TERM and INT a process with a session hears first, and alone (StopRequests).
 // - After TERM or INT, or when one process fails that is not wanted again, all are asked to end;
 //   what has not ended shortly before the grace period is over, or 2 s after a failure, is killed.
-//   After a failure one that waits in a collective is killed sooner, and one that may be saving has
+//   After a failure one in a call of torch.distributed is killed sooner; one that may be saving has
 //   the grace period (Survivors). If this process dies, the kernel kills them.
 // - Where there is a hold, all processes that have ended, one of them by a failure, are started
 // again

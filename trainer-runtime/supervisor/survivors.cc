@@ -19,30 +19,44 @@ constexpr std::chrono::milliseconds kLookInterval{300};
 
 constexpr std::size_t kSocketNameBytes = 16;
 
-bool Waits(const RankEvidence& rank) {
-  return std::any_of(rank.groups.begin(), rank.groups.end(), [](const GroupCalls& group) {
-    return group.waits_in > 0;
-  });
+// For an answer. Choice: a silent process must not use up the time of one that saves.
+constexpr std::chrono::milliseconds kSurvivorPatience{300};
+
+// How lockstep_hang names the group of a rank whose main thread is in a call of torch.distributed.
+constexpr const char* kCallsOfRank = "call-";
+
+bool IsOpen(const GroupCalls& group) {
+  return group.waits_in > 0;
+}
+
+bool IsInCall(const GroupCalls& group) {
+  return IsOpen(group) && group.id.starts_with(kCallsOfRank);
+}
+
+SurvivorState StateOf(const RankEvidence& rank, bool catches) {
+  const auto& groups = rank.groups;
+  if (!rank.is_moving && std::any_of(groups.begin(), groups.end(), IsInCall)) {
+    return SurvivorState::kCalls;
+  }
+  const bool may_save =
+      catches && (rank.is_moving || std::none_of(groups.begin(), groups.end(), IsOpen));
+  return may_save ? SurvivorState::kWorks : SurvivorState::kUnknown;
 }
 
 struct Processes {
-  std::vector<std::vector<pid_t>> families;  // by local rank
-  std::vector<bool> catches;                 // SIGTERM
+  std::vector<std::vector<pid_t>> asked;  // by local rank: one each
+  std::vector<bool> catches;              // SIGTERM
 };
 
 Processes FindProcesses(const std::vector<pid_t>& pids) {
   const std::vector<ProcessStat> table = ReadProcessTable("/proc");
   Processes found;
   for (const pid_t pid : pids) {
-    found.families.emplace_back();
-    found.catches.push_back(false);
-    if (pid == 0) {
-      continue;  // everybody descends from there
-    }
-    for (const ProcessStat& stat : FamilyOf(table, pid)) {
-      found.families.back().push_back(stat.pid);
-      found.catches.back() = found.catches.back() || Handles(stat, SIGTERM);
-    }
+    const auto stat = std::find_if(
+        table.begin(), table.end(), [pid](const ProcessStat& one) { return one.pid == pid; });
+    const bool is_there = pid != 0 && stat != table.end();
+    found.asked.push_back(is_there ? std::vector<pid_t>{pid} : std::vector<pid_t>());
+    found.catches.push_back(is_there && Handles(*stat, SIGTERM));
   }
   return found;
 }
@@ -55,25 +69,15 @@ void Sleep(Duration duration, const std::stop_token& stop) {
 
 }  // namespace
 
-std::vector<SurvivorState> JudgeSurvivors(const HangLook& first,
-                                          const HangLook& second,
-                                          const std::vector<bool>& catches) {
-  std::vector<int> waiting(catches.size());  // ranks, by local rank
-  std::vector<int> others(catches.size());
+std::vector<std::optional<SurvivorState>> JudgeSurvivors(const HangLook& first,
+                                                         const HangLook& second,
+                                                         const std::vector<bool>& catches) {
+  std::vector<std::optional<SurvivorState>> states(catches.size());
   for (const RankEvidence& rank : CompareLooks(first.ranks, second.ranks)) {
-    const auto found = second.local_ranks.find(rank.rank);
-    if (found != second.local_ranks.end()) {
-      ++(Waits(rank) && !rank.is_moving ? waiting
-                                        : others)[static_cast<std::size_t>(found->second)];
+    if (const auto found = second.local_ranks.find(rank.rank); found != second.local_ranks.end()) {
+      const auto local_rank = static_cast<std::size_t>(found->second);
+      states[local_rank] = StateOf(rank, catches[local_rank]);
     }
-  }
-  std::vector<SurvivorState> states;
-  for (std::size_t i = 0; i < catches.size(); ++i) {
-    const bool works = others[i] > 0 && catches[i];
-    const bool waits = others[i] == 0 && waiting[i] > 0;
-    states.push_back(works   ? SurvivorState::kWorks
-                     : waits ? SurvivorState::kWaits
-                             : SurvivorState::kUnknown);
   }
   return states;
 }
@@ -89,10 +93,14 @@ void Survivors::Watch(const std::vector<pid_t>& pids) {
     HangLook before;
     while (!stop.stop_requested()) {
       const Processes processes = FindProcesses(pids);
-      HangLook look = AskProcesses(socket_name_, processes.families);
+      HangLook look = AskProcesses(socket_name_, processes.asked, kSurvivorPatience);
+      const auto judged = JudgeSurvivors(before, look, processes.catches);
       {
         const std::lock_guard<std::mutex> lock(mutex_);
-        states_ = JudgeSurvivors(before, look, processes.catches);
+        states_.resize(judged.size(), SurvivorState::kUnknown);
+        for (std::size_t i = 0; i < judged.size(); ++i) {
+          states_[i] = judged[i].value_or(states_[i]);  // who saves may hold Python's lock
+        }
       }
       before = std::move(look);
       Sleep(kLookInterval, stop);
@@ -103,6 +111,7 @@ void Survivors::Watch(const std::vector<pid_t>& pids) {
 void Survivors::Forget() {
   thread_ = std::jthread();
   killed_.clear();
+  is_spared_told_ = false;
   const std::lock_guard<std::mutex> lock(mutex_);
   states_.clear();
 }
@@ -124,8 +133,8 @@ void Survivors::Kill(const std::vector<pid_t>& pids, std::size_t local_rank, con
 void Survivors::KillWaiting(const std::vector<pid_t>& pids) {
   const std::vector<SurvivorState> states = this->states();
   for (std::size_t local_rank = 0; local_rank < states.size(); ++local_rank) {
-    if (states[local_rank] == SurvivorState::kWaits) {
-      Kill(pids, local_rank, "it waits in a collective that cannot complete");
+    if (states[local_rank] == SurvivorState::kCalls) {
+      Kill(pids, local_rank, "it is in a call of torch.distributed that cannot complete");
     }
   }
 }
@@ -146,8 +155,10 @@ bool Survivors::SpareWorking(const std::vector<pid_t>& pids) {
       Kill(pids, local_rank, "its time to end is over");
     }
   }
-  logger_->Info("process may be saving and gets its grace period",
-                {{"process", spared.front()}, {"processes", spared.size()}});
+  if (!std::exchange(is_spared_told_, true)) {
+    logger_->Info("process may be saving and gets its grace period",
+                  {{"process", spared.front()}, {"processes", spared.size()}});
+  }
   return true;
 }
 

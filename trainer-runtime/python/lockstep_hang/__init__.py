@@ -16,7 +16,7 @@ import threading
 import zlib
 from typing import Any, Optional
 
-# Set by the runtime, where it watches for hangs. Each process listens at this name, "-" and its
+# Set by the runtime. Each process listens at this name, "-" and its
 # number, in Linux's abstract namespace: no file is left behind.
 VARIABLE = "LOCKSTEP_HANG_SOCKET"
 
@@ -34,7 +34,7 @@ _listening: Optional[int] = None  # the process that does: a fork has no such th
 
 
 def answer_requests() -> None:
-    """Begins to answer; does nothing outside of a job that watches for hangs. It never raises, as
+    """Begins to answer; does nothing outside of a job. It never raises, as
     torch could not be imported then."""
     global _listening
     name = os.environ.get(VARIABLE)
