@@ -237,10 +237,11 @@ void Checks::CheckDeadGiveWay(const ObjectPtr& object) {
   }
 }
 
-// A successor does not wait for a place that its rack has, whatever label a node has lost.
+// A successor does not wait for a place that its rack has, whatever label a node has lost. Where a
+// LimitRange raises what pods ask for, the operator knows of more than templates say.
 void Checks::CheckRackHasNoRoom(const Json& job) {
   const bool waits = context_->has_racks && !context_->has_faults && WaitsForNode(job) &&
-                     HoldsPlaces(job) && !IsUnreadable(job);
+                     HoldsPlaces(job) && !IsUnreadable(job) && server_->admission.raised_count == 0;
   if (!waits) {
     Lasts("rack " + UidOf(job), false);
     return;
