@@ -67,7 +67,7 @@ class NoGpuTest(unittest.TestCase):
         self.assertIn("no GPU that CUDA 13 can use is visible here: ", ended.stderr)
         table = ended.stdout.splitlines()
         self.assertEqual(table[-1], "no GPU is here: nothing was tried")
-        self.assertEqual(len(table), 1 + 3 + 3 * 3 + 5 + 1, ended.stdout)
+        self.assertEqual(len(table), 1 + 3 + 3 * 3 + 6 + 1, ended.stdout)
         for row in table[1:-1]:
             self.assertRegex(row, r" not run .*no GPU")
 
@@ -133,7 +133,7 @@ class TableTest(unittest.TestCase):
     def test_without_pytorch_each_row_of_the_engine_says_so(self):
         ended = self.table(torch="")
         self.assertEqual(ended.returncode, 1)
-        self.assertEqual(ended.stdout.count("no PyTorch: python3 cannot import torch"), 14,
+        self.assertEqual(ended.stdout.count("no PyTorch: python3 cannot import torch"), 15,
                          ended.stdout)
 
     def test_an_engine_of_another_release_that_cannot_be_compiled_says_why(self):
