@@ -17,8 +17,9 @@
 
 namespace lockstep::control {
 
-// Who holds what of the cluster, or is about to, and the rounds that give room out. It is told of
-// nodes, queues and jobs one by one; what does not change anything is no event of the state.
+// Knows who holds what of the cluster, and who is about to, and makes the rounds that give room
+// out. It is told of nodes, queues and jobs one by one. What changes nothing is no event of the
+// state.
 //
 // A round is made only if something has changed that one could answer in another way. What a round
 // has granted holds its room from then on, and so does what it keeps for a job until others have

@@ -92,13 +92,13 @@ std::optional<RankEvidence> ParseAnswer(const std::string& answer) {
   return errors.empty() ? std::optional(std::move(evidence)) : std::nullopt;
 }
 
+}  // namespace
+
 void SleepUnlessStopped(Duration duration, const std::stop_token& stop) {
   std::mutex mutex;
   std::unique_lock<std::mutex> lock(mutex);
   std::condition_variable_any().wait_for(lock, stop, duration, [] { return false; });
 }
-
-}  // namespace
 
 HangLook AskProcesses(const std::string& socket_name,
                       const std::vector<std::vector<pid_t>>& families,

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,6 +52,9 @@ inline constexpr std::chrono::milliseconds kHangAnswerPatience{2000};
 HangLook AskProcesses(const std::string& socket_name,
                       const std::vector<std::vector<pid_t>>& families,
                       Duration patience = kHangAnswerPatience);
+
+// Between two looks, on a thread that somebody may ask to stop.
+void SleepUnlessStopped(Duration duration, const std::stop_token& stop);
 
 struct HangCourtOptions {
   Duration limit{0};                 // without a step; positive

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <stop_token>
 #include <utility>
@@ -61,12 +60,6 @@ Processes FindProcesses(const std::vector<pid_t>& pids) {
   return found;
 }
 
-void Sleep(Duration duration, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::unique_lock<std::mutex> lock(mutex);
-  std::condition_variable_any().wait_for(lock, stop, duration, [] { return false; });
-}
-
 }  // namespace
 
 std::vector<std::optional<SurvivorState>> JudgeSurvivors(const HangLook& first,
@@ -103,7 +96,7 @@ void Survivors::Watch(const std::vector<pid_t>& pids) {
         }
       }
       before = std::move(look);
-      Sleep(kLookInterval, stop);
+      SleepUnlessStopped(kLookInterval, stop);
     }
   });
 }
