@@ -180,11 +180,17 @@ void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_obj
   AddTo(&theirs, GangOf(*first));
   AmountsByNode beside = room;
   GiveBackPlaces(*after_object, &beside);
+  const auto take_again = [](const Departure& one, AmountsByNode* free) {
+    TakePlaces(*one.job, free);
+    if (one.rest != nullptr) {
+      GiveBackPlaces(*one.rest, free);
+    }
+  };
   for (const Departure& one : departures_) {
     AmountsByNode without = room;
-    TakePlaces(*one.job, &without);
+    take_again(one, &without);
     if (!IsOverdrawn(without)) {
-      TakePlaces(*one.job, &beside);
+      take_again(one, &beside);
       if (QueueNamedBy(*one.job) != own) {
         AddTo(&theirs, GangOf(*one.job));
       }

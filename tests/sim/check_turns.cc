@@ -118,7 +118,7 @@ bool Checks::StandsInLine(const Json& job) const {
 // with.
 bool Checks::HasJustLeft(const Json& older) const {
   return std::any_of(departures_.begin(), departures_.end(), [&](const Departure& one) {
-    return one.is_whole && IsOlder(older, *one.job);
+    return one.rest == nullptr && IsOlder(older, *one.job);
   });
 }
 
@@ -127,7 +127,7 @@ void Checks::NoteDeparture(const ObjectPtr& before, const ObjectPtr& after) {
                 [this](const Departure& one) { return context_->now - one.at >= kViewLag; });
   const bool stays = HoldsPlaces(*after);
   if (HoldsPlaces(*before) && (!stays || CompletedCount(*after) > CompletedCount(*before))) {
-    departures_.push_back({context_->now, before, !stays});
+    departures_.push_back({context_->now, before, stays ? after : nullptr});
   }
 }
 

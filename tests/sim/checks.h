@@ -106,8 +106,8 @@ class Checks {
   // A gang that has left its places, or some of its workers, which are done.
   struct Departure {
     TimePoint at{};
-    ObjectPtr job;  // as it was before
-    bool is_whole = true;
+    ObjectPtr job;   // as it was before
+    ObjectPtr rest;  // as it is since, where some of its workers stay
   };
 
   // What is promised to the first of the queue.
