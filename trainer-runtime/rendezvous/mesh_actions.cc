@@ -7,6 +7,19 @@
 // What the membership orders, done with sockets.
 
 namespace lockstep::runtime {
+namespace {
+
+// The first rank whose plan is not that of rank 0.
+std::optional<int> OddPlan(const std::vector<MemberFacts>& members) {
+  for (const MemberFacts& member : members) {
+    if (member.plan_hash != members.front().plan_hash) {
+      return member.rank;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 void MeshLoop::Feed(Event event) {
   events_.push_back(std::move(event));
@@ -68,7 +81,8 @@ void MeshLoop::Do(const action::Send& action) {
     return;
   }
   const Status sent = link->second.socket.Write(EncodeFrame(action.state));
-  if (!sent.ok()) {
+  // A peer that is gone may have said something before: reading finds that, and then the end.
+  if (!sent.ok() && sent.error().code() != ErrorCode::kPeerLost) {
     call_errors_[link->second.rank] = sent.error().ToString();
     links_.erase(link);
     Feed(event::LinkLost{action.link});
@@ -81,6 +95,11 @@ void MeshLoop::Do(const action::Look& action) {
 
 void MeshLoop::Do(const action::Formed& action) {
   formed_ = action;
+  if (OddPlan(action.members).has_value()) {
+    // Now, while all are there: who is told may leave before the others are connected.
+    Feed(event::DataLinksReady{action.epoch});
+    return;
+  }
   // Who made the control connection makes the data connection, to the same address: it is known to
   // lead to this incarnation, which a name need not.
   for (const auto& [id, link] : links_) {
@@ -109,16 +128,12 @@ void MeshLoop::Do(const action::Met& action) {
   }
   ClearWiring();
   options_.logger->Debug("rendezvous complete", {{"epoch", meeting.epoch.value()}});
-  for (const MemberFacts& member : meeting.members) {
-    const MemberFacts& first = meeting.members.front();
-    if (member.plan_hash != first.plan_hash) {
-      Deliver(Error(ErrorCode::kMismatch,
-                    "rank " + std::to_string(member.rank) + " has a different plan than rank " +
-                        std::to_string(first.rank) +
-                        ": manifest and build, or the plan with which a program opens its session, "
-                        "must be equal on all ranks"));
-      return;
-    }
+  if (const std::optional<int> odd = OddPlan(meeting.members); odd.has_value()) {
+    Deliver(Error(ErrorCode::kMismatch,
+                  "rank " + std::to_string(*odd) +
+                      " has a different plan than rank 0: manifest and build, or the plan with "
+                      "which a program opens its session, must be equal on all ranks"));
+    return;
   }
   Deliver(std::move(meeting));
 }

@@ -88,12 +88,12 @@ void MeshLoop::ReadLinks(const PollSet& poll) {
 // Whether there may be more to read.
 bool MeshLoop::ReadLink(LinkId id) {
   FramedSocket& socket = links_.at(id).socket;
-  Status flushed = socket.Flush();
+  const Status flushed = socket.Flush();
   Result<std::optional<std::string>> body = socket.Read();
-  if (body.ok() && flushed.ok()) {
-    if (!body->has_value()) {
-      return false;
-    }
+  if (body.ok() && !body->has_value() && flushed.ok()) {
+    return false;
+  }
+  if (body.ok() && body->has_value()) {  // also from a peer that takes nothing any more
     const Result<Frame> frame = DecodeFrame(**body);
     if (frame.ok() && std::holds_alternative<MemberState>(*frame)) {
       Feed(event::StateReceived{id, std::get<MemberState>(*frame)});

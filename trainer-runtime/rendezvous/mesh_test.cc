@@ -356,6 +356,29 @@ TEST(Mesh, DifferentPlansAreNamedOnBothSides) {
   }
 }
 
+// Whoever is told ends, and must not leave the others waiting for it.
+TEST(Mesh, DifferentPlansAreNamedToThoseWhomTheOthersLeave) {
+  for (int round = 0; round < 20; ++round) {
+    Gang gang(2);
+    gang.StartAll();
+    std::vector<std::future<Result<Meeting>>> waiting;
+    for (int rank = 0; rank < 2; ++rank) {
+      waiting.push_back(std::async(std::launch::async, [&gang, rank] {
+        SelfFacts facts;
+        facts.plan_hash = static_cast<uint64_t>(rank);
+        Result<Meeting> result = gang.mesh(rank).Meet(facts, Epoch(0), Soon(), {});
+        gang.Kill(rank);
+        return result;
+      }));
+    }
+    for (auto& one : waiting) {
+      const Result<Meeting> result = one.get();
+      ASSERT_FALSE(result.ok());
+      ASSERT_EQ(result.error().code(), ErrorCode::kMismatch) << result.error().ToString();
+    }
+  }
+}
+
 TEST(Mesh, ProcessesWithoutTheJobsKeyNeverMeet) {
   Gang gang(2);
   gang.Start(gang.Options(0));
