@@ -61,7 +61,8 @@ void EndByLimit(const TrainingJob& job,
                 const Observed& observed,
                 WallTime now,
                 Decision* decision) {
-  const std::string message = DescribeRunTimeLimit(job, observed.run_time_limit);
+  const std::string message =
+      DescribeRunTimeLimit(job.spec.run_policy, job.status, observed.run_time_limit);
   SetCondition(&decision->status,
                {ConditionType::kFailed, true, std::string(kReasonDeadlineExceeded), message},
                now);
@@ -77,7 +78,8 @@ void KeepPromises(const TrainingJob& job,
                   WallTime now,
                   Decision* decision) {
   if (!HasEnded(job.status) && !job.status.placement.empty()) {
-    const std::optional<WallTime> deadline = ActiveDeadline(job, observed.run_time_limit);
+    const std::optional<WallTime> deadline =
+        ActiveDeadline(job.spec.run_policy, job.status, observed.run_time_limit);
     if (deadline.has_value() && *deadline <= now) {
       EndByLimit(job, observed, now, decision);
     } else if (observed.eviction.has_value()) {

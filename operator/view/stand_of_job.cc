@@ -52,18 +52,19 @@ std::chrono::seconds GraceOf(const TrainingJob& job) {
 }
 
 // When its room is free at the latest, by its own limit or its queue's; epoch: some day.
-WallTime StopOf(const StandInputs& inputs) {
+WallTime StopOf(const StandInputs& inputs, const TrainingJobStatus& status) {
   const TrainingJob& job = inputs.stored->job;
-  const std::optional<WallTime> deadline = ActiveDeadline(job, inputs.run_time_limit);
+  const std::optional<WallTime> deadline =
+      ActiveDeadline(job.spec.run_policy, status, inputs.run_time_limit);
   return deadline ? *deadline + GraceOf(job) : WallTime{};
 }
 
 void CompleteRequest(const StandInputs& inputs, WallTime now, GangRequest* request) {
   const TrainingJob& job = inputs.stored->job;
   const GangSpread spread = FindGangSpread(job);
-  if (const auto most = RunTimeMax(job, inputs.run_time_limit)) {
+  if (const auto most = RunTimeMax(job.spec.run_policy, job.status, inputs.run_time_limit)) {
     request->run_time_max = *most + GraceOf(job);
-    request->stops_at = StopOf(inputs);
+    request->stops_at = StopOf(inputs, job.status);
   }
   request->topology = {spread.required, job.spec.scheduling.topology.preferred, spread.apart};
   request->gang = GangOf(job, TopologyOf(job, DnsAddressing{}));
@@ -97,8 +98,8 @@ Asking AskingOf(const TrainingJob& job, WallTime now, std::optional<WallTime>* a
   return {AskStage::kAwaited};
 }
 
-RunTerms RunTermsOf(const StandInputs& inputs) {
-  const TrainingJobStatus& status = inputs.stored->job.status;
+// `status`: with the places, though it may be on its way to the server yet.
+RunTerms RunTermsOf(const StandInputs& inputs, const TrainingJobStatus& status) {
   RunTerms run;
   if (const Condition* const scheduled = FindCondition(status, ConditionType::kScheduled)) {
     run.started_at = scheduled->last_transition;
@@ -106,7 +107,7 @@ RunTerms RunTermsOf(const StandInputs& inputs) {
   if (status.progress.has_value() && status.progress->checkpoint_at.has_value()) {
     run.saved_at = *status.progress->checkpoint_at;
   }
-  run.stops_at = StopOf(inputs);
+  run.stops_at = StopOf(inputs, status);
   run.restart_count = status.preemptions;
   for (const RestartCount& restarts : status.restarts) {
     run.restart_count += restarts.count;
@@ -189,7 +190,7 @@ JobStand StandOf(const JobId& key, const StandInputs& inputs, WallTime now) {
   stand.attempt = stored.job.status.attempt;
   if (stand.is_placed) {
     stand.is_promised = !HasPlaces(stored.job.status);
-    stand.run = RunTermsOf(inputs);
+    stand.run = RunTermsOf(inputs, *placed);
     // It goes already, or nobody can tell it: its status is unreadable.
     stand.request.is_preemptible = stand.request.is_preemptible && !stored.is_deleting &&
                                    stored.job.status.unreadable == nullptr;

@@ -106,5 +106,24 @@ TEST(JobStand, GangWhoseManifestCannotBeReadKeepsWhatItWasPlacedWith) {
   EXPECT_EQ(after.run, before.run);
 }
 
+// Others reckon with its end in rounds that come before the API server has answered.
+TEST(JobStand, GangIsStoppedInTimeAlsoWhileItsPlacesAreBeingWritten) {
+  TrainingJob job = MakeTrainingJob(1);
+  job.spec.run_policy.active_deadline = seconds(60);
+  TestWorld world(job);
+  StoredJob stored;
+  stored.job = world.job;
+  world.Launch();
+  const TrainingJobStatus next = world.job.status;
+  StandInputs inputs;
+  inputs.stored = &stored;
+  inputs.reserved = &next;
+  const JobStand stand = StandOf({"default", "mnist"}, inputs, world.now);
+
+  ASSERT_TRUE(stand.is_promised);
+  EXPECT_GE(stand.run.stops_at, *next.start_time + seconds(60));
+  EXPECT_GE(stand.run.started_at, *next.start_time);
+}
+
 }  // namespace
 }  // namespace lockstep::control

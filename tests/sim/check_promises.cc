@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -140,9 +141,18 @@ void Checks::CheckServer(const TrainingJob& before, const ObjectPtr& after_objec
               " pods, and a ResourceQuota allows " + std::to_string(quota->second.pods_max));
 }
 
+// Asked to go, or about to be, as its job has ended.
 bool Checks::IsAnyPodLeaving() const {
-  return std::ranges::any_of(server_->store().Of(kube::kPods).objects, [](const auto& pod) {
-    return !JobUidOf(*pod.second).empty() && IsDeleting(*pod.second) && !HasPodEnded(*pod.second);
+  std::set<std::string> holding;  // uids of jobs
+  for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
+    if (HoldsPlaces(*job)) {
+      holding.insert(UidOf(*job));
+    }
+  }
+  return std::ranges::any_of(server_->store().Of(kube::kPods).objects, [&](const auto& one) {
+    const Json& pod = *one.second;
+    const bool is_ours = !JobUidOf(pod).empty() && !HasPodEnded(pod);
+    return is_ours && (IsDeleting(pod) || !holding.contains(JobUidOf(pod)));
   });
 }
 

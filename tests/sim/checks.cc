@@ -85,6 +85,11 @@ void Checks::Require(bool holds, const std::string& what) {
   if (!holds && problem_.empty()) {
     problem_ = what;
     context_->Tell("BROKEN: " + what);
+    for (const auto& resource : {kube::kNodes, kube::kTrainingQueues, kube::kTrainingJobs}) {
+      for (const auto& [key, object] : server_->store().Of(resource).objects) {
+        context_->Tell("  there was " + object->dump());
+      }
+    }
   }
 }
 

@@ -24,38 +24,46 @@ std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status) {
 namespace {
 
 // What the queue lets the job run yet.
-std::optional<std::chrono::seconds> LeftByQueue(const TrainingJob& job,
+std::optional<std::chrono::seconds> LeftByQueue(const TrainingJobStatus& status,
                                                 const std::optional<RunTimeLimit>& of_queue) {
   if (!of_queue.has_value()) {
     return std::nullopt;
   }
-  return std::max(std::chrono::seconds(0), of_queue->limit - job.status.ran_before);
+  return std::max(std::chrono::seconds(0), of_queue->limit - status.ran_before);
+}
+
+// Whether it is the queue's limit that ends first.
+bool IsQueuesLimit(const RunPolicy& policy,
+                   const TrainingJobStatus& status,
+                   const std::optional<RunTimeLimit>& of_queue) {
+  const std::optional<std::chrono::seconds> left = LeftByQueue(status, of_queue);
+  return left.has_value() && (!policy.active_deadline || *left < *policy.active_deadline);
 }
 
 }  // namespace
 
-bool IsQueuesLimit(const TrainingJob& job, const std::optional<RunTimeLimit>& of_queue) {
-  const std::optional<std::chrono::seconds>& own = job.spec.run_policy.active_deadline;
-  const std::optional<std::chrono::seconds> left = LeftByQueue(job, of_queue);
-  return left.has_value() && (!own.has_value() || *left < *own);
-}
-
-std::optional<std::chrono::seconds> RunTimeMax(const TrainingJob& job,
+std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
+                                               const TrainingJobStatus& status,
                                                const std::optional<RunTimeLimit>& of_queue) {
-  return IsQueuesLimit(job, of_queue) ? LeftByQueue(job, of_queue)
-                                      : job.spec.run_policy.active_deadline;
+  return IsQueuesLimit(policy, status, of_queue) ? LeftByQueue(status, of_queue)
+                                                 : policy.active_deadline;
 }
 
-std::optional<WallTime> ActiveDeadline(const TrainingJob& job,
+std::optional<WallTime> ActiveDeadline(const RunPolicy& policy,
+                                       const TrainingJobStatus& status,
                                        const std::optional<RunTimeLimit>& of_queue) {
-  const std::optional<std::chrono::seconds> most = RunTimeMax(job, of_queue);
-  if (!most.has_value() || job.status.preempted_at.has_value()) {
+  const std::optional<std::chrono::seconds> most = RunTimeMax(policy, status, of_queue);
+  if (!most.has_value()) {
     return std::nullopt;
   }
-  if (!job.status.start_time.has_value()) {
-    return most->count() == 0 ? job.status.waiting_since : std::nullopt;
+  if (!status.start_time.has_value()) {
+    const bool may_never_run = most->count() == 0 && !status.preempted_at.has_value();
+    return may_never_run ? status.waiting_since : std::nullopt;
   }
-  return *job.status.start_time + *most;
+  const WallTime deadline = *status.start_time + *most;
+  // It may have been over before: nobody looks at a job whose manifest is unreadable.
+  const bool stands_still = status.preempted_at.has_value() && deadline > *status.preempted_at;
+  return stands_still ? std::nullopt : std::optional(deadline);
 }
 
 std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
@@ -68,21 +76,21 @@ std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
 }
 
 // Of two limits that end at one moment the job's own is told: its users can change that.
-std::string DescribeRunTimeLimit(const TrainingJob& job,
+std::string DescribeRunTimeLimit(const RunPolicy& policy,
+                                 const TrainingJobStatus& status,
                                  const std::optional<RunTimeLimit>& of_queue) {
-  if (!IsQueuesLimit(job, of_queue)) {
+  if (!IsQueuesLimit(policy, status, of_queue)) {
     return "the job ran longer than runPolicy.activeDeadlineSeconds, " +
-           std::to_string(job.spec.run_policy.active_deadline->count()) + " s";
+           std::to_string(policy.active_deadline->count()) + " s";
   }
   return "the job ran for the " + std::to_string(of_queue->limit.count()) + " s that queue " +
          of_queue->queue + " allows (maxRuntimeSeconds)";
 }
 
 bool HasRunTooLong(DecisionBuilder* builder) {
-  TrainingJob started = builder->job();
-  started.status = builder->status();
-  const std::optional<WallTime> deadline =
-      ActiveDeadline(started, builder->observed().run_time_limit);
+  const RunPolicy& policy = builder->spec().run_policy;
+  const std::optional<RunTimeLimit>& of_queue = builder->observed().run_time_limit;
+  const std::optional<WallTime> deadline = ActiveDeadline(policy, builder->status(), of_queue);
   if (!deadline.has_value()) {
     return false;
   }
@@ -91,7 +99,7 @@ bool HasRunTooLong(DecisionBuilder* builder) {
     return false;
   }
   builder->Fail(std::string(kReasonDeadlineExceeded),
-                DescribeRunTimeLimit(started, builder->observed().run_time_limit));
+                DescribeRunTimeLimit(policy, builder->status(), of_queue));
   return true;
 }
 

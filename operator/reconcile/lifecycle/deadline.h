@@ -19,16 +19,16 @@ std::optional<WallTime> PreemptedAt(const TrainingJobStatus& status);
 // How long the job may have its places from its start, or resume, on: the shorter of
 // runPolicy.activeDeadlineSeconds and what is left of what its queue lets its jobs run, which a
 // suspension does not give back. At least 0. Null: neither says.
-std::optional<std::chrono::seconds> RunTimeMax(const TrainingJob& job,
+std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
+                                               const TrainingJobStatus& status,
                                                const std::optional<RunTimeLimit>& of_queue);
 
-// Whether it is the queue's limit that ends first.
-bool IsQueuesLimit(const TrainingJob& job, const std::optional<RunTimeLimit>& of_queue);
-
 // The moment at which the job has run too long; null without a limit, before its first gang was
-// placed, and while it waits after others went first: time in the queue is not counted. One that is
-// resumed with nothing left of its queue's limit has run too long since it waits.
-std::optional<WallTime> ActiveDeadline(const TrainingJob& job,
+// placed, and while it waits after others went first, unless it was over before that: time in the
+// queue is not counted. One that is resumed with nothing left of its queue's limit has run too long
+// since it waits.
+std::optional<WallTime> ActiveDeadline(const RunPolicy& policy,
+                                       const TrainingJobStatus& status,
                                        const std::optional<RunTimeLimit>& of_queue);
 
 // The moment at which the job has waited too long for a gang that runs; null without a limit, or
@@ -42,7 +42,8 @@ std::optional<WallTime> SchedulingDeadline(const SchedulingSpec& scheduling,
 bool HasRunTooLong(DecisionBuilder* builder);
 
 // By which limit the job, which has one, has run too long.
-std::string DescribeRunTimeLimit(const TrainingJob& job,
+std::string DescribeRunTimeLimit(const RunPolicy& policy,
+                                 const TrainingJobStatus& status,
                                  const std::optional<RunTimeLimit>& of_queue);
 
 // Writes down what the job ran until now, when it is suspended: its queue's limit counts that.

@@ -84,7 +84,7 @@ TEST(EvictGang, WaitThatOthersCauseIsNotCountedByAnyLimitOfTime) {
   world.now += std::chrono::hours(5);
   world.Step();
   EXPECT_FALSE(HasEnded(world.job.status)) << MessageOf(world.job.status, ConditionType::kFailed);
-  EXPECT_FALSE(ActiveDeadline(world.job, {}).has_value());
+  EXPECT_FALSE(ActiveDeadline(world.job.spec.run_policy, world.job.status, {}).has_value());
 
   world.observed.round.reset();
   world.Launch();
@@ -93,6 +93,20 @@ TEST(EvictGang, WaitThatOthersCauseIsNotCountedByAnyLimitOfTime) {
   world.now += std::chrono::seconds(601);
   world.Step();
   EXPECT_TRUE(IsTrue(world.job.status, ConditionType::kFailed)) << "time that it ran does count";
+}
+
+// Its queue's limit, or its own, may be another one by now.
+TEST(EvictGang, WhoHadRunForLongerThanItMayDoesNotWaitForPlacesAgain) {
+  TestWorld world(MakeTrainingJob(2));
+  world.Launch();
+  world.now += std::chrono::seconds(700);
+  world.observed.eviction = kOrder;
+  world.Step();
+  world.observed.eviction.reset();
+  world.FinishDeletions();
+  world.job.spec.run_policy.active_deadline = std::chrono::seconds(600);
+  world.Step();
+  EXPECT_EQ(ReasonOf(world.job.status, ConditionType::kFailed), "DeadlineExceeded");
 }
 
 // An earlier version writes the field back as it found it, and does not know what it means.
@@ -106,7 +120,8 @@ TEST(EvictGang, TimeThatAGangRanUnderAnEarlierVersionCounts) {
   TestWorld restarting = world;
   world.Step();
   EXPECT_FALSE(world.job.status.preempted_at.has_value());
-  EXPECT_EQ(ActiveDeadline(world.job, {}), started + std::chrono::seconds(600));
+  EXPECT_EQ(ActiveDeadline(world.job.spec.run_policy, world.job.status, {}),
+            started + std::chrono::seconds(600));
 
   SetCondition(&restarting.job.status,
                {ConditionType::kScheduled, false, "GangRestart", "by that version"},
