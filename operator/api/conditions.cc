@@ -19,7 +19,7 @@ bool IsTerminal(ConditionType type) {
 }
 
 // Sets one condition, without a look at the others.
-bool Write(TrainingJobStatus* status, const ConditionChange& change, WallTime now) {
+bool Write(LifecycleStatus* status, const ConditionChange& change, WallTime now) {
   const auto found = std::find_if(status->conditions.begin(),
                                   status->conditions.end(),
                                   [&](const Condition& c) { return c.type == change.type; });
@@ -40,7 +40,7 @@ bool Write(TrainingJobStatus* status, const ConditionChange& change, WallTime no
 
 }  // namespace
 
-const Condition* FindCondition(const TrainingJobStatus& status, ConditionType type) {
+const Condition* FindCondition(const LifecycleStatus& status, ConditionType type) {
   for (const Condition& condition : status.conditions) {
     if (condition.type == type) {
       return &condition;
@@ -49,22 +49,22 @@ const Condition* FindCondition(const TrainingJobStatus& status, ConditionType ty
   return nullptr;
 }
 
-bool IsTrue(const TrainingJobStatus& status, ConditionType type) {
+bool IsTrue(const LifecycleStatus& status, ConditionType type) {
   const Condition* condition = FindCondition(status, type);
   return condition != nullptr && condition->is_true;
 }
 
-bool HasEndedByLimit(const TrainingJobStatus& status) {
+bool HasEndedByLimit(const LifecycleStatus& status) {
   const Condition* const failed = FindCondition(status, ConditionType::kFailed);
   return failed != nullptr && failed->is_true &&
          (failed->reason == kReasonDeadlineExceeded || failed->reason == kReasonSchedulingTimeout);
 }
 
-bool HasEnded(const TrainingJobStatus& status) {
+bool HasEnded(const LifecycleStatus& status) {
   return IsTrue(status, ConditionType::kSucceeded) || IsTrue(status, ConditionType::kFailed);
 }
 
-bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, WallTime now) {
+bool SetCondition(LifecycleStatus* status, const ConditionChange& change, WallTime now) {
   if (HasEnded(*status)) {
     return false;
   }
@@ -82,7 +82,7 @@ bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, Wall
   return Write(status, change, now);
 }
 
-std::string_view StateWord(const TrainingJobStatus& status) {
+std::string_view StateWord(const LifecycleStatus& status) {
   for (const ConditionType type : {ConditionType::kSucceeded,
                                    ConditionType::kFailed,
                                    ConditionType::kStalled,

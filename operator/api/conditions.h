@@ -9,13 +9,13 @@
 namespace lockstep::control {
 
 // The condition of that type; null when it was never set.
-const Condition* FindCondition(const TrainingJobStatus& status, ConditionType type);
+const Condition* FindCondition(const LifecycleStatus& status, ConditionType type);
 
 // Whether the condition was set and is true.
-bool IsTrue(const TrainingJobStatus& status, ConditionType type);
+bool IsTrue(const LifecycleStatus& status, ConditionType type);
 
 // Whether the job has succeeded or failed: nothing but its removal can happen to it any more.
-bool HasEnded(const TrainingJobStatus& status);
+bool HasEnded(const LifecycleStatus& status);
 
 // Reasons of Scheduled while it is true that are worth a word in tables.
 inline constexpr std::string_view kReasonManifestChanged = "ManifestChanged";
@@ -33,7 +33,7 @@ inline constexpr std::string_view kReasonDeadlineExceeded = "DeadlineExceeded";
 inline constexpr std::string_view kReasonSchedulingTimeout = "SchedulingTimeout";
 
 // Whether the job has failed because of a limit of time, its own or its queue's.
-bool HasEndedByLimit(const TrainingJobStatus& status);
+bool HasEndedByLimit(const LifecycleStatus& status);
 
 // What to set: see SetCondition.
 struct ConditionChange {
@@ -50,7 +50,7 @@ struct ConditionChange {
 // - Running, Restarting and Suspended exclude each other: one becoming true makes the others false.
 // - `last_transition` moves only when true/false does; reason and message are always taken over.
 // Returns whether anything changed.
-bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, WallTime now);
+bool SetCondition(LifecycleStatus* status, const ConditionChange& change, WallTime now);
 
 // One word for tables:
 //   Succeeded, Failed  it has ended, for good
@@ -60,6 +60,6 @@ bool SetCondition(TrainingJobStatus* status, const ConditionChange& change, Wall
 //   Restarting         it ran, and is being brought back
 //   Starting           its gang has places, and not all pods run yet
 //   Waiting            it has no places, for want of room or for a pause after a rollback
-std::string_view StateWord(const TrainingJobStatus& status);
+std::string_view StateWord(const LifecycleStatus& status);
 
 }  // namespace lockstep::control

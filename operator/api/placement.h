@@ -9,7 +9,7 @@ namespace lockstep::control {
 TaskId TaskOf(const PodPlacement& placement);
 
 // The task's placement in the current attempt; null when it has none.
-const PodPlacement* FindPlacement(const TrainingJobStatus& status, const TaskId& task);
-PodPlacement* FindPlacement(TrainingJobStatus* status, const TaskId& task);
+const PodPlacement* FindPlacement(const PlacementStatus& status, const TaskId& task);
+PodPlacement* FindPlacement(PlacementStatus* status, const TaskId& task);
 
 }  // namespace lockstep::control

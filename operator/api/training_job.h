@@ -356,54 +356,109 @@ struct Relaunch {
   friend bool operator==(const Relaunch&, const Relaunch&) = default;
 };
 
-struct TrainingJobStatus {
-  LOCKSTEP_DECLARE_VALUE_MEMBERS(TrainingJobStatus);
+// The status of a job, in slices. A stage of a turn reads all of it and changes the slices that are
+// its subject.
 
+// What the job is, and since when.
+struct LifecycleStatus {
   std::vector<Condition> conditions;  // each type at most once
-  Attempt attempt;
-  Epoch epoch;
-  std::vector<PodPlacement> placement;
-  bool has_run = false;  // all pods of the gang that has this placement have run side by side
-  GangOrigin origin;     // of that gang
-  // By which kube-scheduler places that gang (scheduling.k8s.io); empty: we do.
-  std::string pod_group;
-  std::vector<RoleCounts> roles;
-  std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
-  std::vector<Incident> incidents;     // those that the budget still remembers, oldest first
-  std::optional<JobProgress> progress;
-  std::optional<TestResult> result;  // on the test split, once training has ended
-  std::optional<LastFailure> last_failure;
+  int64_t observed_generation = 0;
   // Of its first gang, since the start or the last resume; later by what it waited when others went
   // first.
-  std::optional<WallTime> start_time;
-  std::chrono::seconds ran_before{0};    // with its places, until its last suspension
-  std::optional<WallTime> preempted_at;  // waits since then for its place, at no cost
-  std::optional<WallTime> completion_time;
-  int64_t observed_generation = 0;
-  int64_t control_counter = 0;  // number of the last control message that was decided
-  int64_t rollbacks = 0;        // gangs rolled back in a row: placed, but not all pods could start
-  Relaunch relaunch;            // of the attempt that has this placement
-  int64_t quick_restarts = 0;   // gang restarts in a row, each soon after the gang ran
-  std::optional<WallTime> retry_at;  // the gang is not placed again before
-  // It wants a gang that runs since then; null while it has one, or wants none.
-  std::optional<WallTime> waiting_since;
-  std::optional<RoomClaim> claim;           // of a gang that waits for others to go; else null
-  std::optional<QueuePosition> queue;       // while it waits for its places; else null
-  std::optional<KueueAdmission> kueue;      // the share that its gangs have of Kueue; else null
-  std::optional<CapacityAsk> provisioning;  // what its gangs ask of autoscalers; null: it never did
-  int64_t preemptions = 0;                  // gangs of the job that went for others
-  std::vector<SuspectNode> suspect_nodes;   // by node; at most kSuspectNodesMax
+  std::optional<WallTime> start_time{};
+  std::chrono::seconds ran_before{0};  // with its places, until its last suspension
+  std::optional<WallTime> completion_time{};
+
+  friend bool operator==(const LifecycleStatus&, const LifecycleStatus&) = default;
+};
+
+// The gang that has places now.
+struct PlacementStatus {
+  Attempt attempt;
+  std::vector<PodPlacement> placement;
+  bool has_run = false;  // all pods of the gang that has this placement have run side by side
+  GangOrigin origin{};   // of that gang
+  // By which kube-scheduler places that gang (scheduling.k8s.io); empty: we do.
+  std::string pod_group{};
   // What pods ask for since a LimitRange, a RuntimeClass or a webhook changed them, where that is
   // more than their template says. Each role's resource at most once.
-  std::vector<RoleAmount> admitted;
+  std::vector<RoleAmount> admitted{};
 
-  // What a newer version of the operator has written and this one does not understand: fields, and
-  // conditions of other types. Written back as it was read.
-  Json unknown{};
-  std::vector<Json> unknown_conditions;
+  friend bool operator==(const PlacementStatus&, const PlacementStatus&) = default;
+};
+
+// What the next gang waits for.
+struct WaitingStatus {
+  int64_t rollbacks = 0;  // gangs rolled back in a row: placed, but not all pods could start
+  std::optional<WallTime> retry_at{};  // the gang is not placed again before
+  // It wants a gang that runs since then; null while it has one, or wants none.
+  std::optional<WallTime> waiting_since{};
+  std::optional<WallTime> preempted_at{};    // waits since then for its place, at no cost
+  int64_t preemptions = 0;                   // gangs of the job that went for others
+  std::optional<RoomClaim> claim{};          // of a gang that waits for others to go; else null
+  std::optional<QueuePosition> queue{};      // while it waits for its places; else null
+  std::vector<SuspectNode> suspect_nodes{};  // by node; at most kSuspectNodesMax
+
+  friend bool operator==(const WaitingStatus&, const WaitingStatus&) = default;
+};
+
+// What went wrong, and what of it counts.
+struct FailureStatus {
+  std::vector<RestartCount> restarts;  // each cause at most once, ordered by cause
+  std::vector<Incident> incidents{};   // those that the budget still remembers, oldest first
+  std::optional<LastFailure> last_failure{};
+  int64_t quick_restarts = 0;  // gang restarts in a row, each soon after the gang ran
+
+  friend bool operator==(const FailureStatus&, const FailureStatus&) = default;
+};
+
+// How the gang that has places goes on after a loss.
+struct RecoveryStatus {
+  Epoch epoch;
+  Relaunch relaunch{};          // of the attempt that has this placement
+  int64_t control_counter = 0;  // number of the last control message that was decided
+
+  friend bool operator==(const RecoveryStatus&, const RecoveryStatus&) = default;
+};
+
+// How far its pods are.
+struct ProgressStatus {
+  std::vector<RoleCounts> roles;
+  std::optional<JobProgress> progress{};
+  std::optional<TestResult> result{};  // on the test split, once training has ended
+
+  friend bool operator==(const ProgressStatus&, const ProgressStatus&) = default;
+};
+
+// What others were asked for, and gave.
+struct ExternalStatus {
+  std::optional<KueueAdmission> kueue;  // the share that its gangs have of Kueue; else null
+  std::optional<CapacityAsk>
+      provisioning{};  // what its gangs ask of autoscalers; null: it never did
+
+  friend bool operator==(const ExternalStatus&, const ExternalStatus&) = default;
+};
+
+// What this version of the operator did not write, and writes back as it was read.
+struct ForeignStatus {
+  Json unknown{};                          // fields
+  std::vector<Json> unknown_conditions{};  // of other types
   // Not null: the status as read, of which this version understands too little to go on. Only the
   // condition Stalled is changed in it.
-  std::shared_ptr<const Json> unreadable;
+  std::shared_ptr<const Json> unreadable{};
+
+  friend bool operator==(const ForeignStatus&, const ForeignStatus&) = default;
+};
+
+struct TrainingJobStatus : LifecycleStatus,
+                           PlacementStatus,
+                           WaitingStatus,
+                           FailureStatus,
+                           RecoveryStatus,
+                           ProgressStatus,
+                           ExternalStatus,
+                           ForeignStatus {
+  LOCKSTEP_DECLARE_VALUE_MEMBERS(TrainingJobStatus);
 
   friend bool operator==(const TrainingJobStatus&, const TrainingJobStatus&) = default;
 };

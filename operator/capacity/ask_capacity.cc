@@ -106,7 +106,7 @@ void CountAnswer(CapacityAnswer answer, DecisionBuilder* builder) {
 }
 
 void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
-  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  CapacityAsk* const ask = &*builder->mutable_external()->provisioning;
   ++ask->count;
   ask->retry_at.reset();
   ask->open =
@@ -121,7 +121,7 @@ void Open(ProvisioningClass ask_class, DecisionBuilder* builder) {
 
 // The gang may not ask now, though nothing is wrong with the ask.
 void TakeBack(const std::string& why, DecisionBuilder* builder) {
-  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  CapacityAsk* const ask = &*builder->mutable_external()->provisioning;
   if (ask->open->has_capacity) {
     builder->Say(EventType::kWarning,
                  "CapacityNotProvisioned",
@@ -138,7 +138,7 @@ void TakeBack(const std::string& why, DecisionBuilder* builder) {
 // The ask has come to nothing. The next one pauses, longer each time in a row.
 void Close(CapacityAnswer answer, const std::string& why, DecisionBuilder* builder) {
   CountAnswer(answer, builder);
-  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  CapacityAsk* const ask = &*builder->mutable_external()->provisioning;
   ask->failure = RequestText(*ask, *builder) + ": " + why;
   ask->retry_at = builder->now() + RollbackDelay(++ask->failures);
   ask->open.reset();
@@ -154,7 +154,7 @@ bool HasFoundNothing(const Json& conditions) {
 
 // What the autoscaler has said of the open ask becomes its state.
 void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
-  OpenAsk* const open = &*builder->mutable_status()->provisioning->open;
+  OpenAsk* const open = &*builder->mutable_external()->provisioning->open;
   for (const char* const end : {kBookingExpired, kCapacityRevoked}) {
     if (IsTrueIn(conditions, end)) {
       Close(CapacityAnswer::kRevoked, MessageIn(conditions, end), builder);
@@ -199,7 +199,7 @@ void HeedAnswer(const Json& conditions, DecisionBuilder* builder) {
 // Nobody has said anything, or the request is not even there: what was answered to one that is gone
 // is void.
 void AwaitAnswer(DecisionBuilder* builder) {
-  OpenAsk* const open = &*builder->mutable_status()->provisioning->open;
+  OpenAsk* const open = &*builder->mutable_external()->provisioning->open;
   if (open->answered_at.has_value()) {
     open->has_capacity = false;
     open->answered_at.reset();
@@ -232,7 +232,7 @@ bool CloseIfEdited(DecisionBuilder* builder) {
 }
 
 void GoOn(DecisionBuilder* builder) {
-  CapacityAsk* const ask = &*builder->mutable_status()->provisioning;
+  CapacityAsk* const ask = &*builder->mutable_external()->provisioning;
   if (ask->open.has_value() && !IsOfGang(*ask->open, *builder)) {
     ask->open.reset();
   }
@@ -377,7 +377,7 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
   if (!MayAskForCapacity(builder->spec())) {
     return kNoDomains;  // what a manifest of before has asked for goes with TellAutoscaler
   }
-  std::optional<CapacityAsk>& ask = builder->mutable_status()->provisioning;
+  std::optional<CapacityAsk>& ask = builder->mutable_external()->provisioning;
   const bool may_not_ask = lack != Lack::kRoom || !refusal.not_asked.empty();
   if (may_not_ask && ask.has_value() && ask->open.has_value()) {
     TakeBack(lack == Lack::kRoom ? refusal.not_asked : refusal.shortfall, builder);
@@ -417,7 +417,7 @@ std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& bu
   return builder.status().provisioning.has_value() ? DescribePastAsk(builder) : "";
 }
 
-void ForgetFailedAsks(TrainingJobStatus* status) {
+void ForgetFailedAsks(ExternalStatus* status) {
   if (status->provisioning.has_value()) {
     status->provisioning->failures = 0;
     status->provisioning->retry_at.reset();
@@ -426,18 +426,18 @@ void ForgetFailedAsks(TrainingJobStatus* status) {
 }
 
 void TellAutoscaler(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
-  std::optional<CapacityAsk>& ask = status->provisioning;
+  const TrainingJobStatus& status = builder->status();
+  std::optional<CapacityAsk>& ask = builder->mutable_external()->provisioning;
   if (ask.has_value() && ask->open.has_value() && !IsWanted(*builder)) {
     ask->open.reset();
   }
   // Of a gang that is not placed for now, as it pauses, nobody else looks.
   if (ask.has_value() && ask->open.has_value() && !IsByPods(*ask->open) &&
-      status->placement.empty()) {
+      status.placement.empty()) {
     CloseIfEdited(builder);
   }
-  if (!status->placement.empty() && status->has_run) {
-    ForgetFailedAsks(status);
+  if (!status.placement.empty() && status.has_run) {
+    ForgetFailedAsks(builder->mutable_external());
   }
   if (builder->observed().provisioning.is_followed) {
     SettleRequests(builder);

@@ -22,7 +22,7 @@ std::string AskForCapacity(const Unschedulable& refusal, DecisionBuilder* builde
 std::string WhatWasAsked(const Unschedulable& refusal, const DecisionBuilder& builder);
 
 // The manifest was changed: that may be the cure of what failed.
-void ForgetFailedAsks(TrainingJobStatus* status);
+void ForgetFailedAsks(ExternalStatus* status);
 
 // Takes back what is not wanted any more, makes what is missing of the ask that is open, and
 // removes what is left over. The status is as decided, last of all.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "operator/api/conditions.h"
-#include "operator/capacity/workload.h"
+#include "operator/capacity/kueue_workload.h"
 #include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/gang/queue.h"
 
@@ -268,16 +268,17 @@ void TellWish(DecisionBuilder* builder) {
 }  // namespace
 
 std::optional<CapacityWait> AwaitKueueShare(const GangView& view, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  std::optional<KueueAdmission>* const share = &builder->mutable_external()->kueue;
+  std::optional<RoomClaim>* const claim = &builder->mutable_waiting()->claim;
   if (KueueQueueOf(builder->job().metadata).empty() || builder->observed().is_one_machine) {
-    status->kueue.reset();
+    share->reset();
     return std::nullopt;
   }
   const CapacityWait wait = WhyNoShare(*builder);
   const bool has_share = wait.message.empty();
   if (!has_share) {
-    status->kueue.reset();
-    status->claim.reset();  // no round looks after it meanwhile
+    share->reset();
+    claim->reset();  // no round looks after it meanwhile
   }
   if (HasLivingPods(view, *builder)) {
     return std::nullopt;  // whoever looks for places waits for these first, and says so
@@ -286,9 +287,9 @@ std::optional<CapacityWait> AwaitKueueShare(const GangView& view, DecisionBuilde
     return wait;
   }
   const KueueAdmission& admission = *builder->observed().kueue.workload->admission;
-  if (status->kueue != admission) {
-    status->kueue = admission;
-    status->claim.reset();  // it was planned as another admission said
+  if (*share != admission) {
+    *share = admission;
+    claim->reset();  // it was planned as another admission said
     return CapacityWait{"KueueAdmitted",
                         "Kueue admitted the job to cluster queue " + admission.cluster_queue,
                         EventType::kNormal,
@@ -303,7 +304,7 @@ std::string LoseKueueShare(DecisionBuilder* builder) {
   }
   std::string why = WhyLost(*builder);
   if (!why.empty()) {
-    builder->mutable_status()->kueue.reset();
+    builder->mutable_external()->kueue.reset();
   }
   return why;
 }
@@ -314,7 +315,7 @@ void TellKueue(const GangView& view, DecisionBuilder* builder) {
     return;
   }
   if (builder->spec().run_policy.suspend) {
-    builder->mutable_status()->kueue.reset();
+    builder->mutable_external()->kueue.reset();
   }
   const bool is_writable =
       !kueue.workload.has_value() || (kueue.workload->is_ours && !kueue.workload->is_deleting);

@@ -64,14 +64,14 @@ std::optional<CapacityWait> AwaitPodGroups(DecisionBuilder* builder) {
   if (!LacksPodGroups(*builder)) {
     return std::nullopt;
   }
-  builder->mutable_status()->claim.reset();
+  builder->mutable_waiting()->claim.reset();
   return CapacityWait{std::string(kNativeNotFollowed),
                       WhatIsMissing(builder->observed().native),
                       EventType::kWarning};
 }
 
 void LeaveToScheduler(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  PlacementStatus* const status = builder->mutable_placement();
   status->pod_group = AsksForNative(*builder)
                           ? PodGroupName(builder->job().metadata, status->attempt)
                           : std::string();
@@ -87,9 +87,9 @@ std::string DescribePlan(const TrainingJobStatus& status) {
 }
 
 void TellScheduler(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
-  if (status->placement.empty() || HasEnded(*status)) {
-    status->pod_group.clear();
+  const TrainingJobStatus& status = builder->status();
+  if (status.placement.empty() || HasEnded(status)) {
+    builder->mutable_placement()->pod_group.clear();
   }
   const NativeSight& sight = builder->observed().native;
   if (!sight.is_followed || !sight.served.version) {
@@ -97,16 +97,16 @@ void TellScheduler(DecisionBuilder* builder) {
   }
   const kube::ResourceType type = kube::PodGroupsIn(*sight.served.version);
   for (const CapacityObject& group : sight.groups) {
-    if (group.is_ours && !group.is_deleting && group.name != status->pod_group) {
+    if (group.is_ours && !group.is_deleting && group.name != status.pod_group) {
       builder->Do(WriteObject{WriteObject::Kind::kDelete, type, group.name, group.uid, ""});
     }
   }
-  if (IsPlacedNatively(*status) && FindPodGroup(sight, status->pod_group) == nullptr) {
+  if (IsPlacedNatively(status) && FindPodGroup(sight, status.pod_group) == nullptr) {
     TrainingJob decided = builder->job();
-    decided.status = *status;
+    decided.status = status;
     builder->Do(WriteObject{WriteObject::Kind::kCreate,
                             type,
-                            status->pod_group,
+                            status.pod_group,
                             "",
                             DumpJson(PodGroupManifest(decided, *sight.served.version))});
   }

@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/digest.h"
-#include "operator/capacity/workload.h"
+#include "operator/capacity/kueue_workload.h"
 #include "operator/controller/effect_batch.h"
 #include "operator/controller/look.h"
 #include "operator/controller/permission_look.h"

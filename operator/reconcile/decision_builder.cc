@@ -67,7 +67,7 @@ void DecisionBuilder::WakeAt(WallTime when) {
 void DecisionBuilder::HoldBack(const std::string& reason,
                                const std::string& message,
                                std::chrono::seconds delay_max) {
-  TrainingJobStatus* const status = &decision_.status;
+  WaitingStatus* const status = mutable_waiting();
   const std::chrono::seconds delay = RollbackDelay(++status->rollbacks, delay_max);
   status->retry_at = now_ + delay;
   WakeAt(*status->retry_at);

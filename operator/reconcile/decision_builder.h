@@ -34,12 +34,33 @@ class DecisionBuilder {
   bool is_training() const { return job_.spec.training.has_value(); }
 
   // The status as decided so far.
-  TrainingJobStatus* mutable_status() { return &decision_.status; }
-
   const TrainingJobStatus& status() const { return decision_.status; }
+
+  // Its slices, to be changed.
+  LifecycleStatus* mutable_lifecycle() { return &decision_.status; }
+
+  PlacementStatus* mutable_placement() { return &decision_.status; }
+
+  WaitingStatus* mutable_waiting() { return &decision_.status; }
+
+  FailureStatus* mutable_failures() { return &decision_.status; }
+
+  RecoveryStatus* mutable_recovery() { return &decision_.status; }
+
+  ProgressStatus* mutable_progress() { return &decision_.status; }
+
+  ExternalStatus* mutable_external() { return &decision_.status; }
+
+  // At the begin of a turn: takes out of the status, as it was read, what cannot be true at `now`.
+  void Correct(TrainingJobStatus (*corrected)(TrainingJobStatus, WallTime)) {
+    decision_.status = corrected(std::move(decision_.status), now_);
+  }
 
   // Sets a condition, and says so once in an event when it becomes true or changes its reason.
   void Set(const ConditionChange& change, EventType type = EventType::kNormal);
+
+  // Sets a condition of which nobody needs an event.
+  void SetQuietly(const ConditionChange& change) { SetCondition(&decision_.status, change, now_); }
 
   // Ends the job as failed. Only the first end counts.
   void Fail(const std::string& reason, const std::string& message);

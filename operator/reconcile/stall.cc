@@ -41,7 +41,7 @@ void DeletePods(const TrainingJob& job,
 void Evict(const EvictionOrder& order, WallTime now, Decision* decision) {
   TrainingJobStatus* const status = &decision->status;
   const std::string queue = status->origin.queue;
-  GiveUpPlaces(status);
+  GiveUpPlaces(status, status);
   ++status->preemptions;
   status->preempted_at = now;
   const ConditionChange change = {

@@ -146,7 +146,7 @@ void TakeTurn(DecisionBuilder* builder) {
   NoteOrigin(builder);
   TellCapacity(view, builder);
   if (HasEnded(builder->status())) {
-    builder->mutable_status()->claim.reset();
+    builder->mutable_waiting()->claim.reset();
     Finish(view, builder);
     return;
   }

@@ -7,6 +7,7 @@
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/view/cluster_view.h"
+#include "operator/view/queue_status.h"
 #include "operator/view/run_kinds.h"
 #include "operator/view/stand_of_job.h"
 

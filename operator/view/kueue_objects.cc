@@ -6,7 +6,7 @@
 #include "operator/api/fields.h"
 #include "operator/api/job_names.h"
 #include "operator/api/kueue_admission.h"
-#include "operator/capacity/workload.h"
+#include "operator/capacity/kueue_workload.h"
 #include "operator/kubeclient/kube/decode.h"
 
 namespace lockstep::control {

@@ -3,7 +3,7 @@
 #include <variant>
 #include <vector>
 
-#include "operator/capacity/workload.h"
+#include "operator/capacity/kueue_workload.h"
 
 namespace lockstep::control {
 namespace {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,7 +8,6 @@
 #include "common/base/result.h"
 #include "operator/api/training_queue.h"
 #include "operator/kubeclient/kube/item.h"
-#include "operator/scheduler/cluster_state.h"
 #include "operator/scheduler/queue_tree.h"
 
 namespace lockstep::control {
@@ -27,6 +25,11 @@ struct StoredQueue {
 // For the reflector of queues. Errors: as kube::DecodeRaw.
 Result<kube::Item<StoredQueue>> DecodeStoredQueue(std::string_view json);
 
+using QueuesByName = std::map<std::string, const StoredQueue*>;
+
+// Of the same `queues`, which outlive it.
+QueuesByName ByName(const std::vector<StoredQueue>& queues);
+
 // What rounds are to know of these queues: on whose bill gangs are. Left out are those whose
 // parents are not there, or are below themselves. Those that cannot be read are among them, with
 // what is readable of them, as gangs that run there count for the queues above.
@@ -40,14 +43,5 @@ std::map<std::string, std::string> UnservedQueues(const std::vector<StoredQueue>
 // Left out are queues without a limit, and those of UnservedQueues, whose jobs that run already run
 // on.
 std::map<std::string, RunTimeLimit> RunTimeLimits(const std::vector<StoredQueue>& queues);
-
-// What people are to know of each queue, by its name. `state` has these queues.
-std::map<std::string, QueueStatus> QueueStatuses(const std::vector<StoredQueue>& queues,
-                                                 const ClusterState& state);
-
-// The same of the queue `default`, which jobs are in that name none, where nobody has written one;
-// null: somebody has, and it is among the others.
-std::optional<QueueStatus> DefaultStanding(const std::vector<StoredQueue>& queues,
-                                           const ClusterState& state);
 
 }  // namespace lockstep::control

@@ -6,6 +6,7 @@
 
 #include "operator/allocator/allocator.h"
 #include "operator/allocator/job_stand.h"
+#include "operator/view/queue_status.h"
 
 namespace lockstep::control {
 namespace {

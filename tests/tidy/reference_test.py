@@ -21,7 +21,7 @@ CAMEL = re.compile(r'"([A-Z][a-z]+(?:[A-Z][a-z]*)*)"')
 
 # Where reasons of conditions and events stand.
 REASON_SOURCES = ("operator/capacity", "operator/reconcile", "operator/controller",
-                  "operator/view/stored_queue.cc", "operator/cmd/work_loop.cc",
+                  "operator/view/queue_status.cc", "operator/cmd/work_loop.cc",
                   "operator/api/conditions.h")
 # Words of others there: Kubernetes' objects and fields, and what Kueue, autoscalers and kubelets
 # say. A word that leaves the sources leaves this list.

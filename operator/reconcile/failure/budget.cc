@@ -147,7 +147,7 @@ std::vector<RestartCount> WithRestartMoved(std::vector<RestartCount> restarts,
   return WithRestart(std::move(restarts), to);
 }
 
-int64_t RestartsFor(std::string_view cause, const TrainingJobStatus& status) {
+int64_t RestartsFor(std::string_view cause, const FailureStatus& status) {
   for (const RestartCount& restart : status.restarts) {
     if (restart.cause == cause) {
       return restart.count;

@@ -81,6 +81,6 @@ std::vector<RestartCount> WithRestartMoved(std::vector<RestartCount> restarts,
                                            std::string_view to);
 
 // How many restarts the status has for one cause.
-int64_t RestartsFor(std::string_view cause, const TrainingJobStatus& status);
+int64_t RestartsFor(std::string_view cause, const FailureStatus& status);
 
 }  // namespace lockstep::control

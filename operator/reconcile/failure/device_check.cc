@@ -98,7 +98,7 @@ void CheckDevices(const GangView& view, DecisionBuilder* builder) {
     return;
   }
   if (!RecordsDevices(builder->spec())) {
-    for (PodPlacement& placement : builder->mutable_status()->placement) {
+    for (PodPlacement& placement : builder->mutable_placement()->placement) {
       placement.devices.clear();
     }
     builder->Set({ConditionType::kGpuAssignment,

@@ -330,19 +330,16 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
         return IsInTrouble(member, *builder);
       });
   if (troubled != view.members.end() && !builder->status().has_run) {
-    SetCondition(
-        builder->mutable_status(),
+    builder->SetQuietly(
         {ConditionType::kScheduled,
          true,
          std::string(kReasonPodWaits),
          WithAdmission(DescribeTrouble(*troubled, view, *builder) + "; the operator waits for it",
                        *troubled,
-                       builder->job())},
-        builder->now());
+                       builder->job())});
   } else if (scheduled->reason == kReasonPodWaits) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled, true, "GangPlaced", "all pods can start again"},
-                 builder->now());
+    builder->SetQuietly(
+        {ConditionType::kScheduled, true, "GangPlaced", "all pods can start again"});
   }
 }
 

@@ -15,42 +15,41 @@ namespace lockstep::control {
 namespace {
 
 // The job can be read: StallJob has nothing to say of it any more.
-void EndStall(TrainingJobStatus* status, WallTime now) {
-  if (IsTrue(*status, ConditionType::kStalled)) {
-    SetCondition(status,
-                 {ConditionType::kStalled,
-                  false,
-                  "Readable",
-                  "the operator can read the manifest and the status again"},
-                 now);
+void EndStall(DecisionBuilder* builder) {
+  if (IsTrue(builder->status(), ConditionType::kStalled)) {
+    builder->SetQuietly({ConditionType::kStalled,
+                         false,
+                         "Readable",
+                         "the operator can read the manifest and the status again"});
   }
 }
 
 }  // namespace
 
 void Begin(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
-  const bool is_edited = status->observed_generation != builder->job().metadata.generation;
-  *status = WithoutFuture(std::move(*status), builder->now());
-  status->preempted_at = PreemptedAt(*status);
+  const TrainingJobStatus& status = builder->status();
+  const bool is_edited = status.observed_generation != builder->job().metadata.generation;
+  builder->Correct(WithoutFuture);
+  WaitingStatus* const waiting = builder->mutable_waiting();
+  waiting->preempted_at = PreemptedAt(status);
   if (is_edited) {
-    if (HasEnded(*status)) {
+    if (HasEnded(status)) {
       RefuseLateChange(builder);
     }
-    status->retry_at.reset();  // the change may be the cure
-    status->claim.reset();     // it may be of another gang
-    ForgetFailedAsks(status);
-    status->rollbacks = 0;
-    if (status->placement.empty()) {
-      status->admitted.clear();  // what made it so may be gone: the next pods tell
+    waiting->retry_at.reset();  // the change may be the cure
+    waiting->claim.reset();     // it may be of another gang
+    waiting->rollbacks = 0;
+    ForgetFailedAsks(builder->mutable_external());
+    if (status.placement.empty()) {
+      builder->mutable_placement()->admitted.clear();  // the next pods tell what is so now
     }
   }
-  status->observed_generation = builder->job().metadata.generation;
-  status->incidents =
-      Remembered(std::move(status->incidents),
-                 status->progress.has_value() ? status->progress->checkpoint_step : 0,
-                 builder->now());
-  EndStall(status, builder->now());
+  builder->mutable_lifecycle()->observed_generation = builder->job().metadata.generation;
+  std::vector<Incident>* const incidents = &builder->mutable_failures()->incidents;
+  *incidents = Remembered(std::move(*incidents),
+                          status.progress.has_value() ? status.progress->checkpoint_step : 0,
+                          builder->now());
+  EndStall(builder);
   if (FindCondition(builder->status(), ConditionType::kCreated) == nullptr) {
     TakeUp(builder);
   }

@@ -104,12 +104,13 @@ bool HasRunTooLong(DecisionBuilder* builder) {
 }
 
 void NoteRunTime(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
-  if (IsTrue(*status, ConditionType::kSuspended) || !status->start_time.has_value()) {
+  const TrainingJobStatus& status = builder->status();
+  if (IsTrue(status, ConditionType::kSuspended) || !status.start_time.has_value()) {
     return;
   }
-  const Duration ran = status->preempted_at.value_or(builder->now()) - *status->start_time;
-  status->ran_before += std::chrono::floor<std::chrono::seconds>(std::max(Duration(0), ran));
+  const Duration ran = status.preempted_at.value_or(builder->now()) - *status.start_time;
+  builder->mutable_lifecycle()->ran_before +=
+      std::chrono::floor<std::chrono::seconds>(std::max(Duration(0), ran));
 }
 
 bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {

@@ -18,7 +18,7 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
     ControlMessage message;
     message.job_uid = builder->job().metadata.uid;
     message.attempt = builder->status().attempt;
-    message.counter = ++builder->mutable_status()->control_counter;
+    message.counter = ++builder->mutable_recovery()->control_counter;
     message.kind = ControlKind::kStop;
     builder->Do(SendControl{member.pod_name, message});
   }
@@ -31,15 +31,15 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
 void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder) {
   TellRanks(view, builder);
   GiveUpGang(builder);
-  TrainingJobStatus* const status = builder->mutable_status();
+  WaitingStatus* const status = builder->mutable_waiting();
   ++status->preemptions;
   status->preempted_at = builder->now();
   const ConditionChange change = {
       ConditionType::kScheduled, false, std::string(kReasonPreempted), message};
   builder->Set(change, EventType::kWarning);
   for (const ConditionType activity : {ConditionType::kRunning, ConditionType::kRestarting}) {
-    if (IsTrue(*status, activity)) {
-      SetCondition(status, {activity, false, change.reason, change.message}, builder->now());
+    if (IsTrue(builder->status(), activity)) {
+      builder->SetQuietly({activity, false, change.reason, change.message});
     }
   }
 }

@@ -12,7 +12,7 @@ constexpr const char* kTooLate =
 
 }  // namespace
 
-bool NoteLateChange(TrainingJobStatus* status) {
+bool NoteLateChange(LifecycleStatus* status) {
   bool is_new = false;
   for (Condition& condition : status->conditions) {
     const bool is_end =
@@ -26,7 +26,7 @@ bool NoteLateChange(TrainingJobStatus* status) {
 }
 
 void RefuseLateChange(DecisionBuilder* builder) {
-  if (NoteLateChange(builder->mutable_status())) {
+  if (NoteLateChange(builder->mutable_lifecycle())) {
     builder->Say(EventType::kWarning, "ChangeIgnored", std::string("the job has ended") + kTooLate);
   }
 }

@@ -8,6 +8,6 @@ namespace lockstep::control {
 void RefuseLateChange(DecisionBuilder* builder);
 
 // The same in the status alone; whether it was not there yet.
-bool NoteLateChange(TrainingJobStatus* status);
+bool NoteLateChange(LifecycleStatus* status);
 
 }  // namespace lockstep::control

@@ -152,7 +152,7 @@ void CountRoles(const GangView& view, DecisionBuilder* builder) {
     }
     roles.push_back(counts);
   }
-  builder->mutable_status()->roles = std::move(roles);
+  builder->mutable_progress()->roles = std::move(roles);
 }
 
 // How far training is, from the newest report of the lowest rank that gives one, and when that was
@@ -174,7 +174,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
     return;
   }
   const StatusDocument& document = reporter->report->document;
-  std::optional<JobProgress>* const known = &builder->mutable_status()->progress;
+  std::optional<JobProgress>* const known = &builder->mutable_progress()->progress;
   const WallTime reported_at =
       builder->now() - std::chrono::floor<std::chrono::milliseconds>(reporter->report->age);
   const Strategy strategy = builder->spec().strategy;
@@ -232,7 +232,7 @@ void NoteProgress(const GangView& view, DecisionBuilder* builder) {
 void NoteQueuePosition(DecisionBuilder* builder) {
   const bool waits = builder->status().placement.empty() && !HasEnded(builder->status()) &&
                      !builder->spec().run_policy.suspend;
-  builder->mutable_status()->queue = waits ? builder->observed().queue_position : std::nullopt;
+  builder->mutable_waiting()->queue = waits ? builder->observed().queue_position : std::nullopt;
 }
 
 }  // namespace
@@ -261,7 +261,7 @@ void NoteResult(const GangView& view, DecisionBuilder* builder) {
   if (!words.has_value()) {
     return;
   }
-  TrainingJobStatus* const status = builder->mutable_status();
+  ProgressStatus* const status = builder->mutable_progress();
   status->result = words->result.has_value() ? words->result : status->result;
   if (words->last_step.has_value()) {
     NoteLastStep(*words, builder->now(), builder->is_training(), &status->progress);

@@ -53,15 +53,12 @@ Decision ReleaseJob(const TrainingJob& job, const Observed& observed, WallTime n
   silent.spec.run_policy.suspend = true;  // it asks for as little as one that is to stand still
   DecisionBuilder builder(silent, observed, now);
   if (!HasEnded(job.status) && job.status.placement.empty()) {
-    TrainingJobStatus* const status = builder.mutable_status();
-    SetCondition(status,
-                 {ConditionType::kScheduled,
-                  false,
-                  std::string(kReasonJobDeleted),
-                  "the job is being deleted and no longer waits"},
-                 now);
-    status->queue.reset();
-    status->claim.reset();
+    builder.SetQuietly({ConditionType::kScheduled,
+                        false,
+                        std::string(kReasonJobDeleted),
+                        "the job is being deleted and no longer waits"});
+    builder.mutable_waiting()->queue.reset();
+    builder.mutable_waiting()->claim.reset();
     TellKueue(ViewGang(job.metadata, job.status, builder.topology(), observed), &builder);
     TellScheduler(&builder);
   } else if (!HasEnded(job.status)) {

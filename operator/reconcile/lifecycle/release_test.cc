@@ -8,7 +8,7 @@
 #include "operator/api/conditions.h"
 #include "operator/api/derived_status.h"
 #include "operator/api/kueue_admission.h"
-#include "operator/capacity/workload.h"
+#include "operator/capacity/kueue_workload.h"
 #include "operator/reconcile/testing/fake_asking_world.h"
 
 namespace lockstep::control {

@@ -50,16 +50,14 @@ void RenewGang(DecisionBuilder* builder) {
   GiveUpGang(builder);
   builder->Set(change);
   if (IsTrue(builder->status(), ConditionType::kRunning)) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kRunning, false, change.reason, change.message},
-                 builder->now());
+    builder->SetQuietly({ConditionType::kRunning, false, change.reason, change.message});
   }
 }
 
 }  // namespace
 
 void NoteOrigin(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  PlacementStatus* const status = builder->mutable_placement();
   if (status->placement.empty()) {
     status->origin = GangOrigin();
   } else if (status->origin == GangOrigin()) {

@@ -29,7 +29,7 @@ void Succeed(const GangView& view, const std::string& who, DecisionBuilder* buil
                 true,
                 "JobSucceeded",
                 who + DescribeResult(builder->status().result)});
-  builder->mutable_status()->completion_time = builder->now();
+  builder->mutable_lifecycle()->completion_time = builder->now();
   builder->Count(Metric::kJobsFinished, "succeeded");
 }
 

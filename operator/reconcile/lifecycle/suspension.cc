@@ -13,8 +13,8 @@ void Suspend(DecisionBuilder* builder) {
   if (!builder->status().placement.empty()) {
     GiveUpGang(builder);
   }
-  builder->mutable_status()->waiting_since.reset();
-  builder->mutable_status()->preempted_at.reset();
+  builder->mutable_waiting()->waiting_since.reset();
+  builder->mutable_waiting()->preempted_at.reset();
   const std::string message = "runPolicy.suspend is set: no pod runs";
   const std::string reason(kReasonSuspended);
   builder->Set({ConditionType::kScheduled, false, reason, message});
@@ -26,16 +26,14 @@ void StartOrResume(DecisionBuilder* builder) {
     const ConditionChange resumed = {
         ConditionType::kSuspended, false, "JobResumed", "runPolicy.suspend is not set"};
     builder->Set(resumed);
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled,
-                  false,
-                  resumed.reason,
-                  "the job was resumed and waits to be scheduled"},
-                 builder->now());
-    builder->mutable_status()->start_time.reset();
+    builder->SetQuietly({ConditionType::kScheduled,
+                         false,
+                         resumed.reason,
+                         "the job was resumed and waits to be scheduled"});
+    builder->mutable_lifecycle()->start_time.reset();
   }
   if (builder->status().placement.empty() && !builder->status().waiting_since.has_value()) {
-    builder->mutable_status()->waiting_since = builder->now();
+    builder->mutable_waiting()->waiting_since = builder->now();
   }
 }
 

@@ -81,13 +81,14 @@ Attempt AttemptTold(Attempt attempt, const DecisionBuilder& builder) {
 }
 
 std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  PlacementStatus* const status = builder->mutable_placement();
+  Epoch* const epoch = &builder->mutable_recovery()->epoch;
   const Attempt attempt = NewestAttempt(pods);
   const std::map<TaskId, OwnPod> newest = NewestOf(attempt, pods);
-  status->epoch = EpochTold(*builder);
+  *epoch = EpochTold(*builder);
   if (!AreWhole(newest, *builder)) {
     status->attempt = AttemptTold(attempt, *builder).Next();
-    status->epoch = status->epoch.Next();
+    *epoch = epoch->Next();
     return Plural(static_cast<int64_t>(newest.size()), "pod") + " of attempt " +
            std::to_string(attempt.value()) + (newest.size() == 1 ? " is" : " are") +
            " not a complete gang, so the gang restarts as attempt " +
@@ -101,7 +102,7 @@ std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder
       status->pod_group = own.pod->spec.pod_group;
     }
   }
-  status->start_time = builder->now();
+  builder->mutable_lifecycle()->start_time = builder->now();
   return "attempt " + std::to_string(attempt.value()) + " continues with " +
          Plural(static_cast<int64_t>(newest.size()), "pod") + ", each on its node";
 }
@@ -125,12 +126,10 @@ void TakeUp(DecisionBuilder* builder) {
                     TakeUpFrom(pods, builder) + ". Earlier restarts, incidents and times are lost"},
                EventType::kWarning);
   if (!builder->status().placement.empty()) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled,
-                  true,
-                  "GangTakenUp",
-                  "the status was rebuilt from the job's pods"},
-                 builder->now());
+    builder->SetQuietly({ConditionType::kScheduled,
+                         true,
+                         "GangTakenUp",
+                         "the status was rebuilt from the job's pods"});
   }
 }
 

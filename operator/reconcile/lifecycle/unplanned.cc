@@ -81,11 +81,11 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
 }  // namespace
 
 void NoteUnplanned(bool is_edited, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
   const std::string unplanned =
       builder->observed().is_one_machine
           ? ""
-          : DescribeUnplanned(builder->spec(), *status, builder->observed().missing_class);
+          : DescribeUnplanned(
+                builder->spec(), builder->status(), builder->observed().missing_class);
   const ConditionChange planned = {ConditionType::kFullyPlanned,
                                    true,
                                    "FieldsPlanned",
@@ -93,12 +93,12 @@ void NoteUnplanned(bool is_edited, DecisionBuilder* builder) {
   if (!unplanned.empty()) {
     builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
                  EventType::kWarning);
-  } else if (FindCondition(*status, ConditionType::kFullyPlanned) == nullptr) {
+  } else if (FindCondition(builder->status(), ConditionType::kFullyPlanned) == nullptr) {
     return;
   } else if (is_edited) {
     builder->Set(planned);
   } else {
-    SetCondition(status, planned, builder->now());
+    builder->SetQuietly(planned);
   }
 }
 

@@ -39,13 +39,11 @@ void NoteNodesChosen(DecisionBuilder* builder) {
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   if (scheduled != nullptr && scheduled->is_true && scheduled->reason == "GangPlaced") {
     const TrainingJobStatus& status = builder->status();
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kScheduled,
-                  true,
-                  "GangPlaced",
-                  "attempt " + std::to_string(status.attempt.value()) + ": " +
-                      DescribePlaces(status) + ", placed by kube-scheduler"},
-                 builder->now());
+    builder->SetQuietly({ConditionType::kScheduled,
+                         true,
+                         "GangPlaced",
+                         "attempt " + std::to_string(status.attempt.value()) + ": " +
+                             DescribePlaces(status) + ", placed by kube-scheduler"});
   }
 }
 
@@ -171,7 +169,7 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
 }
 
 void NoteAdmission(const GangView& view, DecisionBuilder* builder) {
-  std::vector<RoleAmount>& admitted = builder->mutable_status()->admitted;
+  std::vector<RoleAmount>& admitted = builder->mutable_placement()->admitted;
   for (const Member& member : view.members) {
     if (member.pod == nullptr) {
       continue;

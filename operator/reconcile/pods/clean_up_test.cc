@@ -12,9 +12,9 @@
 #include "common/base/file.h"
 #include "common/base/testing/paths.h"
 #include "operator/capacity/capacity_request.h"
+#include "operator/capacity/kueue_workload.h"
 #include "operator/capacity/placeholder_pod.h"
 #include "operator/capacity/pod_group.h"
-#include "operator/capacity/workload.h"
 #include "operator/reconcile/pods/job_objects.h"
 #include "operator/reconcile/testing/fake_asking_world.h"
 

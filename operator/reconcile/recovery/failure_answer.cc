@@ -28,7 +28,7 @@ void AnswerFailures(const GangView& view,
     builder->WakeAt(*until);
     return;
   }
-  builder->mutable_status()->last_failure = {
+  builder->mutable_failures()->last_failure = {
       origin.pod_name, builder->now(), origin.sentence, origin.tail};
   if (origin.response == FailureResponse::kFailJob) {
     FailFor(origin, builder);

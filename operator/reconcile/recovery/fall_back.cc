@@ -125,7 +125,7 @@ bool HasOwnModels(const DecisionBuilder& builder) {
 }
 
 void NoteModels(const GangView& view, DecisionBuilder* builder) {
-  std::optional<JobProgress>& progress = builder->mutable_status()->progress;
+  std::optional<JobProgress>& progress = builder->mutable_progress()->progress;
   if (!HasOwnModels(*builder) || !progress.has_value()) {
     return;
   }

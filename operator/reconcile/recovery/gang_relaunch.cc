@@ -44,10 +44,10 @@ bool HasHalted(const Member& member, int64_t count) {
 }
 
 void TellMember(const Member& member, ControlKind kind, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  RecoveryStatus* const status = builder->mutable_recovery();
   ControlMessage message;
   message.job_uid = builder->job().metadata.uid;
-  message.attempt = status->attempt;
+  message.attempt = builder->status().attempt;
   message.counter = ++status->control_counter;
   message.kind = kind;
   message.epoch = kind == ControlKind::kRelaunch ? status->epoch : Epoch();
@@ -57,7 +57,7 @@ void TellMember(const Member& member, ControlKind kind, DecisionBuilder* builder
 
 // All that have not done it yet. Where all have halted, they may start.
 void TellAll(const GangView& view, DecisionBuilder* builder) {
-  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  Relaunch* const relaunch = &builder->mutable_recovery()->relaunch;
   for (const Member* member : Ranks(view)) {
     if (RelaunchesOf(*member) >= relaunch->count) {
       continue;
@@ -124,7 +124,7 @@ std::string WhyNewPods(const DecisionBuilder& builder,
 }
 
 void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  RecoveryStatus* const status = builder->mutable_recovery();
   CountGangStart(origin, builder);
   ++status->relaunch.count;
   status->relaunch.since = builder->now();
@@ -163,7 +163,7 @@ void StartGangAnew(const GangView& view,
 }
 
 void NoteAbsence(DecisionBuilder* builder) {
-  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  Relaunch* const relaunch = &builder->mutable_recovery()->relaunch;
   const auto untold = builder->now() - relaunch->told_at;
   if (relaunch->since.has_value() && untold > kAbsentAfter) {
     *relaunch->since += untold - kTellAgainAfter;
@@ -172,7 +172,7 @@ void NoteAbsence(DecisionBuilder* builder) {
 }
 
 bool ContinueRelaunch(const GangView& view, DecisionBuilder* builder) {
-  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  Relaunch* const relaunch = &builder->mutable_recovery()->relaunch;
   if (!relaunch->since.has_value()) {
     return false;
   }
@@ -211,7 +211,7 @@ void ReleaseHeld(const GangView& view, DecisionBuilder* builder) {
 }
 
 void LearnRelaunches(const GangView& view, DecisionBuilder* builder) {
-  Relaunch* const relaunch = &builder->mutable_status()->relaunch;
+  Relaunch* const relaunch = &builder->mutable_recovery()->relaunch;
   for (const Member* member : Ranks(view)) {
     relaunch->count = std::max(relaunch->count, RelaunchesOf(*member));
   }

@@ -32,7 +32,7 @@ bool IsFree(const Failure& failure) {
 }
 
 bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   std::vector<Charge> charges;
   const Failure* blamed = &failures.front();
   for (const Failure& failure : failures) {
@@ -40,7 +40,8 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
     charges.push_back({failure.cause, placement.node, placement.since, IsFree(failure)});
     blamed = IsFree(*blamed) && !IsFree(failure) ? &failure : blamed;
   }
-  const BudgetTerms terms = {builder->spec().recovery.rendezvous_timeout, CheckpointStep(*status)};
+  const BudgetTerms terms = {builder->spec().recovery.rendezvous_timeout,
+                             CheckpointStep(builder->status())};
   std::vector<Incident> incidents = Charged(status->incidents, charges, terms, builder->now());
   const int64_t limit = builder->spec().run_policy.backoff_limit;
   const int64_t used = CountedIncidents(status->incidents);
@@ -70,17 +71,17 @@ std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
 }
 
 void GiveUpGang(DecisionBuilder* builder) {
-  GiveUpPlaces(builder->mutable_status());
+  GiveUpPlaces(builder->mutable_placement(), builder->mutable_recovery());
 }
 
-void GiveUpPlaces(TrainingJobStatus* status) {
+void GiveUpPlaces(PlacementStatus* gang, RecoveryStatus* recovery) {
   // Programs have seen each relaunch as an attempt: the next one is later than all of these.
-  status->attempt = AttemptOfPrograms(status->attempt, status->relaunch.count).Next();
-  status->relaunch = Relaunch();
-  status->epoch = status->epoch.Next();
-  status->placement.clear();
-  status->pod_group.clear();
-  status->has_run = false;
+  gang->attempt = AttemptOfPrograms(gang->attempt, recovery->relaunch.count).Next();
+  recovery->relaunch = Relaunch();
+  recovery->epoch = recovery->epoch.Next();
+  gang->placement.clear();
+  gang->pod_group.clear();
+  gang->has_run = false;
 }
 
 bool BreaksAgainSoon(const DecisionBuilder& builder) {
@@ -88,22 +89,21 @@ bool BreaksAgainSoon(const DecisionBuilder& builder) {
 }
 
 void CountGangStart(const Failure& origin, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   status->restarts = WithRestart(std::move(status->restarts), origin.cause);
   builder->Count(Metric::kRestarts, origin.cause);
   status->quick_restarts = QuickRestarts(*builder);
 }
 
 void RestartGang(const Failure& origin, const std::string& why_new_pods, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
   CountGangStart(origin, builder);
   GiveUpGang(builder);
   std::string message =
       origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder) +
       (why_new_pods.empty() ? "" : "; the gang gets new pods, because " + why_new_pods);
-  const std::chrono::seconds delay = RestartDelay(status->quick_restarts);
+  const std::chrono::seconds delay = RestartDelay(builder->status().quick_restarts);
   if (delay > std::chrono::seconds(0)) {
-    status->retry_at = builder->now() + delay;
+    builder->mutable_waiting()->retry_at = builder->now() + delay;
     message += "; next start after " + std::to_string(delay.count()) + " s";
   }
   builder->Set({ConditionType::kRestarting, true, "GangRestart", message}, EventType::kWarning);

@@ -46,6 +46,6 @@ void RollBackGang(const std::string& reason, const std::string& sentence, Decisi
 void GiveUpGang(DecisionBuilder* builder);
 
 // The same in the status alone.
-void GiveUpPlaces(TrainingJobStatus* status);
+void GiveUpPlaces(PlacementStatus* gang, RecoveryStatus* recovery);
 
 }  // namespace lockstep::control

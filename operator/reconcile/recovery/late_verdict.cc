@@ -56,7 +56,7 @@ void NameIncident(const kube::Pod& pod,
                   const PodPlacement& successor,
                   const std::string& cause,
                   DecisionBuilder* builder) {
-  Incident* const incident = IncidentOf(pod, successor, &builder->mutable_status()->incidents);
+  Incident* const incident = IncidentOf(pod, successor, &builder->mutable_failures()->incidents);
   if (incident != nullptr) {
     incident->cause = cause;
   }
@@ -66,15 +66,13 @@ void NameIncident(const kube::Pod& pod,
 void TellOfPodEnd(const std::string& message, DecisionBuilder* builder) {
   builder->Say(EventType::kWarning, "PodEnded", message);
   if (IsTrue(builder->status(), ConditionType::kRestarting)) {
-    SetCondition(builder->mutable_status(),
-                 {ConditionType::kRestarting, true, "RankReplaced", message},
-                 builder->now());
+    builder->SetQuietly({ConditionType::kRestarting, true, "RankReplaced", message});
   }
 }
 
 void Settle(const kube::Pod& pod, const PodPlacement& successor, DecisionBuilder* builder) {
   const Failure end = FailureOfEnd(*builder, pod);
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, end.cause);
   if (!IsFree(end)) {
     NameIncident(pod, successor, end.cause, builder);
@@ -100,7 +98,7 @@ std::string LostCause() {
 
 // Nobody will ever tell of one more: it is lost. Whether there was one to be told of.
 bool CountLost(int64_t awaited, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   if (RestartsFor(kCauseEnded, *status) <= awaited) {
     return false;
   }
@@ -112,10 +110,10 @@ bool CountLost(int64_t awaited, DecisionBuilder* builder) {
 // All but the `awaited` pods. Of those whose placement is given up meanwhile nobody will ever tell:
 // they are lost. What is still unnamed then was of pods that somebody asked to go.
 void SettleRest(const std::vector<const kube::Pod*>& awaited, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   std::set<const Incident*> kept;
   for (const kube::Pod* pod : awaited) {
-    kept.insert(IncidentOf(*pod, *SuccessorOf(*status, *pod), &status->incidents));
+    kept.insert(IncidentOf(*pod, *SuccessorOf(builder->status(), *pod), &status->incidents));
   }
   bool is_lost = false;
   while (CountLost(static_cast<int64_t>(awaited.size()), builder)) {
@@ -140,7 +138,7 @@ void SettleRest(const std::vector<const kube::Pod*>& awaited, DecisionBuilder* b
 void SettleDeparture(const PodPlacement& placement,
                      const std::string& disruption,
                      DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   if (RestartsFor(kCauseEnded, *status) == 0) {
     return;
   }
@@ -149,8 +147,9 @@ void SettleDeparture(const PodPlacement& placement,
   builder->Count(Metric::kRestarts, cause);
   PodPlacement before = placement;
   before.incarnation = Incarnation(std::max<int64_t>(placement.incarnation.value() - 1, 0));
-  const std::string name =
-      PodName(builder->job().metadata.name, TaskOf(before), {status->attempt, before.incarnation});
+  const std::string name = PodName(builder->job().metadata.name,
+                                   TaskOf(before),
+                                   {builder->status().attempt, before.incarnation});
   TellOfPodEnd("pod " + name + " was " + cause +
                    (disruption.empty() ? "" : " (" + disruption + ")") + ", cause " + cause +
                    "; does not count against runPolicy.backoffLimit",
@@ -167,7 +166,7 @@ bool AwaitsVerdict(const DecisionBuilder& builder, const kube::Pod& pod) {
 
 void LearnVerdicts(const GangView& view, DecisionBuilder* builder) {
   std::vector<const kube::Pod*> awaited;
-  for (PodPlacement& placement : builder->mutable_status()->placement) {
+  for (PodPlacement& placement : builder->mutable_placement()->placement) {
     if (!placement.awaits_verdict) {
       continue;
     }

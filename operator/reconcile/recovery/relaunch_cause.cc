@@ -125,7 +125,7 @@ std::string BetweenStamps(Duration apart) {
 
 // Restarts and the incident are counted under the new cause.
 void MoveCount(const std::string& from, const Failure& to, DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
+  FailureStatus* const status = builder->mutable_failures();
   status->restarts = WithRestartMoved(std::move(status->restarts), from, to.cause);
   const auto incident = std::find_if(status->incidents.rbegin(),
                                      status->incidents.rend(),
@@ -196,14 +196,12 @@ void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
       first.begin(), first.end(), [&](const Failure* one) { return one->pod_name == last->pod; });
   if (!is_among) {
     const Failure& origin = *first.front();
-    builder->mutable_status()->last_failure = {
+    builder->mutable_failures()->last_failure = {
         origin.pod_name, last->at, origin.sentence, origin.tail};
     MoveCount(told_cause, origin, builder);
   }
   const std::string reason = told->reason;
-  SetCondition(builder->mutable_status(),
-               {ConditionType::kRestarting, true, reason, message},
-               builder->now());
+  builder->SetQuietly({ConditionType::kRestarting, true, reason, message});
   builder->Say(EventType::kWarning,
                kFirstToEnd,
                first.size() == 1 ? "this program ended first, according to the clock: " + sentence

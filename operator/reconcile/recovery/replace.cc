@@ -54,7 +54,7 @@ void TellSurvivors(const GangView& view,
       ControlMessage message;
       message.job_uid = builder->job().metadata.uid;
       message.attempt = builder->status().attempt;
-      message.counter = ++builder->mutable_status()->control_counter;
+      message.counter = ++builder->mutable_recovery()->control_counter;
       message.kind = ControlKind::kPeerGone;
       message.rank = *gone.rank;
       message.epoch = builder->status().epoch;
@@ -138,14 +138,15 @@ void ReplaceMembers(const GangView& view,
                     DecisionBuilder* builder) {
   const bool has_lost_rank = std::any_of(
       failures.begin(), failures.end(), [](const Failure& one) { return one.rank.has_value(); });
-  TrainingJobStatus* const status = builder->mutable_status();
   if (has_lost_rank) {
-    status->epoch = NextEpoch(view, status->epoch);
+    Epoch* const epoch = &builder->mutable_recovery()->epoch;
+    *epoch = NextEpoch(view, *epoch);
   }
+  std::vector<RestartCount>* const restarts = &builder->mutable_failures()->restarts;
   std::vector<Successor> successors;
   for (const Failure& failure : failures) {
     successors.push_back({failure.task, failure.is_node_at_fault});
-    status->restarts = WithRestart(std::move(status->restarts), failure.cause);
+    *restarts = WithRestart(std::move(*restarts), failure.cause);
     if (failure.cause != kCauseEnded) {  // else its true cause is counted when it is known
       builder->Count(Metric::kRestarts, failure.cause);
     }
@@ -163,9 +164,8 @@ void ReplaceMembers(const GangView& view,
   TellSurvivors(view, failures, builder);
   if (has_lost_rank) {
     // No event of its own: each replaced pod has just been told of.
-    SetCondition(status,
-                 {ConditionType::kRestarting, true, "RankReplaced", Describe(failures.front())},
-                 builder->now());
+    builder->SetQuietly(
+        {ConditionType::kRestarting, true, "RankReplaced", Describe(failures.front())});
   }
 }
 

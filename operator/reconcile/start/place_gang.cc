@@ -20,13 +20,14 @@ namespace {
 
 // Limits of time do not count what the job waited while others went first.
 void NoteStart(DecisionBuilder* builder) {
-  TrainingJobStatus* const status = builder->mutable_status();
-  if (status->preempted_at.has_value() && status->start_time.has_value()) {
-    *status->start_time += builder->now() - *status->preempted_at;
-    status->waiting_since = builder->now();
+  std::optional<WallTime>* const start = &builder->mutable_lifecycle()->start_time;
+  WaitingStatus* const waiting = builder->mutable_waiting();
+  if (waiting->preempted_at.has_value() && start->has_value()) {
+    **start += builder->now() - *waiting->preempted_at;
+    waiting->waiting_since = builder->now();
   }
-  status->preempted_at.reset();
-  status->start_time = status->start_time.value_or(builder->now());
+  waiting->preempted_at.reset();
+  *start = start->value_or(builder->now());
 }
 
 // The need that is not met, as a clause without figures: "needs # GPUs" of "needs 5 GPUs, 3 free".
@@ -103,9 +104,7 @@ void SayWhyItWaits(const Unschedulable& refusal,
   const Condition* const scheduled = FindCondition(builder->status(), ConditionType::kScheduled);
   const bool was_so = scheduled != nullptr && !scheduled->is_true && scheduled->reason == reason;
   const std::string before = was_so ? scheduled->message : "";
-  SetCondition(builder->mutable_status(),
-               {ConditionType::kScheduled, false, reason, why + asked},
-               builder->now());
+  builder->SetQuietly({ConditionType::kScheduled, false, reason, why + asked});
   if (is_queued && !was_so) {
     builder->Say(EventType::kNormal,
                  reason,
@@ -157,7 +156,7 @@ bool MayBePlaced(const GangView& view, DecisionBuilder* builder) {
     }
     return false;
   }
-  builder->mutable_status()->retry_at.reset();
+  builder->mutable_waiting()->retry_at.reset();
   if (builder->observed().service == ServiceState::kForeign) {
     builder->HoldBack("ServiceNameTaken",
                       "the service " + builder->job().metadata.name +
@@ -202,9 +201,9 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
   }
   const PlanResult result = builder->observed().round.has_value() ? *builder->observed().round
                                                                   : PlanAlone(view, *builder);
-  builder->mutable_status()->claim.reset();
+  builder->mutable_waiting()->claim.reset();
   if (const auto* refusal = std::get_if<Unschedulable>(&result)) {
-    builder->mutable_status()->claim = builder->observed().claim;
+    builder->mutable_waiting()->claim = builder->observed().claim;
     RefuseGang(*refusal, builder);
     return;
   }
@@ -219,7 +218,7 @@ void PlaceGang(const GangView& view, DecisionBuilder* builder) {
     placement.index = task.index;
     placement.node = node_of.at(task);
     placement.since = builder->now();
-    builder->mutable_status()->placement.push_back(placement);
+    builder->mutable_placement()->placement.push_back(placement);
   }
   LeaveToScheduler(builder);
   NoteStart(builder);

@@ -42,7 +42,7 @@ void Move(const GangView& view,
     PodPlacement* const placement = builder->PlacementOf(problem.task);
     BeginSuccessor(placement, builder->now());
     placement->has_moved = true;
-    TrainingJobStatus* const status = builder->mutable_status();
+    FailureStatus* const status = builder->mutable_failures();
     status->restarts = WithRestart(std::move(status->restarts), kCauseNotStarted);
     builder->Count(Metric::kRestarts, std::string(kCauseNotStarted));
   }
@@ -67,7 +67,7 @@ void SuspectNodes(const std::vector<StartProblem>& problems, DecisionBuilder* bu
   for (const StartProblem& problem : problems) {
     const std::string node = builder->PlacementOf(problem.task)->node;
     if (IsOfNode(problem, builder->status()) && !node.empty() && seen.insert(node).second) {
-      TrainingJobStatus* const status = builder->mutable_status();
+      WaitingStatus* const status = builder->mutable_waiting();
       status->suspect_nodes =
           WithSuspect(std::move(status->suspect_nodes), node, problem.reason, builder->now());
     }

@@ -38,17 +38,18 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
     }
     is_complete = is_complete && (member.state == MemberState::kRunning ||
                                   member.state == MemberState::kSucceeded);
-    builder->mutable_status()->epoch = ReportedEpoch(member, builder->status().epoch);
+    builder->mutable_recovery()->epoch = ReportedEpoch(member, builder->status().epoch);
   }
   if (is_complete) {
-    TrainingJobStatus* const status = builder->mutable_status();
-    status->has_run = true;
-    for (PodPlacement& placement : status->placement) {
+    PlacementStatus* const gang = builder->mutable_placement();
+    gang->has_run = true;
+    for (PodPlacement& placement : gang->placement) {
       placement.has_moved = false;
     }
-    status->rollbacks = 0;
-    status->waiting_since.reset();
-    status->suspect_nodes = WithoutNodes(std::move(status->suspect_nodes), nodes);
+    WaitingStatus* const waiting = builder->mutable_waiting();
+    waiting->rollbacks = 0;
+    waiting->waiting_since.reset();
+    waiting->suspect_nodes = WithoutNodes(std::move(waiting->suspect_nodes), nodes);
     const ConditionChange change = {
         ConditionType::kRunning,
         true,
@@ -61,11 +62,10 @@ void NoteHealth(const GangView& view, DecisionBuilder* builder) {
       builder->Set(change);
     }
     // A restart that a preemption cut short is over as well.
-    const Condition* const restarting = FindCondition(*status, ConditionType::kRestarting);
+    const Condition* const restarting =
+        FindCondition(builder->status(), ConditionType::kRestarting);
     if (restarting != nullptr && restarting->reason == kReasonPreempted) {
-      SetCondition(status,
-                   {ConditionType::kRestarting, false, change.reason, change.message},
-                   builder->now());
+      builder->SetQuietly({ConditionType::kRestarting, false, change.reason, change.message});
     }
   }
 }

@@ -1,4 +1,4 @@
-#include "operator/capacity/workload.h"
+#include "operator/capacity/kueue_workload.h"
 
 #include <algorithm>
 #include <string_view>
