@@ -19,6 +19,7 @@
 #                                   also every test of a test cluster on that version of Kubernetes,
 #                                   such as 1.37.2 (scripts/cluster-tools.sh --help names them)
 #   scripts/test.sh --soak          also 4,000 seeds of the simulation, 200 random runs under chaos,
+#                                   collectives of 1,024 ranks,
 #                                   100 workers killed that sum by NCCL's double, 40 parameter
 #                                   servers and their workers, 100 workers that share two cores, and
 #                                   workers stopped and killed 20 times, with how soon it is noticed
@@ -277,6 +278,10 @@ if $with_soak; then
   check_leftovers
   say "killing 20 parameter servers and 20 of their workers, each in its own job"
   LOCKSTEP_PS_KILLS=20 python3 -B tests/local/parameter_server_test.py -k many_times
+  check_leftovers
+  say "calling all collectives with 1,024 ranks"
+  LOCKSTEP_LARGEST_WORLDS=1 build/dev/bin/lockstep_runtime_collectives_test \
+    --gtest_filter='WorldSize.*'
   check_leftovers
   say "running 100 workers on two cores, with 40 losses of a worker"
   LOCKSTEP_CROWD=3x100 LOCKSTEP_LOSSES=20 python3 -B tests/local/silence_test.py

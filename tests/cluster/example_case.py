@@ -1,4 +1,4 @@
-"""The example of the first page, as a user applies it and reads what becomes of it."""
+"""The example of the first page, with a quarter of its data epochs: what a user reads of it."""
 
 import re
 import unittest
@@ -8,12 +8,12 @@ from product import ProductCase
 
 class ExampleTest(ProductCase):
     def test_the_example_trains_and_reads_well(self):
-        training = self.train()
+        training = self.train(epochs=2)
         training.wait_for("Running", 60)
         self.assertRegex(self.table(), r"(?m)^mnist +Running +3/3 ")
         job = training.wait_for("Succeeded", 300)
         status = job["status"]
-        self.assertGreater(status["result"]["testAccuracy"], 0.95)
+        self.assertGreater(status["result"]["testAccuracy"], 0.9)
         self.assertEqual(status["progress"]["step"], status["progress"]["stepsTotal"])
         self.assertRegex(self.table(), r"(?m)^mnist +Succeeded +")
         # Events leave after the status they tell of, so the last one may be on its way.

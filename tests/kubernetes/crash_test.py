@@ -66,31 +66,31 @@ class CrashTest(JobCase):
 
     def at_every_write(self, act, prepare=None, restarts=0, is_gone=False):
         """Lets `act` happen to one job after the other; the operator dies before write 1 of it,
-        after write 1, before write 2, and so on, until it gets through without dying."""
-        write = 1
-        while self.crash_at(act, prepare, write, restarts, is_gone):
-            write += 1
+        after write 1, after write 2, and so on, until it gets through without dying. Before a later
+        write the server has what it has after the one before."""
+        write, moment = 1, "before"
+        while self.crash_at(act, prepare, write, moment, restarts, is_gone):
+            write, moment = (1, "after") if moment == "before" else (write + 1, "after")
 
-    def crash_at(self, act, prepare, write, restarts, is_gone):
-        """Whether there was such a write, so that both kills happened."""
-        for moment in ("before", "after"):
-            name = f"job-{write}-{moment}"
-            self.crashing.start()
-            if prepare is not None:
-                prepare(name)
-                self.settle()
-            happened = self.arm(write, moment)
-            act(name)
-            if not self.outcome(name, happened, is_gone, restarts):
-                self.crashing.kill()
-                return False
-            type(self).points += 1
-            self.crashing.program.exit_code()
-            forget_leader(self.plane)
-            self.operator.start()
-            self.check(name, restarts, is_gone)
-            self.operator.stop()
-            forget_leader(self.plane)
+    def crash_at(self, act, prepare, write, moment, restarts, is_gone):
+        """Whether there was such a write, so that the kill happened."""
+        name = f"job-{write}-{moment}"
+        self.crashing.start()
+        if prepare is not None:
+            prepare(name)
+            self.settle()
+        happened = self.arm(write, moment)
+        act(name)
+        if not self.outcome(name, happened, is_gone, restarts):
+            self.crashing.kill()
+            return False
+        type(self).points += 1
+        self.crashing.program.exit_code()
+        forget_leader(self.plane)
+        self.operator.start()
+        self.check(name, restarts, is_gone)
+        self.operator.stop()
+        forget_leader(self.plane)
         return True
 
     def arm(self, write, moment):

@@ -9,8 +9,8 @@ import unittest
 from harness import LocalTest, processes_below, training_manifest
 
 # Long enough for a fault in the middle: alone, a rank takes a step in half a millisecond.
-STEPS = 2000
-EVERY_STEPS = 200
+STEPS = 1000
+EVERY_STEPS = 100
 
 # Of the 9,000 training samples each of three ranks has 3,000: 31 batches of 96 and one of 24.
 SAMPLES_OF_A_RANK = STEPS // 32 * 3000 + STEPS % 32 * 96

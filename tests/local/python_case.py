@@ -46,10 +46,15 @@ def can_make_backends():
     return subprocess.run([PYTHON, "-c", words], capture_output=True, check=False).returncode == 0
 
 
+# Debian's torch is linked with OpenCV and FFmpeg, and loading them takes a quarter of every import.
+# Nothing here calls them: empty libraries stand for them, as they do for the engine.
+PLACEHOLDERS = BIN / "lockstep-engine-placeholders"
 # One thread for each rank. What is installed has its own library.
 VARIABLES = {"OMP_NUM_THREADS": "1"} if _INSTALLED and can_import("lockstep") else {
     "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PACKAGE),
     "LOCKSTEP_LIBRARY": str(BIN / "liblockstep.so.1")}
+if not _INSTALLED:
+    VARIABLES["LD_LIBRARY_PATH"] = str(PLACEHOLDERS)
 # The words that run what follows them, with the package.
 PYTHON_WORDS = ["/usr/bin/env", *(f"{name}={value}" for name, value in VARIABLES.items()), PYTHON,
                 "-B"]

@@ -6,14 +6,14 @@ import shlex
 import unittest
 
 from harness import command_manifest
-from python_case import PYTHON, can_import
+from python_case import PLACEHOLDERS, PYTHON, can_import
 
 PROGRAM = pathlib.Path(__file__).with_name("torchrun_program.py")
 PROCESSES = 2
 
 # Debian's torch 1.13 does not start as torchrun under Python 3.11, whose flags leave out their
 # zero. What it writes of its ranks it leaves behind.
-TORCHRUN = f"""#!{PYTHON}
+TORCHRUN = f"""#!/usr/bin/env -S LD_LIBRARY_PATH={PLACEHOLDERS} {PYTHON}
 import os.path
 import sys
 import tempfile

@@ -9,16 +9,16 @@ from harness import LocalTest
 from runtime_pods import RuntimePodsTest
 from torchrun_case import PROCESSES, TorchrunCase, in_shell
 
-PODS = 3  # where the ranks meet
+PODS = 2
 
 
 class Torchrun(TorchrunCase, RuntimePodsTest):
-    def start(self, command, launcher=None, pods=PODS):
+    def start(self, command, launcher=None):
         variables = {"LOCKSTEP_LAUNCHER": launcher} if launcher else {}
-        return self.start_pods(command, pods=pods, processes=PROCESSES, variables=variables)
+        return self.start_pods(command, pods=PODS, processes=PROCESSES, variables=variables)
 
-    def run_command(self, command, launcher=None, pods=PODS):
-        return self.finish_pods(self.start(command, launcher, pods))
+    def run_command(self, command, launcher=None):
+        return self.finish_pods(self.start(command, launcher))
 
     def stop(self, started):
         for process in started:
@@ -39,16 +39,16 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
         self.assert_trained(self.run_command(self.words()))
 
     def test_script_that_names_torchrun_is_started_once(self):
-        self.assert_trained(self.run_command(in_shell(self.idle_words()), pods=2))
+        self.assert_trained(self.run_command(in_shell(self.idle_words())))
 
     def test_stop_drains_the_ranks_of_a_script_in_the_image(self):
-        started = self.start(self.script(self.idle_words("3:pause")), "Torchrun", pods=2)
-        self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(2)))
+        started = self.start(self.script(self.idle_words("3:pause")), "Torchrun")
+        self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(PODS)))
         for pod in self.stop(started):
             self.assertEqual(pod.words["outcome"], "preempted", pod.output)
 
     def test_script_that_was_started_several_times_is_ended_with_the_cure(self):
-        for pod in self.run_command(self.script(self.idle_words("nobody:waits")), pods=2):
+        for pod in self.run_command(self.script(self.idle_words("nobody:waits"))):
             self.assertEqual(pod.exit_code, 64, pod.output)
             self.assertEqual(pod.words["outcome"], "permanent")
             self.assertIn("started the command 2 times; set launcher: Torchrun",
@@ -57,7 +57,7 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
     def test_world_of_its_own_is_told_while_it_runs(self):
         words = self.idle_words("nobody:waits", options=["--nnodes=1", "--rdzv_backend=c10d",
                                                     "--rdzv_endpoint=localhost:0"])
-        started = self.start(self.script(words), "Torchrun", pods=2)
+        started = self.start(self.script(words), "Torchrun")
         self.wait_for(lambda: "trains 2 ranks by themselves, not the 4 ranks of the job"
                       in self.log(0))
         self.stop(started)

@@ -7,7 +7,7 @@ import unittest
 
 from harness import BIN, REPOSITORY, LocalTest
 from pasted import SESSION_SECONDS_MAX, PastedTest
-from python_case import PACKAGE, PYTHON, can_import
+from python_case import PACKAGE, PLACEHOLDERS, PYTHON, can_import
 
 TUTORIALS = REPOSITORY / "docs" / "tutorials"
 MARK = "=== block"
@@ -66,7 +66,8 @@ class TutorialTest(PastedTest):
         before = (
             f"{PYTHON} -m venv --without-pip --system-site-packages venv\n. venv/bin/activate\n"
             f"echo '{PACKAGE}' >$(echo venv/lib/python3*/site-packages)/lockstep.pth\n"
-            f"export LD_LIBRARY_PATH='{library}' OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1\n")
+            f"export LD_LIBRARY_PATH='{library}:{PLACEHOLDERS}'\n"
+            "export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1\n")
         parts = self.paste("pytorch.md", skipped=("sudo apt-get",), before=before)
         killed, stopped, resumed = parts[4], parts[5], parts[6]
         self.assertRegex(killed, r"chaos: kill worker-1")
