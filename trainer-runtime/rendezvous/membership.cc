@@ -1,38 +1,15 @@
 #include "trainer-runtime/rendezvous/membership.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/prng.h"
 
 namespace lockstep::runtime {
 namespace {
 
 // A rank that was held up says so for this long. Choice: what held it up once may do so again.
 constexpr Duration kStrainLasts = std::chrono::seconds(10);
-
-uint64_t HashText(uint64_t seed, std::string_view text) {
-  for (const char byte : text) {
-    seed = Mix64(seed ^ static_cast<unsigned char>(byte));
-  }
-  return seed;
-}
-
-// Equal on ranks with equal views. Not against forgery: members have proved that they belong.
-// Never 0, which stands for "no agreement".
-uint64_t HashView(Epoch epoch, const std::vector<MemberFacts>& members) {
-  uint64_t hash = Mix64(static_cast<uint64_t>(epoch.value()));
-  for (const MemberFacts& member : members) {
-    hash = Mix64(hash ^ static_cast<uint64_t>(member.incarnation.value()));
-    hash = Mix64(hash ^ (member.has_state ? 1U : 2U));
-    hash = Mix64(hash ^ static_cast<uint64_t>(member.last_applied.value()));
-    hash = Mix64(hash ^ member.plan_hash);
-    hash = HashText(hash, member.host_id);
-  }
-  return hash == 0 ? 1 : hash;
-}
 
 }  // namespace
 
@@ -83,6 +60,9 @@ std::vector<Action> Membership::Apply(const Event& event, TimePoint now) {
     DialMissing();
     if (must_send_) {
       SendState();
+    }
+    if (const auto odd = std::exchange(plan_to_tell_, std::nullopt)) {
+      actions_.emplace_back(action::PlansDiffer{*odd});
     }
   }
   return std::exchange(actions_, {});
@@ -359,9 +339,12 @@ void Membership::AdoptEpoch(Epoch epoch, const Culprit& culprit) {
   } else if (stage_ == Stage::kWiring) {
     actions_.emplace_back(action::Abandon{});
     stage_ = Stage::kJoined;
+  } else if (stage_ == Stage::kJoined && odd_plan_.has_value()) {
+    TellOfPlans();
   }
   epoch_ = epoch;
   agreement_ = 0;
+  odd_plan_.reset();
   culprit_ = culprit;
   if (stage_ == Stage::kJoined) {
     joined_last_ = epoch_;
@@ -465,13 +448,27 @@ void Membership::Progress() {
     return;
   }
   if (agreement_ == 0 && AllJoined()) {
-    agreement_ = HashView(epoch_, View());
+    const std::vector<MemberFacts> members = View();
+    agreement_ = HashView(members);
+    odd_plan_ = OddPlan(members);
     must_send_ = true;
   }
-  if (agreement_ != 0 && AllAgreed()) {
+  if (agreement_ == 0 || !AllAgreed()) {
+    return;
+  }
+  if (odd_plan_.has_value()) {
+    TellOfPlans();
+  } else {
     stage_ = Stage::kWiring;
     actions_.emplace_back(action::Formed{epoch_, View()});
   }
+}
+
+// This meeting has failed. Each rank that has agreed knows all plans, so it can tell by itself when
+// another one ends over this before it has heard from all.
+void Membership::TellOfPlans() {
+  stage_ = Stage::kApart;
+  plan_to_tell_ = odd_plan_;
 }
 
 void Membership::SendState() {

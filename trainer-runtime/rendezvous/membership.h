@@ -226,6 +226,10 @@ struct Met {  // Meet returns this epoch's meeting
   Epoch epoch;
 };
 
+struct PlansDiffer {  // all know it who agreed: Meet fails, and says so
+  int rank = 0;       // the first whose plan is not that of rank 0
+};
+
 struct Broken {  // the meeting that Meet returned is over
   PeerLoss loss;
 };
@@ -249,6 +253,7 @@ using Action = std::variant<action::Dial,
                             action::Formed,
                             action::Abandon,
                             action::Met,
+                            action::PlansDiffer,
                             action::Broken,
                             action::TimedOut,
                             action::NobodyNeeded,
@@ -353,6 +358,9 @@ class Membership {
   bool AllJoined() const;
   bool AllAgreed() const;
   std::vector<MemberFacts> View() const;
+  uint64_t HashView(const std::vector<MemberFacts>& members) const;
+  static std::optional<int> OddPlan(const std::vector<MemberFacts>& members);
+  void TellOfPlans();
   std::vector<int> MissingRanks() const;
   bool IsVisible(const Peer& peer) const;
   SilenceLimits LimitsFor(const Peer& peer) const;
@@ -373,6 +381,9 @@ class Membership {
   Epoch epoch_;
   std::optional<Epoch> joined_last_;  // the newest epoch that this process ever joined
   uint64_t agreement_ = 0;            // at epoch_; 0: none
+  // Of whom an agreement says that its plan is not that of rank 0.
+  std::optional<int> odd_plan_;
+  std::optional<int> plan_to_tell_;  // of whom it is told when the state has been sent
   SelfFacts facts_;
   TimePoint joined_at_;  // when this meeting was asked for
   TimePoint meet_deadline_;

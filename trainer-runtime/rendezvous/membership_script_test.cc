@@ -169,6 +169,7 @@ class Story {
   void Do(Process* process, const action::Formed& formed);
   void Do(Process* process, const action::Abandon& abandon);
   void Do(Process* process, const action::Met& met);
+  void Do(Process* process, const action::PlansDiffer& plans_differ);
   void Do(Process* process, const action::Broken& broken);
   void Do(Process* process, const action::TimedOut& timed_out);
   void Do(Process* process, const action::NobodyNeeded& nobody_needed);
@@ -415,6 +416,11 @@ void Story::Do(Process* process, const action::Abandon& /*abandon*/) {
 void Story::Do(Process* process, const action::Met& met) {
   process->is_meeting = false;
   Tell(*process, "has met at epoch " + std::to_string(met.epoch.value()));
+}
+
+void Story::Do(Process* process, const action::PlansDiffer& plans_differ) {
+  process->is_meeting = false;
+  Tell(*process, "is told that rank " + std::to_string(plans_differ.rank) + " has another plan");
 }
 
 void Story::Do(Process* process, const action::Broken& broken) {

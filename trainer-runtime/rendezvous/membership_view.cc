@@ -1,11 +1,23 @@
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
+#include "common/base/prng.h"
 #include "trainer-runtime/rendezvous/membership.h"
 
 // What can be asked of a Membership without changing it.
 
 namespace lockstep::runtime {
+namespace {
+
+uint64_t HashText(uint64_t seed, std::string_view text) {
+  for (const char byte : text) {
+    seed = Mix64(seed ^ static_cast<unsigned char>(byte));
+  }
+  return seed;
+}
+
+}  // namespace
 
 TimePoint Membership::NextTick() const {
   if (stage_ == Stage::kSuperseded) {
@@ -107,6 +119,30 @@ std::vector<MemberFacts> Membership::View() const {
     members.push_back(std::move(member));
   }
   return members;
+}
+
+// Equal on ranks with equal views. Not against forgery: members have proved that they belong.
+// Never 0, which stands for "no agreement".
+uint64_t Membership::HashView(const std::vector<MemberFacts>& members) const {
+  uint64_t hash = Mix64(static_cast<uint64_t>(epoch_.value()));
+  for (const MemberFacts& member : members) {
+    hash = Mix64(hash ^ static_cast<uint64_t>(member.incarnation.value()));
+    hash = Mix64(hash ^ (member.has_state ? 1U : 2U));
+    hash = Mix64(hash ^ static_cast<uint64_t>(member.last_applied.value()));
+    hash = Mix64(hash ^ member.plan_hash);
+    hash = HashText(hash, member.host_id);
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+// The first rank whose plan is not that of rank 0.
+std::optional<int> Membership::OddPlan(const std::vector<MemberFacts>& members) {
+  for (const MemberFacts& member : members) {
+    if (member.plan_hash != members.front().plan_hash) {
+      return member.rank;
+    }
+  }
+  return std::nullopt;
 }
 
 std::vector<int> Membership::MissingRanks() const {

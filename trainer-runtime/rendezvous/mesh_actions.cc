@@ -7,19 +7,6 @@
 // What the membership orders, done with sockets.
 
 namespace lockstep::runtime {
-namespace {
-
-// The first rank whose plan is not that of rank 0.
-std::optional<int> OddPlan(const std::vector<MemberFacts>& members) {
-  for (const MemberFacts& member : members) {
-    if (member.plan_hash != members.front().plan_hash) {
-      return member.rank;
-    }
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 void MeshLoop::Feed(Event event) {
   events_.push_back(std::move(event));
@@ -95,11 +82,6 @@ void MeshLoop::Do(const action::Look& action) {
 
 void MeshLoop::Do(const action::Formed& action) {
   formed_ = action;
-  if (OddPlan(action.members).has_value()) {
-    // Now, while all are there: who is told may leave before the others are connected.
-    Feed(event::DataLinksReady{action.epoch});
-    return;
-  }
   // Who made the control connection makes the data connection, to the same address: it is known to
   // lead to this incarnation, which a name need not.
   for (const auto& [id, link] : links_) {
@@ -128,14 +110,14 @@ void MeshLoop::Do(const action::Met& action) {
   }
   ClearWiring();
   options_.logger->Debug("rendezvous complete", {{"epoch", meeting.epoch.value()}});
-  if (const std::optional<int> odd = OddPlan(meeting.members); odd.has_value()) {
-    Deliver(Error(ErrorCode::kMismatch,
-                  "rank " + std::to_string(*odd) +
-                      " has a different plan than rank 0: manifest and build, or the plan with "
-                      "which a program opens its session, must be equal on all ranks"));
-    return;
-  }
   Deliver(std::move(meeting));
+}
+
+void MeshLoop::Do(const action::PlansDiffer& action) {
+  Deliver(Error(ErrorCode::kMismatch,
+                "rank " + std::to_string(action.rank) +
+                    " has a different plan than rank 0: manifest and build, or the plan with which "
+                    "a program opens its session, must be equal on all ranks"));
 }
 
 void MeshLoop::Do(const action::Broken& action) {

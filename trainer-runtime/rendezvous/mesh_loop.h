@@ -101,6 +101,7 @@ class MeshLoop {
   void Do(const action::Formed& action);
   void Do(const action::Abandon& action);
   void Do(const action::Met& action);
+  void Do(const action::PlansDiffer& action);
   void Do(const action::Broken& action);
   void Do(const action::TimedOut& action);
   void Do(const action::NobodyNeeded& action);

@@ -358,14 +358,15 @@ TEST(Mesh, DifferentPlansAreNamedOnBothSides) {
 
 // Whoever is told ends, and must not leave the others waiting for it.
 TEST(Mesh, DifferentPlansAreNamedToThoseWhomTheOthersLeave) {
-  for (int round = 0; round < 20; ++round) {
-    Gang gang(2);
+  for (int round = 0; round < 40; ++round) {
+    const int world_size = 2 + round % 4;
+    Gang gang(world_size);
     gang.StartAll();
     std::vector<std::future<Result<Meeting>>> waiting;
-    for (int rank = 0; rank < 2; ++rank) {
+    for (int rank = 0; rank < world_size; ++rank) {
       waiting.push_back(std::async(std::launch::async, [&gang, rank] {
         SelfFacts facts;
-        facts.plan_hash = static_cast<uint64_t>(rank);
+        facts.plan_hash = rank == 1 ? 7 : 0;
         Result<Meeting> result = gang.mesh(rank).Meet(facts, Epoch(0), Soon(), {});
         gang.Kill(rank);
         return result;

@@ -115,6 +115,7 @@ class World {
   void Do(int id, const action::Met& met);
   void Do(int id, const action::Broken& broken);
   void Do(int id, const action::TimedOut& timed_out);
+  void Do(int id, const action::PlansDiffer& plans_differ);
   void Do(int id, const action::NobodyNeeded& nobody_needed);
   void Do(int id, const action::Superseded& superseded);
 

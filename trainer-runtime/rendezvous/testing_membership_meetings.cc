@@ -96,6 +96,10 @@ void World::Do(int id, const action::TimedOut& timed_out) {
   RequestMeeting(id, Epoch(0), Between(1, 50));
 }
 
+void World::Do(int /*id*/, const action::PlansDiffer& /*plans_differ*/) {
+  LOCKSTEP_CHECK(false, "all plans are equal in this world");
+}
+
 void World::Do(int /*id*/, const action::NobodyNeeded& /*nobody_needed*/) {
   LOCKSTEP_CHECK(false, "nobody finishes in this world");
 }
