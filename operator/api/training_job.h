@@ -372,7 +372,7 @@ struct LifecycleStatus {
   friend bool operator==(const LifecycleStatus&, const LifecycleStatus&) = default;
 };
 
-// The gang that has places now.
+// The gang that has places, or had them last.
 struct PlacementStatus {
   Attempt attempt;
   std::vector<PodPlacement> placement;
@@ -387,7 +387,7 @@ struct PlacementStatus {
   friend bool operator==(const PlacementStatus&, const PlacementStatus&) = default;
 };
 
-// What the next gang waits for.
+// What counts while the job waits for places.
 struct WaitingStatus {
   int64_t rollbacks = 0;  // gangs rolled back in a row: placed, but not all pods could start
   std::optional<WallTime> retry_at{};  // the gang is not placed again before

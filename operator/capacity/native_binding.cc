@@ -71,10 +71,9 @@ std::optional<CapacityWait> AwaitPodGroups(DecisionBuilder* builder) {
 }
 
 void LeaveToScheduler(DecisionBuilder* builder) {
-  PlacementStatus* const status = builder->mutable_placement();
-  status->pod_group = AsksForNative(*builder)
-                          ? PodGroupName(builder->job().metadata, status->attempt)
-                          : std::string();
+  PlacementStatus* const gang = builder->mutable_placement();
+  gang->pod_group = AsksForNative(*builder) ? PodGroupName(builder->job().metadata, gang->attempt)
+                                            : std::string();
 }
 
 std::string DescribePlan(const TrainingJobStatus& status) {

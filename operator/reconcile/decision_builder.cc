@@ -67,10 +67,10 @@ void DecisionBuilder::WakeAt(WallTime when) {
 void DecisionBuilder::HoldBack(const std::string& reason,
                                const std::string& message,
                                std::chrono::seconds delay_max) {
-  WaitingStatus* const status = mutable_waiting();
-  const std::chrono::seconds delay = RollbackDelay(++status->rollbacks, delay_max);
-  status->retry_at = now_ + delay;
-  WakeAt(*status->retry_at);
+  WaitingStatus* const waiting = mutable_waiting();
+  const std::chrono::seconds delay = RollbackDelay(++waiting->rollbacks, delay_max);
+  waiting->retry_at = now_ + delay;
+  WakeAt(*waiting->retry_at);
   Set({ConditionType::kScheduled,
        false,
        reason,

@@ -67,7 +67,7 @@ class CrashTest(JobCase):
     def at_every_write(self, act, prepare=None, restarts=0, is_gone=False):
         """Lets `act` happen to one job after the other; the operator dies before write 1 of it,
         after write 1, after write 2, and so on, until it gets through without dying. Before a later
-        write the server has what it has after the one before."""
+        write the server has nearly always what it has after the one before."""
         write, moment = 1, "before"
         while self.crash_at(act, prepare, write, moment, restarts, is_gone):
             write, moment = (1, "after") if moment == "before" else (write + 1, "after")

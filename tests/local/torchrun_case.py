@@ -6,14 +6,16 @@ import shlex
 import unittest
 
 from harness import command_manifest
-from python_case import PLACEHOLDERS, PYTHON, can_import
+from python_case import PYTHON, VARIABLES, can_import
 
 PROGRAM = pathlib.Path(__file__).with_name("torchrun_program.py")
 PROCESSES = 2
 
+LIBRARIES = " ".join(f"{name}={value}" for name, value in VARIABLES.items()
+                     if name == "LD_LIBRARY_PATH")
 # Debian's torch 1.13 does not start as torchrun under Python 3.11, whose flags leave out their
 # zero. What it writes of its ranks it leaves behind.
-TORCHRUN = f"""#!/usr/bin/env -S LD_LIBRARY_PATH={PLACEHOLDERS} {PYTHON}
+TORCHRUN = f"""#!/usr/bin/env -S {LIBRARIES} {PYTHON}
 import os.path
 import sys
 import tempfile

@@ -141,7 +141,7 @@ void Checks::CheckServer(const TrainingJob& before, const ObjectPtr& after_objec
               " pods, and a ResourceQuota allows " + std::to_string(quota->second.pods_max));
 }
 
-// Asked to go, or about to be, as its job has ended.
+// Asked to go, or of a job without places, which asks it to go soon, if it has not yet.
 bool Checks::IsAnyPodLeaving() const {
   std::set<std::string> holding;  // uids of jobs
   for (const auto& [key, job] : server_->store().Of(kube::kTrainingJobs).objects) {
@@ -201,7 +201,7 @@ void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_obj
     take_again(one, &without);
     if (!IsOverdrawn(without)) {
       take_again(one, &beside);
-      if (QueueNamedBy(*one.job) != own) {
+      if (one.rest == nullptr && QueueNamedBy(*one.job) != own) {
         AddTo(&theirs, GangOf(*one.job));
       }
     }

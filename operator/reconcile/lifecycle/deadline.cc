@@ -61,7 +61,7 @@ std::optional<WallTime> ActiveDeadline(const RunPolicy& policy,
     return may_never_run ? status.waiting_since : std::nullopt;
   }
   const WallTime deadline = *status.start_time + *most;
-  // It may have been over before: nobody looks at a job whose manifest is unreadable.
+  // Where the limit has become a shorter one since, that may have been reached before.
   const bool stands_still = status.preempted_at.has_value() && deadline > *status.preempted_at;
   return stands_still ? std::nullopt : std::optional(deadline);
 }

@@ -23,10 +23,10 @@ std::optional<std::chrono::seconds> RunTimeMax(const RunPolicy& policy,
                                                const TrainingJobStatus& status,
                                                const std::optional<RunTimeLimit>& of_queue);
 
-// The moment at which the job has run too long; null without a limit, before its first gang was
-// placed, and while it waits after others went first, unless it was over before that: time in the
-// queue is not counted. One that is resumed with nothing left of its queue's limit has run too long
-// since it waits.
+// The moment at which the job has run too long. Null without a limit, and before its first gang was
+// placed. Null also while the job waits after an eviction, as that time is not counted, unless it
+// had run too long before the eviction. A job that is resumed with nothing left of its queue's
+// limit has run too long since it waits.
 std::optional<WallTime> ActiveDeadline(const RunPolicy& policy,
                                        const TrainingJobStatus& status,
                                        const std::optional<RunTimeLimit>& of_queue);

@@ -31,9 +31,9 @@ void TellRanks(const GangView& view, DecisionBuilder* builder) {
 void SendGangAway(const GangView& view, const std::string& message, DecisionBuilder* builder) {
   TellRanks(view, builder);
   GiveUpGang(builder);
-  WaitingStatus* const status = builder->mutable_waiting();
-  ++status->preemptions;
-  status->preempted_at = builder->now();
+  WaitingStatus* const waiting = builder->mutable_waiting();
+  ++waiting->preemptions;
+  waiting->preempted_at = builder->now();
   const ConditionChange change = {
       ConditionType::kScheduled, false, std::string(kReasonPreempted), message};
   builder->Set(change, EventType::kWarning);

@@ -261,10 +261,10 @@ void NoteResult(const GangView& view, DecisionBuilder* builder) {
   if (!words.has_value()) {
     return;
   }
-  ProgressStatus* const status = builder->mutable_progress();
-  status->result = words->result.has_value() ? words->result : status->result;
+  ProgressStatus* const progress = builder->mutable_progress();
+  progress->result = words->result.has_value() ? words->result : progress->result;
   if (words->last_step.has_value()) {
-    NoteLastStep(*words, builder->now(), builder->is_training(), &status->progress);
+    NoteLastStep(*words, builder->now(), builder->is_training(), &progress->progress);
   }
 }
 

@@ -57,24 +57,24 @@ void RenewGang(DecisionBuilder* builder) {
 }  // namespace
 
 void NoteOrigin(DecisionBuilder* builder) {
-  PlacementStatus* const status = builder->mutable_placement();
-  if (status->placement.empty()) {
-    status->origin = GangOrigin();
-  } else if (status->origin == GangOrigin()) {
-    status->origin = OriginNow(builder->job(), builder->observed().settings);
-  } else if (status->origin.queue.empty()) {
+  PlacementStatus* const gang = builder->mutable_placement();
+  if (gang->placement.empty()) {
+    gang->origin = GangOrigin();
+  } else if (gang->origin == GangOrigin()) {
+    gang->origin = OriginNow(builder->job(), builder->observed().settings);
+  } else if (gang->origin.queue.empty()) {
     const GangOrigin now = OriginNow(builder->job(), builder->observed().settings);
-    status->origin.queue = now.queue;
-    status->origin.priority_class = now.priority_class;
+    gang->origin.queue = now.queue;
+    gang->origin.priority_class = now.priority_class;
   }
-  if (!status->placement.empty() && !status->origin.priority.has_value()) {
-    status->origin.priority = builder->observed().priority;
+  if (!gang->placement.empty() && !gang->origin.priority.has_value()) {
+    gang->origin.priority = builder->observed().priority;
   }
-  if (!status->placement.empty()) {
-    status->origin.active_deadline = builder->spec().run_policy.active_deadline;
+  if (!gang->placement.empty()) {
+    gang->origin.active_deadline = builder->spec().run_policy.active_deadline;
   }
-  if (!status->placement.empty() && status->origin.requests.empty() && !IsOutdated(*builder)) {
-    status->origin.requests = PlannedAmounts(builder->job());
+  if (!gang->placement.empty() && gang->origin.requests.empty() && !IsOutdated(*builder)) {
+    gang->origin.requests = PlannedAmounts(builder->job());
   }
 }
 

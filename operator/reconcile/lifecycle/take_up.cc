@@ -8,7 +8,6 @@
 
 #include "common/base/plural.h"
 #include "common/contract/relaunch.h"
-#include "operator/api/conditions.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 
@@ -81,25 +80,25 @@ Attempt AttemptTold(Attempt attempt, const DecisionBuilder& builder) {
 }
 
 std::string TakeUpFrom(const std::vector<OwnPod>& pods, DecisionBuilder* builder) {
-  PlacementStatus* const status = builder->mutable_placement();
+  PlacementStatus* const gang = builder->mutable_placement();
   Epoch* const epoch = &builder->mutable_recovery()->epoch;
   const Attempt attempt = NewestAttempt(pods);
   const std::map<TaskId, OwnPod> newest = NewestOf(attempt, pods);
   *epoch = EpochTold(*builder);
   if (!AreWhole(newest, *builder)) {
-    status->attempt = AttemptTold(attempt, *builder).Next();
+    gang->attempt = AttemptTold(attempt, *builder).Next();
     *epoch = epoch->Next();
     return Plural(static_cast<int64_t>(newest.size()), "pod") + " of attempt " +
            std::to_string(attempt.value()) + (newest.size() == 1 ? " is" : " are") +
            " not a complete gang, so the gang restarts as attempt " +
-           std::to_string(status->attempt.value());
+           std::to_string(gang->attempt.value());
   }
-  status->attempt = attempt;
+  gang->attempt = attempt;
   for (const TaskId& task : AllTasks(builder->topology())) {
     const OwnPod& own = newest.at(task);
-    status->placement.push_back(PlacementIn(own, builder->now()));
+    gang->placement.push_back(PlacementIn(own, builder->now()));
     if (!own.pod->spec.pod_group.empty()) {  // successors have none
-      status->pod_group = own.pod->spec.pod_group;
+      gang->pod_group = own.pod->spec.pod_group;
     }
   }
   builder->mutable_lifecycle()->start_time = builder->now();

@@ -44,14 +44,14 @@ bool HasHalted(const Member& member, int64_t count) {
 }
 
 void TellMember(const Member& member, ControlKind kind, DecisionBuilder* builder) {
-  RecoveryStatus* const status = builder->mutable_recovery();
+  RecoveryStatus* const recovery = builder->mutable_recovery();
   ControlMessage message;
   message.job_uid = builder->job().metadata.uid;
   message.attempt = builder->status().attempt;
-  message.counter = ++status->control_counter;
+  message.counter = ++recovery->control_counter;
   message.kind = kind;
-  message.epoch = kind == ControlKind::kRelaunch ? status->epoch : Epoch();
-  message.relaunch = kind == ControlKind::kStop ? 0 : status->relaunch.count;
+  message.epoch = kind == ControlKind::kRelaunch ? recovery->epoch : Epoch();
+  message.relaunch = kind == ControlKind::kStop ? 0 : recovery->relaunch.count;
   builder->Do(SendControl{member.pod_name, message});
 }
 
@@ -124,12 +124,12 @@ std::string WhyNewPods(const DecisionBuilder& builder,
 }
 
 void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* builder) {
-  RecoveryStatus* const status = builder->mutable_recovery();
+  RecoveryStatus* const recovery = builder->mutable_recovery();
   CountGangStart(origin, builder);
-  ++status->relaunch.count;
-  status->relaunch.since = builder->now();
-  status->relaunch.is_halted = HaveAllHalted(view, status->relaunch.count);
-  status->epoch = status->epoch.Next();
+  ++recovery->relaunch.count;
+  recovery->relaunch.since = builder->now();
+  recovery->relaunch.is_halted = HaveAllHalted(view, recovery->relaunch.count);
+  recovery->epoch = recovery->epoch.Next();
   for (const Member* member : Ranks(view)) {
     builder->PlacementOf(member->task)->since = builder->now();  // what fails now is another one
   }
@@ -139,7 +139,7 @@ void RelaunchGang(const GangView& view, const Failure& origin, DecisionBuilder* 
                 origin.sentence + ", cause " + origin.cause + "; " + CostOf(origin, *builder) +
                     "; the programs of all ranks restart in their pods"},
                EventType::kWarning);
-  if (status->relaunch.is_halted) {
+  if (recovery->relaunch.is_halted) {
     NameFirstEnd(view, builder);
   }
   TellAll(view, builder);

@@ -32,7 +32,7 @@ bool IsFree(const Failure& failure) {
 }
 
 bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder) {
-  FailureStatus* const status = builder->mutable_failures();
+  FailureStatus* const known = builder->mutable_failures();
   std::vector<Charge> charges;
   const Failure* blamed = &failures.front();
   for (const Failure& failure : failures) {
@@ -42,10 +42,10 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
   }
   const BudgetTerms terms = {builder->spec().recovery.rendezvous_timeout,
                              CheckpointStep(builder->status())};
-  std::vector<Incident> incidents = Charged(status->incidents, charges, terms, builder->now());
+  std::vector<Incident> incidents = Charged(known->incidents, charges, terms, builder->now());
   const int64_t limit = builder->spec().run_policy.backoff_limit;
-  const int64_t used = CountedIncidents(status->incidents);
-  const int64_t free_used = FreeIncidents(status->incidents);
+  const int64_t used = CountedIncidents(known->incidents);
+  const int64_t free_used = FreeIncidents(known->incidents);
   const std::string what = blamed->sentence + ", cause " + blamed->cause + "; ";
   if (CountedIncidents(incidents) > std::max(limit, used)) {
     builder->Fail("BackoffLimitExceeded",
@@ -59,7 +59,7 @@ bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder)
                       " times a day for causes that do not count against runPolicy.backoffLimit");
     return false;
   }
-  status->incidents = std::move(incidents);
+  known->incidents = std::move(incidents);
   return true;
 }
 
@@ -89,10 +89,10 @@ bool BreaksAgainSoon(const DecisionBuilder& builder) {
 }
 
 void CountGangStart(const Failure& origin, DecisionBuilder* builder) {
-  FailureStatus* const status = builder->mutable_failures();
-  status->restarts = WithRestart(std::move(status->restarts), origin.cause);
+  FailureStatus* const failures = builder->mutable_failures();
+  failures->restarts = WithRestart(std::move(failures->restarts), origin.cause);
   builder->Count(Metric::kRestarts, origin.cause);
-  status->quick_restarts = QuickRestarts(*builder);
+  failures->quick_restarts = QuickRestarts(*builder);
 }
 
 void RestartGang(const Failure& origin, const std::string& why_new_pods, DecisionBuilder* builder) {

@@ -72,8 +72,8 @@ void TellOfPodEnd(const std::string& message, DecisionBuilder* builder) {
 
 void Settle(const kube::Pod& pod, const PodPlacement& successor, DecisionBuilder* builder) {
   const Failure end = FailureOfEnd(*builder, pod);
-  FailureStatus* const status = builder->mutable_failures();
-  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, end.cause);
+  FailureStatus* const failures = builder->mutable_failures();
+  failures->restarts = WithRestartMoved(std::move(failures->restarts), kCauseEnded, end.cause);
   if (!IsFree(end)) {
     NameIncident(pod, successor, end.cause, builder);
   }
@@ -98,11 +98,11 @@ std::string LostCause() {
 
 // Nobody will ever tell of one more: it is lost. Whether there was one to be told of.
 bool CountLost(int64_t awaited, DecisionBuilder* builder) {
-  FailureStatus* const status = builder->mutable_failures();
-  if (RestartsFor(kCauseEnded, *status) <= awaited) {
+  FailureStatus* const failures = builder->mutable_failures();
+  if (RestartsFor(kCauseEnded, *failures) <= awaited) {
     return false;
   }
-  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, LostCause());
+  failures->restarts = WithRestartMoved(std::move(failures->restarts), kCauseEnded, LostCause());
   builder->Count(Metric::kRestarts, LostCause());
   return true;
 }
@@ -110,17 +110,17 @@ bool CountLost(int64_t awaited, DecisionBuilder* builder) {
 // All but the `awaited` pods. Of those whose placement is given up meanwhile nobody will ever tell:
 // they are lost. What is still unnamed then was of pods that somebody asked to go.
 void SettleRest(const std::vector<const kube::Pod*>& awaited, DecisionBuilder* builder) {
-  FailureStatus* const status = builder->mutable_failures();
+  FailureStatus* const failures = builder->mutable_failures();
   std::set<const Incident*> kept;
   for (const kube::Pod* pod : awaited) {
-    kept.insert(IncidentOf(*pod, *SuccessorOf(builder->status(), *pod), &status->incidents));
+    kept.insert(IncidentOf(*pod, *SuccessorOf(builder->status(), *pod), &failures->incidents));
   }
   bool is_lost = false;
   while (CountLost(static_cast<int64_t>(awaited.size()), builder)) {
     is_lost = true;
   }
   std::vector<Incident> incidents;
-  for (Incident& one : status->incidents) {
+  for (Incident& one : failures->incidents) {
     const bool is_unnamed = one.cause == kCauseEnded && kept.count(&one) == 0;
     if (is_unnamed && is_lost) {
       one.cause = LostCause();
@@ -129,7 +129,7 @@ void SettleRest(const std::vector<const kube::Pod*>& awaited, DecisionBuilder* b
       incidents.push_back(std::move(one));
     }
   }
-  status->incidents = std::move(incidents);
+  failures->incidents = std::move(incidents);
 }
 
 // Somebody asked the pod before `placement` to go, a drain perhaps, and how it ended nobody has
@@ -138,12 +138,12 @@ void SettleRest(const std::vector<const kube::Pod*>& awaited, DecisionBuilder* b
 void SettleDeparture(const PodPlacement& placement,
                      const std::string& disruption,
                      DecisionBuilder* builder) {
-  FailureStatus* const status = builder->mutable_failures();
-  if (RestartsFor(kCauseEnded, *status) == 0) {
+  FailureStatus* const failures = builder->mutable_failures();
+  if (RestartsFor(kCauseEnded, *failures) == 0) {
     return;
   }
   const std::string cause(disruption.empty() ? kCauseDeleted : kCauseEvicted);
-  status->restarts = WithRestartMoved(std::move(status->restarts), kCauseEnded, cause);
+  failures->restarts = WithRestartMoved(std::move(failures->restarts), kCauseEnded, cause);
   builder->Count(Metric::kRestarts, cause);
   PodPlacement before = placement;
   before.incarnation = Incarnation(std::max<int64_t>(placement.incarnation.value() - 1, 0));

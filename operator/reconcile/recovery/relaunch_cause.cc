@@ -125,12 +125,12 @@ std::string BetweenStamps(Duration apart) {
 
 // Restarts and the incident are counted under the new cause.
 void MoveCount(const std::string& from, const Failure& to, DecisionBuilder* builder) {
-  FailureStatus* const status = builder->mutable_failures();
-  status->restarts = WithRestartMoved(std::move(status->restarts), from, to.cause);
-  const auto incident = std::find_if(status->incidents.rbegin(),
-                                     status->incidents.rend(),
+  FailureStatus* const failures = builder->mutable_failures();
+  failures->restarts = WithRestartMoved(std::move(failures->restarts), from, to.cause);
+  const auto incident = std::find_if(failures->incidents.rbegin(),
+                                     failures->incidents.rend(),
                                      [&](const Incident& one) { return one.cause == from; });
-  if (incident != status->incidents.rend() && incident->is_free == IsFree(to)) {
+  if (incident != failures->incidents.rend() && incident->is_free == IsFree(to)) {
     incident->cause = to.cause;
   }
 }

@@ -42,8 +42,8 @@ void Move(const GangView& view,
     PodPlacement* const placement = builder->PlacementOf(problem.task);
     BeginSuccessor(placement, builder->now());
     placement->has_moved = true;
-    FailureStatus* const status = builder->mutable_failures();
-    status->restarts = WithRestart(std::move(status->restarts), kCauseNotStarted);
+    FailureStatus* const failures = builder->mutable_failures();
+    failures->restarts = WithRestart(std::move(failures->restarts), kCauseNotStarted);
     builder->Count(Metric::kRestarts, std::string(kCauseNotStarted));
   }
   PlaceSuccessors(view, successors, builder);
@@ -67,9 +67,9 @@ void SuspectNodes(const std::vector<StartProblem>& problems, DecisionBuilder* bu
   for (const StartProblem& problem : problems) {
     const std::string node = builder->PlacementOf(problem.task)->node;
     if (IsOfNode(problem, builder->status()) && !node.empty() && seen.insert(node).second) {
-      WaitingStatus* const status = builder->mutable_waiting();
-      status->suspect_nodes =
-          WithSuspect(std::move(status->suspect_nodes), node, problem.reason, builder->now());
+      WaitingStatus* const waiting = builder->mutable_waiting();
+      waiting->suspect_nodes =
+          WithSuspect(std::move(waiting->suspect_nodes), node, problem.reason, builder->now());
     }
   }
 }
