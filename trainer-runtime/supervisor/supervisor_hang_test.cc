@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,6 +32,19 @@ class SupervisorHangTest : public SupervisorTest {
 
   void UsePython(const std::string& program) {
     options_.command = {"python3", "-u", "-c", program};
+  }
+
+  // They have taken a step when they answer, not before: a busy machine takes longer to start them
+  // than the limit is.
+  void StepWhenTheyAnswer(std::vector<int> ranks) {
+    const std::string path = directory_ + "/answers-";
+    for (SupervisedProcess& process : options_.processes) {
+      process.environment["ANSWERS"] = path;
+    }
+    options_.court.has_stepped = [path, ranks = std::move(ranks)] {
+      return std::ranges::all_of(
+          ranks, [&](int rank) { return std::filesystem::exists(path + std::to_string(rank)); });
+    };
   }
 };
 
@@ -162,6 +176,10 @@ def answer():
     connection.sendall(json.dumps(said).encode())
     connection.close()
 threading.Thread(target=answer, daemon=True).start()
+if "ANSWERS" in os.environ:
+  open(os.environ["ANSWERS"] + str(rank), "w").close()
+  seen = time.monotonic() + 1  # it is asked before it has been idle for as long
+  while time.monotonic() < seen: pass
 end = time.monotonic() + LIFE
 while time.monotonic() < end: time.sleep(PAUSE)
 raise SystemExit(5)
@@ -169,7 +187,7 @@ raise SystemExit(5)
 
 TEST_F(SupervisorHangTest, TheRankIsNamedThatHasNotCalledWhatOthersWaitIn) {
   UseProcesses(3);
-  options_.court.has_stepped = [] { return true; };
+  StepWhenTheyAnswer({0, 1, 2});
   UsePython("LIFE = 300; MOVES = 0; PAUSE = 0" + std::string(kAnswering));
   EXPECT_EQ(Run(), kExitHung);
   EXPECT_EQ(Message().culprit_rank, 1);
@@ -180,7 +198,7 @@ TEST_F(SupervisorHangTest, TheRankIsNamedThatHasNotCalledWhatOthersWaitIn) {
 
 TEST_F(SupervisorHangTest, ARankIsNamedAfterAnotherOneHasEnded) {
   UseProcesses(3);
-  options_.court.has_stepped = [] { return true; };
+  StepWhenTheyAnswer({1, 2});
   UsePython(
       "import os\nif os.environ['RANK'] == '0': raise SystemExit(0)\n"
       "LIFE = 300; MOVES = 0; PAUSE = 0" +
@@ -192,7 +210,7 @@ TEST_F(SupervisorHangTest, ARankIsNamedAfterAnotherOneHasEnded) {
 // As ranks that wait in gloo do.
 TEST_F(SupervisorHangTest, RanksThatWaitIdlyForTheOneAtFaultAreLeftAlone) {
   UseProcesses(2);
-  options_.court.has_stepped = [] { return true; };
+  StepWhenTheyAnswer({0, 1});
   for (SupervisedProcess& process : options_.processes) {
     process.environment["PYTHONFAULTHANDLER"] = "1";
   }
@@ -205,7 +223,7 @@ TEST_F(SupervisorHangTest, RanksThatWaitIdlyForTheOneAtFaultAreLeftAlone) {
 
 TEST_F(SupervisorHangTest, ASlowRankIsNotJudged) {
   UseProcesses(2);
-  options_.court.has_stepped = [] { return true; };
+  StepWhenTheyAnswer({0, 1});
   UsePython("LIFE = 8; MOVES = 1; PAUSE = 0" + std::string(kAnswering));
   EXPECT_EQ(Run(), 5);
 }
@@ -213,7 +231,7 @@ TEST_F(SupervisorHangTest, ASlowRankIsNotJudged) {
 // The ranks that wait for it may be idle, and are not ended either.
 TEST_F(SupervisorHangTest, RanksThatWaitIdlyForASlowOneAreLeftAlone) {
   UseProcesses(2);
-  options_.court.has_stepped = [] { return true; };
+  StepWhenTheyAnswer({0, 1});
   UsePython("LIFE = 8; MOVES = 1; PAUSE = 4" + std::string(kAnswering));
   EXPECT_EQ(Run(), 5);
 }
