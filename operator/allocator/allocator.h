@@ -18,8 +18,8 @@
 namespace lockstep::control {
 
 // Knows who holds what of the cluster, and who is about to, and makes the rounds that give room
-// out. It is told of nodes, queues and jobs one by one. What changes nothing is no event of the
-// state.
+// out. Nodes, queues and jobs are told to it one at a time. A call that changes nothing causes no
+// event of the state.
 //
 // A round is made only if something has changed that one could answer in another way. What a round
 // has granted holds its room from then on, and so does what it keeps for a job until others have

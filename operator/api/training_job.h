@@ -324,8 +324,6 @@ struct GangOrigin {
   friend bool operator==(const GangOrigin&, const GangOrigin&) = default;
 };
 
-// What the operator knows of a job between its turns. What people read in tables is derived from
-// it when it is written (derived_status.h).
 // The failure that was answered last. It outlives the pod and its log.
 struct LastFailure {
   std::string pod;
@@ -433,8 +431,8 @@ struct ProgressStatus {
 // What others were asked for, and gave.
 struct ExternalStatus {
   std::optional<KueueAdmission> kueue;  // the share that its gangs have of Kueue; else null
-  std::optional<CapacityAsk>
-      provisioning{};  // what its gangs ask of autoscalers; null: it never did
+  // What its gangs ask of autoscalers; null: it never did.
+  std::optional<CapacityAsk> provisioning{};
 
   friend bool operator==(const ExternalStatus&, const ExternalStatus&) = default;
 };
@@ -450,6 +448,8 @@ struct ForeignStatus {
   friend bool operator==(const ForeignStatus&, const ForeignStatus&) = default;
 };
 
+// What the operator knows of a job between its turns. What people read in tables is derived from it
+// when it is written (derived_status.h).
 struct TrainingJobStatus : LifecycleStatus,
                            PlacementStatus,
                            WaitingStatus,

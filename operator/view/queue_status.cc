@@ -78,9 +78,9 @@ bool IsOffTheBill(const GangRecord& gang) {
   return gang.request.queue.starts_with(kOffTheBill);
 }
 
-// The queue in which the gang's room is used. Of a gang that has given its places up, pods go on
-// off the bill, so that its next start is not refused for them, nor others' for one that is stuck.
-// They hold what they held in its own. Empty: nobody knows.
+// The queue in which the gang's room is used; empty: nobody knows. Pods of a gang that has given up
+// its places are off the bill: no quota refuses a gang because of them. Their room is still used in
+// the gang's own queue.
 std::string UsedIn(const GangRecord& gang) {
   const std::string& queue = gang.request.queue;
   return IsOffTheBill(gang) ? queue.substr(std::string_view(kOffTheBill).size())

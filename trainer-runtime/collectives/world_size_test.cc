@@ -19,10 +19,10 @@
 #include "trainer-runtime/collectives/tcp_communicator.h"
 #include "trainer-runtime/collectives/testing_world.h"
 
-// Large worlds, with ranks as threads. A link from each of 1,024 ranks to each
-// other one would be a million descriptors in one process, which no machine has: where they share
-// memory links only tell of deaths, so they are left out, and over TCP there are as many ranks as
-// this process may have descriptors for.
+// Large worlds, with ranks as threads. A link from each of 1,024 ranks to each other one would be a
+// million descriptors in one process, which no machine has: where they share memory links only tell
+// of deaths, so they are left out, and over TCP there are as many ranks as this process may have
+// descriptors for.
 
 namespace lockstep::runtime {
 namespace {
