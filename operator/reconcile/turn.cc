@@ -4,22 +4,17 @@
 #include <vector>
 
 #include "operator/api/conditions.h"
-#include "operator/capacity/capacity_sources.h"
-#include "operator/reconcile/failure/device_check.h"
-#include "operator/reconcile/failure/key_check.h"
 #include "operator/reconcile/failure/trouble.h"
+#include "operator/reconcile/follow_up.h"
 #include "operator/reconcile/gang/seen_gang.h"
 #include "operator/reconcile/lifecycle/begin.h"
 #include "operator/reconcile/lifecycle/deadline.h"
 #include "operator/reconcile/lifecycle/evict_gang.h"
-#include "operator/reconcile/lifecycle/finish.h"
 #include "operator/reconcile/lifecycle/news.h"
-#include "operator/reconcile/lifecycle/progress.h"
 #include "operator/reconcile/lifecycle/renewal.h"
 #include "operator/reconcile/lifecycle/success.h"
 #include "operator/reconcile/lifecycle/suspension.h"
 #include "operator/reconcile/recovery/successor.h"
-#include "operator/reconcile/start/gang_pods.h"
 #include "operator/reconcile/start/place_gang.h"
 #include "operator/reconcile/start/trouble_answer.h"
 
@@ -141,19 +136,7 @@ void TakeTurn(DecisionBuilder* builder) {
       }
     }
   }
-  const GangView view = SeeGang(*builder);  // anew: what was decided has made pods stale
-  Report(view, builder);
-  NoteOrigin(builder);
-  TellCapacity(view, builder);
-  if (HasEnded(builder->status())) {
-    builder->mutable_waiting()->claim.reset();
-    Finish(view, builder);
-    return;
-  }
-  CheckDevices(view, builder);
-  CheckKey(view, builder);
-  RemoveStale(view, builder);
-  CreateMissing(view, builder);
+  FollowUp(builder);
 }
 
 }  // namespace lockstep::control
