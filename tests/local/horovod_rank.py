@@ -116,6 +116,7 @@ def main():
             others = tell_each_other(connected[scope])
             request("DELETE", f"/{scope}/{rank}")
             print(f"attempt {ATTEMPT} in {scope}: met {others}")
+    tell_each_other(connected["global"])  # rank 0 serves the others until then
     if "linger" in sys.argv and ATTEMPT == 0:
         pathlib.Path(f"lingers-{RANK}").write_text(f"{os.getpid()}")
         for peer in connected["global"].values():
