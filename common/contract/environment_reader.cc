@@ -154,9 +154,9 @@ void ReadRanks(VariableReader* reader, WorkerEnvironment* environment, std::vect
   if (*environment->rank + environment->processes > environment->world_size) {
     errors->push_back(Problem(env::kRank,
                               std::to_string(*environment->rank),
-                              "a rank with which the ranks of all " +
+                              "a lower rank: the ranks of all " +
                                   std::to_string(environment->processes) +
-                                  " processes are below LOCKSTEP_WORLD_SIZE = " +
+                                  " processes must be below LOCKSTEP_WORLD_SIZE = " +
                                   std::to_string(environment->world_size)));
   }
   environment->master.host = reader->Text(env::kTorchMasterAddress);
@@ -289,7 +289,7 @@ Status CheckAgainstTfConfig(const WorkerEnvironment& environment) {
   }
   if (config.is_sparse && environment.processes > 1) {
     return Contradiction(
-        env::kTfConfig, "a sparse document", std::string(env::kProcesses) + " = 1");
+        env::kTfConfig, "a list of only some tasks", std::string(env::kProcesses) + " = 1");
   }
   if (config.is_sparse) {
     return OkStatus();

@@ -231,8 +231,9 @@ TEST(EnvironmentParse, SparseTfConfigIsOfOneProcessOnly) {
       R"({"cluster":{"worker":{"2":"127.4.5.2:2222"}},"task":{"type":"worker","index":2}})";
   const Result<WorkerEnvironment> read = ParseEnvironment(variables);
   ASSERT_FALSE(read.ok());
-  EXPECT_THAT(read.error().ToString(),
-              HasSubstr("TF_CONFIG: a sparse document found, expected LOCKSTEP_PROCESSES = 1"));
+  EXPECT_THAT(
+      read.error().ToString(),
+      HasSubstr("TF_CONFIG: a list of only some tasks found, expected LOCKSTEP_PROCESSES = 1"));
 }
 
 // torch and Lightning number the pods that train, whatever their roles are.
@@ -388,7 +389,7 @@ TEST(EnvironmentParse, NamesVariableValueAndExpectation) {
       {"LOCKSTEP_RANK",
        "3",
        invalid,
-       "LOCKSTEP_RANK: 3 found, expected a rank with which the ranks of all"},
+       "LOCKSTEP_RANK: 3 found, expected a lower rank: the ranks of all"},
       {"LOCKSTEP_WORLD_SIZE", "0", invalid, "\"0\" found, expected a whole number from 1"},
       {"LOCKSTEP_WORLD_SIZE", "5", ErrorCode::kMismatch, "4 addresses of chief and workers found"},
       {"LOCKSTEP_PROCESSES", "65", invalid, "\"65\" found, expected a whole number from 1 to 64"},

@@ -270,7 +270,7 @@ std::string DescribeExit(int exit_code, int signal, std::string_view reason) {
     case ExitCause::kUnreachable:
       return "lost a peer, or a peer did not join in time (" + code + ")";
     case ExitCause::kPreempted:
-      return code + ", for leaving on request";  // it may be a program's own
+      return code + ", which says that it was asked to end";  // it may be a program's own
     case ExitCause::kSuperseded:
       return "superseded by a newer pod (" + code + ")";
     case ExitCause::kNotSaved:

@@ -148,7 +148,7 @@ TEST(ExitNames, DifferAndOutcomesRoundTrip) {
 TEST(DescribeExit, SaysItInOnePhrase) {
   EXPECT_EQ(DescribeExit(0, 0, ""), "completed");
   EXPECT_EQ(DescribeExit(3, 0, "Error"), "exit code 3");
-  EXPECT_EQ(DescribeExit(42, 0, "Error"), "exit code 42, for leaving on request");
+  EXPECT_EQ(DescribeExit(42, 0, "Error"), "exit code 42, which says that it was asked to end");
   EXPECT_EQ(DescribeExit(137, 9, "Error"), "killed by SIGKILL");
   EXPECT_EQ(DescribeExit(137, 0, "Error"), "killed by SIGKILL");
   EXPECT_EQ(DescribeExit(137, 9, "OOMKilled"), "out of memory");

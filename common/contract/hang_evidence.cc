@@ -194,7 +194,7 @@ HangVerdict JudgeHang(const std::vector<RankEvidence>& evidence) {
     return JudgeBehind(ranks);
   }
   lost.sentence = RankList(lost.culprits) + (lost.culprits.size() == 1 ? " does" : " do") +
-                  " not answer NCCL's other ranks";
+                  " not answer the other ranks in NCCL";
   return lost;
 }
 

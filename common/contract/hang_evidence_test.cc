@@ -76,7 +76,7 @@ TEST(JudgeHang, LostRanksComeFirst) {
   Ranks ranks = {Rank(0, {Waits("pg", 3)}), Rank(1, {Called("pg", 2)}), Rank(2, {})};
   ranks[2].is_lost = true;
   EXPECT_EQ(JudgeHang(ranks).culprits, std::vector<int>{2});
-  EXPECT_EQ(JudgeHang(ranks).sentence, "rank 2 does not answer NCCL's other ranks");
+  EXPECT_EQ(JudgeHang(ranks).sentence, "rank 2 does not answer the other ranks in NCCL");
 }
 
 // Several pods ask NCCL, which answers each for all ranks, beside what the programs answer.

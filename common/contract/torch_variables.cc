@@ -36,14 +36,14 @@ std::string ObjectToErrorHandling(const std::string& value, HungAfter) {
   if (value == "0") {
     return "torch does not end a rank that waits for a lost rank";
   }
-  return value == "2" ? "torch lets a rank run on with incomplete sums after another one is lost, "
-                        "and the rank may save them"
+  return value == "2" ? "after a rank is lost, torch lets the other ranks continue with incomplete "
+                        "sums, which they may save"
                       : "";
 }
 
 std::string ObjectToBlockingWait(const std::string& value, HungAfter) {
-  return IsYes(value) ? "torch does not watch its groups for a lost rank, and a rank waits for it "
-                        "as long as the timeout of the group"
+  return IsYes(value) ? "torch does not notice a lost rank, and the other ranks wait for it until "
+                        "the timeout of the process group"
                       : "";
 }
 
@@ -52,8 +52,8 @@ std::string Records(HungAfter) {
 }
 
 std::string ObjectToRecord(const std::string& value, HungAfter) {
-  return value == "0" ? "torch does not record collectives, so Lockstep cannot tell which rank the "
-                        "others wait for"
+  return value == "0" ? "torch does not record collectives, so Lockstep cannot see which rank the "
+                        "other ranks wait for"
                       : "";
 }
 

@@ -45,7 +45,7 @@ TEST(TorchVariables, ValuesThatWorkAgainstRecoveryAreNamed) {
             "with TORCH_NCCL_ASYNC_ERROR_HANDLING=0, torch does not end a rank that waits for a "
             "lost rank; remove this variable");
   EXPECT_NE(told("NCCL_ASYNC_ERROR_HANDLING", "2").find("incomplete sums"), std::string::npos);
-  EXPECT_NE(told("TORCH_NCCL_BLOCKING_WAIT", "True").find("timeout of the group"),
+  EXPECT_NE(told("TORCH_NCCL_BLOCKING_WAIT", "True").find("timeout of the process group"),
             std::string::npos);
   EXPECT_NE(told("TORCH_FR_BUFFER_SIZE", "0").find("does not record"), std::string::npos);
   EXPECT_NE(told("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "60").find("hungAfterSeconds (60)"),

@@ -228,7 +228,7 @@ LossSpec ReadLoss(const Json& value, const std::string& path, Errors* errors) {
   if (type == LossType::kMeanSquaredError && reader.Has("fromLogits")) {
     reader.Fail(
         "fromLogits",
-        "can be used only with crossentropies, because MeanSquaredError takes outputs as they are");
+        "can be used only with a crossentropy loss; with MeanSquaredError, remove this field");
   }
   reader.Finish();
   return loss;
@@ -441,7 +441,7 @@ void CheckModel(const TrainingSpec& spec, const std::string& path, Errors* error
     errors->push_back(Error(ErrorCode::kInvalidArgument,
                             "the network has 1 output, expected at least 2: " +
                                 std::string(LossTypeName(spec.loss.type)) +
-                                " needs one for each class")
+                                " needs one output for each class")
                           .WithField(last));
   }
   CheckOutputActivation(spec, path, errors);

@@ -198,8 +198,8 @@ const std::vector<BadSpec>& BadSpecs() {
         "BinaryCrossentropy, CategoricalCrossentropy, SparseCategoricalCrossentropy; did you mean "
         "\"BinaryCrossentropy\"?"}},
       {R"({"loss": {"type": "MeanSquaredError"}})",
-       {"training.loss.fromLogits: can be used only with crossentropies, because MeanSquaredError "
-        "takes outputs as they are"}},
+       {"training.loss.fromLogits: can be used only with a crossentropy loss; with "
+        "MeanSquaredError, remove this field"}},
       {R"({"optimizer": {"type": "Adam", "learningRate": 0}})",
        {"training.optimizer.learningRate: 0 found, expected a number from 1e-12 to 1000"}},
       {R"({"optimizer": {"type": "Adam", "weightDecay": 0.1}})",
@@ -290,7 +290,7 @@ TEST(TrainingSpec, NetworksThatCannotWorkAreRefusedWithTheirShapes) {
         "add {type: Flatten} and a Dense layer"}},
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 1}])",
        {"training.model.layers[1]: the network has 1 output, expected at least 2: "
-        "SparseCategoricalCrossentropy needs one for each class"}},
+        "SparseCategoricalCrossentropy needs one output for each class"}},
       {R"([{"type": "Flatten"}, {"type": "Dense", "units": 10, "activation": "softmax"}])",
        {"training.loss.fromLogits: true found, but layers[1] already applies softmax; expected "
         "false, or activation: linear in that layer"}},

@@ -196,8 +196,8 @@ void CheckQueuesOfJobs(const YamlStream& stream,
 void FindZeroBytes(const Json& value, const std::string& path, std::vector<Error>* errors) {
   if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos) {
     errors->push_back(Error(ErrorCode::kInvalidArgument,
-                            "a text with a zero byte found; remove the zero byte, at which a path, "
-                            "an argument or a variable would end")
+                            "a zero byte found in this text; remove it, because a path, an "
+                            "argument or a variable would end there")
                           .WithField(path));
   } else if (value.is_array()) {
     for (std::size_t i = 0; i < value.size(); ++i) {
@@ -315,7 +315,8 @@ void SortAndCut(std::vector<ManifestProblem>* problems) {
   const std::size_t left_out = problems->size() - kManifestProblemsMax;
   problems->erase(problems->begin() + static_cast<std::ptrdiff_t>(kManifestProblemsMax),
                   problems->end());
-  problems->push_back(MakeProblem({}, "", std::to_string(left_out) + " more problems left out"));
+  problems->push_back(
+      MakeProblem({}, "", std::to_string(left_out) + " more problems are not shown"));
 }
 
 }  // namespace

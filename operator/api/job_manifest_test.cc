@@ -231,7 +231,7 @@ TEST(ReadManifest, ProblemsBeyondAScreenfulAreCounted) {
   }
   const Manifest manifest = ReadManifest(text, "job.yaml");
   ASSERT_EQ(manifest.problems.size(), kManifestProblemsMax + 1);
-  EXPECT_EQ(manifest.problems.back().error.message(), "50 more problems left out");
+  EXPECT_EQ(manifest.problems.back().error.message(), "50 more problems are not shown");
 }
 
 constexpr const char* kConfigMap =
@@ -324,9 +324,10 @@ TEST(ReadManifest, QueuesOfAFileAreHeldAgainstEachOther) {
             "operator serves none of these queues; change one of the parents\nq.yaml:10: "
             "spec.parent: \"a\" found, but then the parents form a loop (b, a, b): the operator "
             "serves none of these queues; change one of the parents\n");
-  EXPECT_EQ(FormatWarnings(manifest),
-            "q.yaml:10: warning: spec.lendingLimit.cpu: 2 of cpu found, which is more than the "
-            "nominal 1: the whole nominal amount is lent, as without a limit\n");
+  EXPECT_EQ(
+      FormatWarnings(manifest),
+      "q.yaml:10: warning: spec.lendingLimit.cpu: 2 of cpu found, which is more than the "
+      "nominal 1, so the limit has no effect: other queues may use the whole nominal amount\n");
 }
 
 TEST(ReadManifest, TorchrunThatStaysInItsPodIsWarnedOf) {
@@ -355,7 +356,7 @@ TEST(ReadManifest, TorchrunThatMeetsByPodsAndMayHaveFewerIsRefused) {
   EXPECT_EQ(told_of("--rdzv-backend=lockstep, --nnodes=2:4", ""),
             "j.yaml:11: spec.roles[0].template.spec.containers[0].command: torchrun with "
             "--rdzv-backend=lockstep and --nnodes=2:4 found, expected no --nnodes: with this "
-            "rendezvous a job never trains with only some of its pods\n");
+            "rendezvous a job always trains with all its pods\n");
   EXPECT_NE(told_of("--nnodes=2:4", lockstep), "");
   EXPECT_NE(told_of("--tee=3", lockstep + ", {name: PET_NNODES, value: '2:4'}"), "");
   EXPECT_EQ(told_of("--nnodes=4", lockstep), "");

@@ -20,11 +20,11 @@ std::string GpuVisibilityProblem(const RoleSpec& role, bool has_training) {
     return "";
   }
   if (!role.supervise) {
-    return "One cannot be used with supervise: false, because the runtime shows each process its "
-           "GPU; set supervise: true";
+    return "\"One\" cannot be used with supervise: false, because the runtime shows each process "
+           "its GPU; set supervise: true";
   }
   return role.launcher == ProcessLauncher::kTorchrun
-             ? "One cannot be used with launcher: Torchrun, because all processes that one "
+             ? "\"One\" cannot be used with launcher: Torchrun, because all processes that one "
                "torchrun starts see the same GPUs; use All"
              : "";
 }
@@ -49,8 +49,8 @@ std::string RendezvousProblem(const RoleSpec& role) {
     if (GivenTo(call, role, "--rdzv_backend", "PET_RDZV_BACKEND") == kOwnTorchrunRendezvous &&
         colon != std::string::npos && machines.substr(0, colon) != machines.substr(colon + 1)) {
       return "torchrun with --rdzv-backend=lockstep and --nnodes=" + machines +
-             " found, expected no --nnodes: with this rendezvous a job never trains with "
-             "only some of its pods";
+             " found, expected no --nnodes: with this rendezvous a job always trains with all its "
+             "pods";
     }
   }
   return "";

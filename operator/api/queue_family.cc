@@ -55,12 +55,13 @@ void AddLending(const std::vector<TrainingQueue>& queues,
   for (const auto& [resource, limit] : queue.lending_limit) {
     const auto nominal = queue.nominal.find(resource);
     if (nominal != queue.nominal.end() && limit > nominal->second) {
-      remarks->push_back({index,
-                          "spec.lendingLimit." + resource,
-                          Text(resource, limit) + " found, which is more than the nominal " +
-                              QuantityText({resource, nominal->second}) +
-                              ": the whole nominal amount is lent, as without a limit",
-                          false});
+      remarks->push_back(
+          {index,
+           "spec.lendingLimit." + resource,
+           Text(resource, limit) + " found, which is more than the nominal " +
+               QuantityText({resource, nominal->second}) +
+               ", so the limit has no effect: other queues may use the whole nominal amount",
+           false});
     }
   }
 }

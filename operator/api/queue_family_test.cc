@@ -54,8 +54,8 @@ TEST(QueueFamily, LimitOfLendingAboveTheNominalAmountIsNone) {
   ASSERT_EQ(remarks.size(), 1U);
   EXPECT_FALSE(remarks[0].is_refused);
   EXPECT_EQ(remarks[0].message,
-            "3 of cpu found, which is more than the nominal 2: the whole nominal amount is lent, "
-            "as without a limit");
+            "3 of cpu found, which is more than the nominal 2, so the limit has no effect: other "
+            "queues may use the whole nominal amount");
   queue.lending_limit = {{"cpu", 2000}};
   EXPECT_THAT(RemarksOn({queue}), IsEmpty());
 }

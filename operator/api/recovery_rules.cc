@@ -67,14 +67,14 @@ std::vector<std::string> WhyNoRelaunch(const TrainingJobSpec& spec) {
   if (spec.strategy == Strategy::kHorovod) {
     reasons.emplace_back(
         "cannot be used with strategy Horovod, whose rendezvous lets each rank start only once; "
-        "remove it");
+        "remove relaunch");
   }
   // A ps of the built-in trainer is no further reason: what would have to go is the training.
   if (!spec.training.has_value() &&
       has([](const RoleSpec& role) { return role.name == Role::kPs; })) {
     reasons.emplace_back(
         "cannot be used with a role ps, whose programs cannot restart within their pods; remove "
-        "it");
+        "relaunch");
   }
   if (has([](const RoleSpec& role) { return !role.supervise; })) {
     reasons.emplace_back(

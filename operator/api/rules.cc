@@ -122,7 +122,8 @@ class RuleChecker {
     const RoleSpec* ps = job_.FindRole(Role::kPs);
     const bool lacks_ps = ps == nullptr || ps->replicas == 0;
     if (spec_.strategy == Strategy::kParameterServer && lacks_ps && IsTrusted("spec.roles")) {
-      Fail("spec.roles", "no ps found, expected at least one with strategy ParameterServer");
+      Fail("spec.roles",
+           "no role ps found, but strategy ParameterServer needs at least one pod with this role");
     }
   }
 
@@ -256,7 +257,7 @@ class RuleChecker {
       std::vector<std::string> command = role.pod.command;
       command.insert(command.end(), role.pod.args.begin(), role.pod.args.end());
       if (const Result<PythonCommand> parsed = ParsePythonCommand(command); !parsed.ok()) {
-        Fail(field, "found, but the command has a different form: " + parsed.error().message());
+        Fail(field, "found, but it cannot be used with this command: " + parsed.error().message());
       }
     }
   }

@@ -30,7 +30,7 @@ void CheckDirect(const TrainingJobSpec& spec, std::vector<Error>* errors) {
       AddError(errors,
                SchedulerPath(i),
                Quoted(scheduler) +
-                   " found, but with scheduling.binding: Direct, no scheduler is asked; use "
+                   " found, but with scheduling.binding: Direct, no scheduler sees the pod; use "
                    "binding: Affinity, or remove schedulerName");
     }
   }

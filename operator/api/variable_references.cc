@@ -47,8 +47,8 @@ Result<std::string> ExpandReferences(std::string_view text,
     }
     if (expanded.size() > kExpandedBytesMax) {
       return Error(ErrorCode::kResourceExhausted,
-                   "more than " + std::to_string(kExpandedBytesMax) +
-                       " bytes after each $(NAME) is replaced, which is the limit");
+                   "longer than " + std::to_string(kExpandedBytesMax) +
+                       " bytes, the limit, after each $(NAME) is replaced");
     }
   }
   return expanded;

@@ -51,7 +51,7 @@ TEST(ExpandReferences, EndsAtItsBound) {
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(more.error().code(), ErrorCode::kResourceExhausted);
   EXPECT_EQ(more.error().message(),
-            "more than 65536 bytes after each $(NAME) is replaced, which is the limit");
+            "longer than 65536 bytes, the limit, after each $(NAME) is replaced");
 }
 
 TEST(InlineReferences, LeavesTextThatAnotherContainerReadsTheSame) {

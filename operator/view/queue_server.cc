@@ -103,9 +103,10 @@ std::map<std::string, std::string> QueuesServedElsewhere(const std::vector<Store
   for (const auto& [name, stored] : by_name) {
     const std::string& family = WayUp(by_name, name).back()->queue.name;
     if (const OtherRelease* const server = ServerOf(families.at(family), own, others)) {
-      elsewhere[name] = "the operator with the lease " + server->lease +
-                        " serves this queue and the queues that share its quota; if the queue is "
-                        "for jobs of other namespaces, name these in its spec.namespaces";
+      elsewhere[name] =
+          "the operator with the lease " + server->lease +
+          " serves this queue and the queues that share its quota; if this queue is for jobs of "
+          "other namespaces, list those namespaces in the queue's spec.namespaces";
     }
   }
   return elsewhere;

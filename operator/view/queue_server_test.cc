@@ -80,8 +80,8 @@ TEST(QueueServer, WhyNamesTheLease) {
   const auto elsewhere = QueuesServedElsewhere({Queue("q")}, {"b"}, {{"s/older", {"a"}, true}});
   EXPECT_EQ(elsewhere.at("q"),
             "the operator with the lease s/older serves this queue and the queues that share its "
-            "quota; if "
-            "the queue is for jobs of other namespaces, name these in its spec.namespaces");
+            "quota; if this queue is for jobs of other namespaces, list those namespaces in the "
+            "queue's spec.namespaces");
 }
 
 }  // namespace

@@ -141,7 +141,7 @@ void DescribeServedQueue(const QueueTree& queues, QueueIndex queue, QueueStatus*
   const std::vector<QueueIndex>& below = queues.ChildrenOf(queue);
   if (below.empty()) {
     status->reason = "Served";
-    status->message = "jobs may name this queue";
+    status->message = "jobs can use this queue";
     return;
   }
   status->reason = "HasQueuesBelow";

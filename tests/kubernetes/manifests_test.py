@@ -40,7 +40,7 @@ ONLY_OPERATOR = {
         "what a layer makes of its input's shape is more than a rule can compute",
     r"(kernelSize|poolSize|strides): ":
         "a number or a list has no type, so that no rule can see it",
-    r"warm: found, but the command has a different form":
+    r"warm: found, but it cannot be used with this command":
         "a pattern over words of any length costs more than the API server allows",
     r"env: MASTER_PORT is": "templates cannot be compared with each other within the cost limit",
     r"labelSelector: does not select the pods of role":
@@ -53,7 +53,7 @@ ONLY_OPERATOR = {
 
 # The same of `lockstep validate` alone: the operator reads it.
 ONLY_VALIDATE = {
-    r"a text with a zero byte found": "no rule sees every text of a template",
+    r"a zero byte found in this text": "no rule sees every text of a template",
     r"^not valid JSON at .*: unexpected '\"":
         "half a character, \\ud800, which the server replaces before it stores the job",
 }

@@ -85,7 +85,7 @@ class Convert(LocalTest):
              "spec": {"pytorchReplicaSpecs": {"Worker": pods}}}))
         self.assertEqual(code, 0, notes)
         self.assertIn(json.dumps(DOUBLED[30]["value"])[1:-1], job)
-        told = "more than 65536 bytes after each $(NAME) is replaced, which is the limit"
+        told = "longer than 65536 bytes, the limit, after each $(NAME) is replaced"
         rendered = subprocess.run([BIN / "lockstep", "render", "--local", "-"], input=job,
                                   text=True, capture_output=True, timeout=60)
         self.assertEqual(rendered.returncode, 1, rendered.stderr)

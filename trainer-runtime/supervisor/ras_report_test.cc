@@ -74,7 +74,7 @@ TEST(RasText, MissingRanksAreLost) {
       "  3 ranks have launched up to operation 7\n"
       "  1 ranks have launched up to operation 6\n"
       "  Rank 3 -- GPU 5 managed by process 3487984 on node 172.16.64.213\n";
-  EXPECT_EQ(SentenceOf(ParseRasText(text), 4), "rank 3 does not answer NCCL's other ranks");
+  EXPECT_EQ(SentenceOf(ParseRasText(text), 4), "rank 3 does not answer the other ranks in NCCL");
 }
 
 TEST(RasText, NothingIsMadeOfWhatIsNoReport) {
@@ -157,7 +157,8 @@ TEST(RasJson, MissingRanksAreLost) {
       R"({"communicators": [{"hash": "aa", "size": 2, "ranks": [)" + RasRankText(0, 10, 5) +
       R"(], "missing_ranks": [{"rank": 1, "host": "h", "pid": 4, "status": {"unresponsive": true,)"
       R"("considered_dead": false}}]}]})";
-  EXPECT_EQ(SentenceOf(ParseRasJson(text).value(), 2), "rank 1 does not answer NCCL's other ranks");
+  EXPECT_EQ(SentenceOf(ParseRasJson(text).value(), 2),
+            "rank 1 does not answer the other ranks in NCCL");
 }
 
 TEST(RasJson, WhatIsNoReportIsRefused) {

@@ -59,7 +59,7 @@ TEST(EndedFailure, WhoLeavesThoughNobodyAskedIsAnIncidentAndWhoWasAskedIsNot) {
     world.Exit("mnist-worker-0", 42);
     TerminationMessage message;
     message.outcome = was_asked ? Outcome::kPreempted : Outcome::kRetryable;
-    message.reason = "exit code 42, for leaving on request";  // as the runtime says it
+    message.reason = "exit code 42, which says that it was asked to end";  // as the runtime says it
     world.Find("mnist-worker-0")->status.termination->message = EncodeTerminationMessage(message);
 
     const Decision decision = world.Step();
