@@ -1,5 +1,5 @@
 {{- define "lockstep.name" -}}
-{{- /* A release's name may have dots, which a service's may not. */}}
+{{- /* A release's name may have dots, but a service's name may not. */}}
 {{- $name := .Release.Name | replace "." "-" }}
 {{- if contains "lockstep" $name }}{{ $name | trunc 50 | trimSuffix "-" }}
 {{- else }}{{ printf "%s-lockstep" $name | trunc 50 | trimSuffix "-" }}
@@ -12,8 +12,8 @@
 {{- end }}
 {{- end }}
 
-{{- /* The release's own, as the lease is: two releases in one namespace do not meet. Charts before 0.1.0
-   called it lockstep-operator-key: an upgrade goes on with that, as running jobs have keys made of it. */}}
+{{- /* Each release has its own key and lease, so two releases can share a namespace. Charts before 0.1.0
+   named the key lockstep-operator-key. An upgrade keeps this key, because running jobs use keys made from it. */}}
 {{- define "lockstep.keySecret" -}}
 {{- $own := printf "%s-key" (include "lockstep.name" .) }}
 {{- if .Values.keySecret }}{{ .Values.keySecret }}
@@ -24,7 +24,7 @@
 {{- end }}
 {{- end }}
 
-{{- /* The labels by which the operator's pods are found; they never change. */}}
+{{- /* The labels that select the operator's pods. They never change. */}}
 {{- define "lockstep.selector" -}}
 app.kubernetes.io/name: lockstep
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -38,7 +38,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* Cluster-scoped names carry the namespace too: two releases of one name do not meet. */}}
+{{- /* Cluster-scoped names contain the namespace, so two releases may have the same name. */}}
 {{- define "lockstep.clusterName" -}}
 {{ include "lockstep.name" . }}-{{ .Release.Namespace }}
 {{- end }}
@@ -47,7 +47,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ .image.repository }}:{{ .image.tag | default .version }}
 {{- end }}
 
-{{- /* What the operator does to jobs and to what belongs to them. */}}
+{{- /* Rights on jobs and on the objects that belong to jobs. */}}
 {{- define "lockstep.jobRules" -}}
 - apiGroups: [lockstep.dev]
   resources: [trainingjobs]
@@ -56,37 +56,37 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   resources: [trainingjobs/status]
   verbs: [update]
 - apiGroups: [lockstep.dev]
-  resources: [trainingjobs/finalizers] # owner references that block deletion need it
+  resources: [trainingjobs/finalizers] # for owner references that block deletion
   verbs: [update]
 - apiGroups: [""]
-  resources: [pods] # patched only where somebody took labels off that find them
+  resources: [pods] # patch: only to restore labels that somebody has removed
   verbs: [create, delete, get, patch]
 - apiGroups: [""]
   resources: [services]
   verbs: [create, get, list, patch, watch]
 - apiGroups: [""]
-  resources: [secrets] # the key of a job: never read again
+  resources: [secrets] # the key of a job, which the operator never reads again
   verbs: [create]
 - apiGroups: [""]
-  resources: [resourcequotas] # whether the pods of a job may be created, before others go for it
+  resources: [resourcequotas] # checked before other jobs are evicted for a job
   verbs: [list]
 - apiGroups: [""]
-  resources: [namespaces] # which Pod Security level theirs enforces
+  resources: [namespaces] # for the Pod Security level of the jobs' namespaces
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
 {{- if (.Values.kueue).enabled }}
 - apiGroups: [kueue.x-k8s.io]
-  resources: [workloads] # read where the name of a new one is taken
+  resources: [workloads] # get: only if the name of a new Workload is taken
   verbs: [create, delete, get, list, watch]
 - apiGroups: [kueue.x-k8s.io]
-  resources: [workloads/status] # that pods run, have ended, or gave their quota back
+  resources: [workloads/status] # reports that pods run, have ended, or have given back their quota
   verbs: [patch]
 {{- end }}
 {{- if (.Values.provisioning).enabled }}
 - apiGroups: [""]
-  resources: [podtemplates] # what autoscalers are asked for
+  resources: [podtemplates] # the pods of a ProvisioningRequest
   verbs: [create, delete, get, list, watch]
 - apiGroups: [autoscaling.x-k8s.io]
   resources: [provisioningrequests]
@@ -94,12 +94,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if (.Values.placeholderPods).enabled }}
 - apiGroups: [""]
-  resources: [pods/status] # that no node has room for a placeholder: what autoscalers look at
+  resources: [pods/status] # tells autoscalers that no node has room for a placeholder
   verbs: [patch]
 {{- end }}
 {{- if (.Values.nativeBinding).enabled }}
 - apiGroups: [scheduling.k8s.io]
-  resources: [podgroups] # by which kube-scheduler places gangs
+  resources: [podgroups] # kube-scheduler places gangs by these
   verbs: [create, delete, get, list, watch]
 {{- end }}
 {{- end }}
