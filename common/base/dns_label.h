@@ -13,7 +13,7 @@ bool IsDnsLabel(std::string_view text);
 
 // What IsDnsLabel asks for, in words.
 inline constexpr std::string_view kDnsLabelWords =
-    "a DNS label: lower-case letters, digits and '-', a letter first, no '-' last, at most 63 "
-    "characters";
+    "a DNS label: lower-case letters, digits and '-', starting with a letter and not ending with "
+    "'-', at most 63 characters";
 
 }  // namespace lockstep

@@ -143,7 +143,7 @@ Status WriteFileInPlace(const std::string& path, std::string_view content) {
   }
   // A pipe or device has no length.
   if (::ftruncate(fd.get(), static_cast<off_t>(content.size())) != 0 && errno != EINVAL) {
-    return SystemError(errno, "cut " + path);
+    return SystemError(errno, "shorten " + path);
   }
   return OkStatus();
 }

@@ -71,9 +71,8 @@ std::string ObjectToHeartbeat(const std::string& value, HungAfter hung_after) {
       std::chrono::seconds(seconds) > *hung_after) {
     return "";
   }
-  return "torch may end a rank before recovery.hungAfterSeconds (" +
-         std::to_string(WholeSeconds(*hung_after).count()) +
-         ") has passed and Lockstep knows which rank hangs";
+  return "torch may end a rank too early: Lockstep needs recovery.hungAfterSeconds (" +
+         std::to_string(WholeSeconds(*hung_after).count()) + ") to find out which rank hangs";
 }
 
 struct TorchVariable {

@@ -51,7 +51,7 @@ std::string ReadName(ObjectReader& reader) {
       reader.Fail("generateName",
                   Quoted(prefix) +
                       " found, expected the start of a DNS name: lower-case letters, digits, '-' "
-                      "and '.', a letter or digit first");
+                      "and '.', starting with a letter or digit");
     }
     reader.Require("name", std::string(kDnsLabelWords) + ", or a generateName");
     return ReadLabel(reader, "name", "");

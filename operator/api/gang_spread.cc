@@ -90,8 +90,8 @@ class Kind {
       if (!has_it) {
         Fail(first.path,
              "found, but not in the template of role " + std::string(RoleName(role.name)) +
-                 ", and the rule has to apply to the whole gang; put it into the templates of all "
-                 "roles, or of none");
+                 ", and the rule has to apply to the whole gang; put the rule into the templates "
+                 "of all roles, or remove it");
         return;
       }
     }

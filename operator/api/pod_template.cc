@@ -224,10 +224,11 @@ void CheckVolumeName(ObjectReader& reader, std::set<std::string>* names) {
     return;
   }
   if (!IsHostLabel(name)) {
-    reader.Fail("name",
-                Quoted(name) +
-                    " found, expected lower-case letters, digits and '-', no '-' first or last, "
-                    "at most 63 characters");
+    reader.Fail(
+        "name",
+        Quoted(name) +
+            " found, expected lower-case letters, digits and '-', not starting or ending with '-', "
+            "at most 63 characters");
   } else if (!names->insert(name).second) {
     reader.Fail("name", Quoted(name) + " is the name of two volumes");
   } else {

@@ -97,8 +97,8 @@ std::set<std::string> ReadNamespaces(ObjectReader& reader, std::vector<Error>* e
                reader.PathOf("namespaces", i),
                Quoted(words[i]) + " found, expected " +
                    (is_name ? "each namespace once"
-                            : "the name of a namespace: lower-case letters, digits and '-', no "
-                              "'-' first or last, at most 63 characters"));
+                            : "the name of a namespace: lower-case letters, digits and '-', not "
+                              "starting or ending with '-', at most 63 characters"));
     }
   }
   return namespaces;

@@ -47,7 +47,7 @@ class JsonBuilder final : public YAML::EventHandler {
     RefuseAsKey(mark, "an alias");
     const auto found = anchors_.find(anchor);
     if (found == anchors_.end()) {
-      throw YAML::ParserException(mark, "an alias is inside the node that it refers to");
+      throw YAML::ParserException(mark, "an alias refers to a node that contains the alias");
     }
     Spend(found->second.bytes, mark);
     Add(found->second.value, 0, mark, YAML::NullAnchor);

@@ -39,8 +39,9 @@ std::vector<CallResult> ApiClient::CallAll(const std::vector<kube::Request>& req
   std::unique_lock lock(inbox->mutex);
   inbox->changed.wait_until(lock, until, [&] { return inbox->results.has_value(); });
   if (!inbox->results) {
-    const kube::Fault unheard{
-        kube::FaultKind::kTimeout, true, "no answer in time, after all attempts"};
+    const kube::Fault unheard{kube::FaultKind::kTimeout,
+                              true,
+                              "the API server did not answer in time, after all attempts"};
     return {requests.size(), CallResult(unheard)};
   }
   return *std::move(inbox->results);

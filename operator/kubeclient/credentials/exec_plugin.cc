@@ -230,7 +230,7 @@ Result<ExecCredential> RunExecPlugin(const ExecPlugin& plugin, Deadline deadline
     }
     const bool has_ended = waits[1].revents != 0;
     if (!Drain(child.output_fd(), &answer)) {
-      return Error(ErrorCode::kCorrupt, name + "printed more than the allowed size of an answer");
+      return Error(ErrorCode::kCorrupt, name + "printed an answer that is too long");
     }
     if (has_ended) {
       break;
