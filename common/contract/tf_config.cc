@@ -400,7 +400,7 @@ std::optional<int> TaskNumber(const TfConfig& config) {
 
 Result<std::vector<HostPort>> RankAddresses(const TfConfig& config) {
   if (config.is_sparse) {
-    return Problem("TF_CONFIG.cluster", "a sparse document", "a document that lists every peer");
+    return Problem("TF_CONFIG.cluster", "a list of only some tasks", "a list of all tasks");
   }
   std::vector<HostPort> addresses;
   for (const Role role : {Role::kChief, Role::kWorker}) {
