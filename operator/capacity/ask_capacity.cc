@@ -34,12 +34,12 @@ constexpr const char* kCapacityIsNotFound = "CapacityIsNotFound";
 constexpr std::chrono::minutes kAnswerTimeout{10};
 
 constexpr const char* kNoPlaceholders =
-    "with scheduling.provisioning: Pods, the job needs placeholder pods, and this operator makes "
+    "with scheduling.provisioning: Pods, the job needs placeholder pods, but this operator makes "
     "none; set placeholderPods.enabled of the chart (the flag --placeholder-pods)";
 
 constexpr const char* kNoDomains =
-    "; Lockstep asks no autoscaler for this job, because autoscalers do not take "
-    "scheduling.topology.required, or required pod affinity and anti-affinity, into account";
+    "; Lockstep asks no autoscaler for this job, because autoscalers ignore "
+    "scheduling.topology.required and required pod affinity and anti-affinity";
 
 // What a refused gang lacks.
 enum class Lack {

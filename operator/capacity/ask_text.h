@@ -17,8 +17,9 @@ inline constexpr const char* kProvisioned = "Provisioned";
 // What the operator lacks to ask by ProvisioningRequests.
 inline constexpr const char* kNotFollowed =
     "with scheduling.provisioning: ProvisioningRequest, the job needs ProvisioningRequests of "
-    "autoscaling.x-k8s.io/v1, and this operator cannot see any; use a cluster autoscaler that "
-    "serves them, and set provisioning.enabled of the chart (the flag --provisioning)";
+    "autoscaling.x-k8s.io/v1, but this operator does not watch them or the cluster does not have "
+    "this kind. Install a cluster autoscaler that serves ProvisioningRequests, and set "
+    "provisioning.enabled of the chart (the flag --provisioning)";
 
 bool IsByPods(const OpenAsk& ask);
 

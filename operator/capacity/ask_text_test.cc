@@ -72,9 +72,11 @@ TEST_F(AskText, WaitThatIsOverSaysWhatHasBecomeOfTheAsk) {
   Events();
   world_.Advance(minutes(1));
   EXPECT_EQ(Events(), "");
-  EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kFailed),
-            std::string("no room within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; ") +
-                kRequestText + ": no autoscaler has answered");
+  EXPECT_EQ(
+      MessageOf(world_.job.status, ConditionType::kFailed),
+      std::string(
+          "the gang was not placed within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; ") +
+          kRequestText + ": no autoscaler has answered");
   EXPECT_EQ(Why(), MessageOf(world_.job.status, ConditionType::kFailed));
   EXPECT_FALSE(ask().open.has_value());
 }
@@ -89,7 +91,8 @@ TEST_F(AskText, WaitThatIsOverIsNoReasonToAskAnew) {
   EXPECT_EQ(Events(), "");
   EXPECT_FALSE(ask().open.has_value());
   EXPECT_EQ(Why(),
-            std::string("no room within scheduling.timeoutSeconds: needs 8 GPUs, 0 free; result of "
+            std::string("the gang was not placed within scheduling.timeoutSeconds: needs 8 GPUs, 0 "
+                        "free; result of "
                         "the last request: ") +
                 kRequestText + ": no quota in this region");
 }
@@ -186,8 +189,8 @@ TEST_F(AskText, WhoMustStandWithinOneDomainAsksForNothingFromTheStart) {
   EXPECT_EQ(Events(), "");
   EXPECT_FALSE(world_.job.status.provisioning.has_value());
   EXPECT_TRUE(
-      Says("Lockstep asks no autoscaler for this job, because autoscalers do not take "
-           "scheduling.topology.required, or required pod affinity"))
+      Says("Lockstep asks no autoscaler for this job, because autoscalers ignore "
+           "scheduling.topology.required and required pod affinity"))
       << Why();
 }
 

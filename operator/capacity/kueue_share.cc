@@ -25,7 +25,7 @@ constexpr const char* kWaitForStart = "WaitForStart";
 constexpr const char* kWaitForRecovery = "WaitForRecovery";
 
 constexpr const char* kKueueNotFollowed =
-    "the label kueue.x-k8s.io/queue-name needs Kueue, and this operator does not watch Workloads "
+    "the label kueue.x-k8s.io/queue-name needs Kueue, but this operator does not watch Workloads "
     "of kueue.x-k8s.io/v1beta2; install Kueue 0.15 or later, and set kueue.enabled of the chart "
     "(the flag --kueue)";
 

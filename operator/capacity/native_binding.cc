@@ -37,15 +37,15 @@ std::string WhyNotFollowed(const NativeSight& sight) {
   }
   if (!sight.served.version) {
     return "the API server serves PodGroups in none of the versions " + KnownVersions() +
-           "; on Kubernetes 1.37, start the API server with "
-           "--runtime-config=scheduling.k8s.io/v1beta1=true and the feature gate GenericWorkload; "
-           "on 1.36, with --runtime-config=scheduling.k8s.io/v1alpha2=true and the gates "
-           "GenericWorkload and GangScheduling; the controller manager and the scheduler need the "
-           "same gates";
+           ". On Kubernetes 1.37, start the API server with "
+           "--runtime-config=scheduling.k8s.io/v1beta1=true and the feature gate GenericWorkload. "
+           "On 1.36, use --runtime-config=scheduling.k8s.io/v1alpha2=true and the feature gates "
+           "GenericWorkload and GangScheduling. The controller manager and the scheduler need the "
+           "same feature gates";
   }
   return "the API server serves " + kube::ApiVersionOf(*sight.served.version) +
-         ", but this operator could not list PodGroups; its log says why, and "
-         "nativeBinding.enabled of the chart gives it the right to list them";
+         ", but this operator could not list PodGroups. The operator's log says "
+         "why. If the operator lacks the right, set nativeBinding.enabled of the chart";
 }
 
 std::string WhatIsMissing(const NativeSight& sight) {

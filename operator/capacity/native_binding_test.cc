@@ -174,7 +174,7 @@ TEST_F(NativeBinding, GangThatIsNotPlacedIsRolledBackWithAllThatWasSaid) {
       "a gang to be scheduled; 0/2 nodes are available: 2 Insufficient nvidia.com/gpu; pod group "
       "is unschedulable";
   Step();
-  EXPECT_EQ(Why(), words + "; the operator waits for it");
+  EXPECT_EQ(Why(), words + "; the operator waits for the pod");
   EXPECT_EQ(world_.job.status.attempt, Attempt(0));
   world_.Advance(seconds(10));
 
@@ -310,7 +310,7 @@ TEST_F(NativeBinding, PodGroupThatNeverShowsIsNotWaitedForForEver) {
   world_.Advance(seconds(60));
   world_.Step();
 
-  EXPECT_TRUE(Says("PodGroup mnist-uid-1-0, which does not exist after 60 s")) << Why();
+  EXPECT_TRUE(Says("PodGroup mnist-uid-1-0, which still does not exist after 60 s")) << Why();
 }
 
 TEST_F(NativeBinding, PodGroupThatIsBeingDeletedIsWaitedFor) {
@@ -407,10 +407,10 @@ TEST_F(NativeBinding, JobWaitsAndSaysExactlyWhatIsMissing) {
   sight().is_enabled = true;
   Step();
   EXPECT_TRUE(
-      Says("on Kubernetes 1.37, start the API server with "
+      Says("On Kubernetes 1.37, start the API server with "
            "--runtime-config=scheduling.k8s.io/v1beta1=true"))
       << Why();
-  EXPECT_TRUE(Says("on 1.36, with --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
+  EXPECT_TRUE(Says("On 1.36, use --runtime-config=scheduling.k8s.io/v1alpha2=true")) << Why();
   Step();
   EXPECT_EQ(EventReasons(last_), "") << "it is told once";
   world_.Advance(seconds(100));

@@ -45,7 +45,7 @@ std::string ClockWatch::why() const {
   const auto seconds = std::chrono::round<std::chrono::seconds>(std::chrono::abs(offset_));
   return "the operator's clock is " + Plural(seconds.count(), "second") +
          (is_ahead ? " ahead of" : " behind") +
-         " the API server's, so deadlines, pauses and times to live use the earlier clock, the " +
+         " the API server's. Deadlines, pauses and times to live use the earlier clock, the " +
          (is_ahead ? "API server's" : "operator's") +
          "; check NTP on the nodes of the operator and of the API server";
 }

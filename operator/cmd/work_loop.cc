@@ -262,9 +262,9 @@ void WorkLoop::SettleStatusWrites() {
   if (!refused.empty()) {
     const auto& [job, words] = *refused.begin();
     why = "the API server refuses the status of " +
-          Plural(static_cast<int64_t>(refused.size()), "job") + ", of " + job.namespace_name + "/" +
-          job.name + " with: " + words +
-          "; such a job shows an older state until the operator is allowed to update "
+          Plural(static_cast<int64_t>(refused.size()), "job") + " (the first is " +
+          job.namespace_name + "/" + job.name + ": " + words +
+          "). Such a job shows an older state until the operator is allowed to update "
           "trainingjobs/status";
   }
   const bool is_first = told_[kStatusCheck].empty();

@@ -197,8 +197,8 @@ void Controller::NotePutBack(JobTurn* turn, TimePoint now) {
   turn->decision.events.push_back(
       {EventType::kWarning,
        "StatusOverwritten",
-       "somebody else wrote into the status, which only the operator may write: the operator "
-       "restores the status, and waits longer each time"});
+       "somebody else wrote into the status, which only the operator may write. The operator "
+       "restores the status, each time after a longer wait"});
 }
 
 // When a status that has nothing new but figures is to be written; null when it has more, or when
@@ -336,7 +336,7 @@ bool Controller::AreDone(const JobTurn& turn, const std::vector<Status>& answers
   }
   if (aborted_count > 0) {
     logger_->Info(
-        "actions for the job were left out: an object that they need does not exist, or the job "
+        "actions for the job were skipped: an object that they need does not exist, or the job "
         "has changed",
         {{"job", key.name}, {"namespace", key.namespace_name}, {"count", aborted_count}});
   }

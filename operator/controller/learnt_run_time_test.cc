@@ -47,10 +47,11 @@ TEST_F(LearntRunTimeTest, HeadIsToldWhenTheOneInItsWayIsExpectedToEnd) {
   AddSucceeded("second", 160);
   AddRunning("old", now_ - seconds(60));
   AddJob("head", 4);
-  EXPECT_EQ(Ask("head"),
-            needs_ +
-                "; estimated start about 1970-01-01T00:35Z, when default/old may have ended: the "
-                "last 2 runs of its kind took 100 s to 3 min");
+  EXPECT_EQ(
+      Ask("head"),
+      needs_ +
+          "; estimated start about 1970-01-01T00:35Z, when default/old is expected to end: the "
+          "last 2 runs of its kind took 100 s to 3 min");
 }
 
 TEST_F(LearntRunTimeTest, WhatIsLearntMeanwhileDoesNotMoveTheEndOfOneThatRuns) {

@@ -159,7 +159,7 @@ std::string WhyOverQuota(const std::vector<ResourceQuota>& quotas,
         return "the job's pods request " + name + " " + TextOf(name, needed) +
                ", but ResourceQuota " + quota.name + " of the namespace allows " +
                TextOf(name, hard) +
-               (used == 0 ? "" : ", of which others use " + TextOf(name, used));
+               (used == 0 ? "" : ", of which other pods use " + TextOf(name, used));
       }
     }
   }

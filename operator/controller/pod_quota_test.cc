@@ -60,14 +60,14 @@ TEST(PodQuota, QuotaHoldsTheWholeGangOrSaysWhatIsMissing) {
        {{"pods", 1}},
        {},
        "the job's pods request pods 4, but ResourceQuota team of the namespace allows 4, of which "
-       "others use 1"},
+       "other pods use 1"},
       {"freed", {{"requests.nvidia.com/gpu", 16}}, {{"requests.nvidia.com/gpu", 8}}, some, ""},
       {"not all of it freed",
        {{"requests.nvidia.com/gpu", 16}},
        {{"requests.nvidia.com/gpu", 10}},
        some,
        "the job's pods request requests.nvidia.com/gpu 16, but ResourceQuota team of the namespace "
-       "allows 16, of which others use 2"},
+       "allows 16, of which other pods use 2"},
       {"limits",
        {{"limits.memory", "1Gi"}},
        {},

@@ -37,10 +37,9 @@ TEST(DecideEdit, JobWhoseCheckpointsGoWithItsPodsSaysWhatTheChangeWillCost) {
   world.Launch();
   EditTraining(&world);
   world.Step();
-  EXPECT_NE(
-      MessageOf(world.job.status, ConditionType::kScheduled)
-          .find("training then begins at step 0, because no volume is mounted at /lockstep/work"),
-      std::string::npos)
+  EXPECT_NE(MessageOf(world.job.status, ConditionType::kScheduled)
+                .find("Training then begins at step 0: no volume is mounted at /lockstep/work"),
+            std::string::npos)
       << MessageOf(world.job.status, ConditionType::kScheduled);
 }
 
@@ -236,9 +235,10 @@ TEST(DecideEdit, GangOfOnePodANodeIsNotEndedForMorePodsThanNodes) {
 
   EXPECT_EQ(DescribeEffects(decision), "");
   const std::string message = MessageOf(decision.status, ConditionType::kResized);
-  EXPECT_NE(message.find("needs 3 kubernetes.io/hostname, one for each pod, but there are " +
-                         std::to_string(world.nodes().size())),
-            std::string::npos)
+  EXPECT_NE(
+      message.find("needs 3 domains of kubernetes.io/hostname, one for each pod, but there are " +
+                   std::to_string(world.nodes().size())),
+      std::string::npos)
       << message;
 }
 

@@ -77,8 +77,9 @@ TEST(DecideStart, GangWaitsForRoomOnAClusterUntilItsTimeIsOver) {
   world.Advance(seconds(60));
   decision = world.Step();
 
-  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
-            "no room within scheduling.timeoutSeconds: needs 12 GPUs, 8 free on 1 node");
+  EXPECT_EQ(
+      MessageOf(decision.status, ConditionType::kFailed),
+      "the gang was not placed within scheduling.timeoutSeconds: needs 12 GPUs, 8 free on 1 node");
 }
 
 TEST(DecideStart, WaitingGangStartsWhenANodeAppears) {

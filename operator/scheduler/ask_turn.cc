@@ -20,8 +20,8 @@ std::map<std::string, std::string> WhoMayNotAsk(const QueueTree& queues,
   for (const GangRecord* const gang : asking) {
     if (const auto shortfall = charged.Check(*gang->queue, gang->total)) {
       why_not[gang->request.name] =
-          "Lockstep asks no autoscaler for this job yet, because other jobs ask first: with the "
-          "requests of those jobs, " +
+          "Lockstep asks no autoscaler for this job yet, because other jobs ask first. With this "
+          "job and those jobs, " +
           shortfall->text;
     } else {
       charged.Charge({*gang->queue, gang->space}, gang->total);

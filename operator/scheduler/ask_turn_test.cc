@@ -58,11 +58,11 @@ TEST_F(AskTurnTest, NoMoreGangsAskAtOneTimeThanTheirQueueMayRun) {
       cluster_.Step(),
       "refuse default/first: w needs 8 GPUs, the largest node offers 1\nrefuse default/second: w "
       "needs 8 GPUs, the largest node offers 1; Lockstep asks no autoscaler for this job yet, "
-      "because other jobs ask first: with the requests of those jobs, queue default would be 8 "
+      "because other jobs ask first. With this job and those jobs, queue default would be 8 "
       "GPUs over its nominal 8, and may borrow none\nrefuse default/small: w needs 2 GPUs, the "
       "largest node "
-      "offers 1; Lockstep asks no autoscaler for this job yet, because other jobs ask first: with "
-      "the requests of those jobs, queue default would be 2 GPUs over its nominal 8, and may "
+      "offers 1; Lockstep asks no autoscaler for this job yet, because other jobs ask first. With "
+      "this job and those jobs, queue default would be 2 GPUs over its nominal 8, and may "
       "borrow none\n");
   cluster_.state.Remove("default/first");
   Settle();

@@ -143,10 +143,9 @@ Unschedulable Explanations::InWords(const Wait& wait) {
   if (wait.obstacle == Obstacle::kQuota) {
     const auto never = state_.queues().WhyNeverHeld(*wait.gang->queue, wait.gang->total);
     why = {Constraint::kQuota,
-           never ? *never
-           : quota
-               ? quota->text
-               : "the job's queue may use more since other jobs of the queue were asked to end"};
+           never   ? *never
+           : quota ? quota->text
+                   : "the queue now has quota for this job, because other jobs were asked to end"};
     // Who is given a larger queue should not find out only then.
     if (never && !Asks(wait.gang->request) && !MayFitEmpty(state_.nodes(), *wait.gang)) {
       why.shortfall += "; " + WhyNoRoom(state_.nodes(), *wait.gang, false).shortfall;

@@ -43,7 +43,7 @@ TEST_F(PermissionTest, NobodyGoesBeforeTheServerHasSaidThatThePodsMayBeCreated) 
   SubmitUrgent("urgent", PodsAllowed::kUnasked);
   EXPECT_EQ(cluster_.Step(),
             "refuse default/urgent: needs 4 GPUs, 0 free on 2 nodes; other gangs are evicted for "
-            "this job once the API server accepts its pods\n" +
+            "this job once the API server accepts this job's pods\n" +
                 std::string(kAsk));
   cluster_.state.SetPermission("default/urgent", Answer(PodsAllowed::kYes));
   EXPECT_EQ(cluster_.Step(),

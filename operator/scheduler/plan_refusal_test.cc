@@ -120,8 +120,8 @@ TEST(PlanRefusal, NodesThatDoNotCountAreCountedByTheirReason) {
       {"cordoned where it wants to be",
        {{kTwoGpus, InTheEast(cordoned)}, false},
        {{zoned}},
-       "node_selector: worker needs a node labelled zone=east, none of 1 node is; 1 more is, which "
-       "is cordoned"},
+       "node_selector: worker needs a node labelled zone=east, none of 1 node is; 1 more node is, "
+       "but is cordoned"},
       {"cordoned",
        {{cordoned}, false},
        {{MakeClass("worker", 1, {})}},

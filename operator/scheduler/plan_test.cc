@@ -122,8 +122,8 @@ TEST(PlanGang, RolesThatFitAloneButNotTogetherAreFragmentation) {
   const Gang gang{{MakeClass("worker", 2, {2000, 0, 0}), MakeClass("ps", 1, {1500, 0, 0})}};
 
   EXPECT_EQ(Show(PlanGang(snapshot, gang)),
-            "fragmentation: needs 2 worker pods and 1 ps pod at once, each role fits alone but "
-            "not all together");
+            "fragmentation: needs 2 worker pods and 1 ps pod at once, each role fits alone, but "
+            "they do not fit together");
 }
 
 // Every toleration of a small world against every taint.

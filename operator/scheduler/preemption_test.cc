@@ -138,9 +138,10 @@ TEST(Preemption, HigherPriorityThatComesWhileOthersGoTakesTheirRoom) {
   GangRequest higher = Urgent("higher", 1, 4);
   higher.priority = 20;
   cluster.state.Submit(higher);
-  EXPECT_EQ(cluster.Step(),
-            "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; waits for the room that is "
-            "reserved for default/urgent until other gangs have freed it\n")
+  EXPECT_EQ(
+      cluster.Step(),
+      "refuse default/higher: needs 4 GPUs, 0 free on 2 nodes; this job takes the room that is "
+      "reserved for default/urgent when other gangs have freed this room\n")
       << "and low1 does not go";
   cluster.state.Remove("default/low2");
   EXPECT_EQ(cluster.Step(),

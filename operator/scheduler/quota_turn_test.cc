@@ -153,7 +153,7 @@ TEST(QuotaTurn, WhoPassesBecauseItIsStoppedInTimeHasNobodyGo) {
                 FormatRfc3339(AtSecond(2040)).substr(0, 16) +
                 "Z; with 8 free on nodes and at most 0 available from other jobs, 8 GPUs are "
                 "missing\nrefuse default/brief: needs 1 w pod and 1 other pod at once, each role "
-                "fits alone but not all together\n");
+                "fits alone, but they do not fit together\n");
 }
 
 TEST_F(QuotaTurnTest, NobodyIsToldWhenItStartsWhoWouldNeverHaveTheQuota) {

@@ -104,7 +104,7 @@ std::string ClosedText(const RoomSurvey& survey, const std::vector<PodClass>& cl
   std::size_t shown = 0;
   for (const auto& [closure, count] : closed) {
     if (shown == kReasonsMax) {
-      text += ", others for other reasons";
+      text += ", more nodes are excluded for other reasons";
       break;
     }
     text += shown == 0 ? std::to_string(count) + " of " +
@@ -116,8 +116,8 @@ std::string ClosedText(const RoomSurvey& survey, const std::vector<PodClass>& cl
   return text;
 }
 
-// "; 1 more is, which is cordoned": nodes that the class asks for and that take no pods; empty when
-// there are none.
+// "; 1 more node is, but is cordoned": nodes that the class asks for and that take no pods; empty
+// when there are none.
 std::string ClosedMatchesText(const PodClass& pod_class, const std::vector<NodeRoom>& closed) {
   std::map<Closure, int64_t> counts;
   for (const NodeRoom& room : closed) {
@@ -128,8 +128,8 @@ std::string ClosedMatchesText(const PodClass& pod_class, const std::vector<NodeR
   }
   std::string text;
   for (const auto& [closure, count] : counts) {
-    text += "; " + std::to_string(count) + " more " + (count == 1 ? "is" : "are") + ", which " +
-            (count == 1 ? closure.of_one : closure.of_several);
+    text += "; " + std::to_string(count) + " more " + (count == 1 ? "node is" : "nodes are") +
+            ", but " + (count == 1 ? closure.of_one : closure.of_several);
   }
   return text;
 }
@@ -452,7 +452,7 @@ Unschedulable NoArrangement(const std::vector<PodClass>& classes, bool is_proved
   }
   if (is_proved) {
     return {Constraint::kFragmentation,
-            "needs " + pods + " at once, each role fits alone but not all together"};
+            "needs " + pods + " at once, each role fits alone, but they do not fit together"};
   }
   return {Constraint::kSearchLimit,
           "needs " + pods + " at once, no arrangement found within the search limit"};

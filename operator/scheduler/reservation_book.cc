@@ -19,10 +19,10 @@ std::string MinuteOf(WallTime when) {
   return FormatRfc3339(when).substr(0, 16) + "Z";
 }
 
-// ", when default/a may have ended: the last 3 runs of its kind took 41 to 44 min"
+// ", when default/a is expected to end: the last 3 runs of its kind took 41 to 44 min"
 std::string WhatWasLearnt(const GangRecord& gang, WallTime now) {
-  return ", when " + gang.request.name + " may have ended: " + ToText(gang.request.past_runs) +
-         (*LearntEndOf(gang) <= now ? ", and it has run for longer" : "");
+  return ", when " + gang.request.name + " is expected to end: " + ToText(gang.request.past_runs) +
+         (*LearntEndOf(gang) <= now ? ", but this run already takes longer" : "");
 }
 
 }  // namespace

@@ -406,7 +406,7 @@ class RoundRun {
   }
 
   bool AsksFirst(const GangRecord& gang, std::vector<std::string> victims, Wait* wait) {
-    wait->text = "other gangs are evicted for this job once the API server accepts its pods";
+    wait->text = "other gangs are evicted for this job once the API server accepts this job's pods";
     result_.permissions_needed.push_back({gang.request.name, std::move(victims)});
     return false;
   }
@@ -445,8 +445,8 @@ class RoundRun {
       return false;
     }
     if (!found.is_free) {
-      wait->text = "waits for the room that is reserved for " + found.claimants.front() +
-                   " until other gangs have freed it";
+      wait->text = "this job takes the room that is reserved for " + found.claimants.front() +
+                   " when other gangs have freed this room";
       awaited_.insert(found.claimants.begin(), found.claimants.end());
       return false;
     }

@@ -108,7 +108,7 @@ class OutageTest(JobCase):
         self.create_job("refused", 2)
         wait_for(lambda: self.operator.trouble("status-writes"), 30, "the operator to say so")
         said = self.operator.trouble("status-writes")
-        self.assertIn(f"the status of 1 job, of {self.namespace}/refused with: a policy", said)
+        self.assertIn(f"the status of 1 job (the first is {self.namespace}/refused: a policy", said)
         self.assertFalse(self.operator.is_ready())
         self.proxy.rule = lambda request: None
         wait_for(self.operator.is_ready, 60, "the status to be written")

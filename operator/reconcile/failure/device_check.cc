@@ -105,7 +105,7 @@ void CheckDevices(const GangView& view, DecisionBuilder* builder) {
                   false,
                   "TooManyToRecord",
                   "the job has more than " + CountOf(kDevicesRecordedMax) +
-                      ", too many for the status to name them all; Lockstep does not check whether "
+                      ", too many to list in the status, so Lockstep does not check whether "
                       "two pods see the same GPU"});
     return;
   }

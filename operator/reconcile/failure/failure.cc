@@ -181,14 +181,13 @@ Failure VanishedFailure(const DecisionBuilder& builder,
   const bool is_removed = is_ready && member.pod == nullptr;
   const std::string disruption =
       placement.awaits_verdict ? std::string() : placement.disruption;  // else its predecessor's
-  Failure failure =
-      OutsideFailure(builder,
-                     member,
-                     is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
-                     is_removed ? HowRemoved(builder, member, disruption)
-                     : is_ready ? "is gone"
-                     : is_there ? "is gone with node " + member.node + ", which does not report"
-                                : "is gone with node " + member.node);
+  Failure failure = OutsideFailure(builder,
+                                   member,
+                                   is_removed ? kCauseDeleted : ExitCauseName(ExitCause::kNodeLost),
+                                   is_removed ? HowRemoved(builder, member, disruption)
+                                   : is_ready ? "is gone"
+                                   : is_there ? "is lost: node " + member.node + " does not report"
+                                              : "is lost: node " + member.node + " was removed");
   failure.is_node_at_fault = !is_ready;
   // Somebody removed the pod or its node. What a node that does not report takes along is a loss.
   failure.is_voluntary = is_ready || !is_there;
@@ -268,7 +267,7 @@ std::optional<Failure> SilenceFailure(const DecisionBuilder& builder,
     failure = OutsideFailure(builder,
                              member,
                              ExitCauseName(ExitCause::kNodeLost),
-                             "has lost its peers, and its node does not report that it ended");
+                             "has lost its peers, and no kubelet reports how its program ended");
   }
   if (failure.has_value()) {
     failure->is_node_at_fault = true;

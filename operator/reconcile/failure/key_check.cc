@@ -12,12 +12,12 @@ namespace lockstep::control {
 namespace {
 
 constexpr const char* kNodeSilent = "NodeNotReady";
-constexpr const char* kCost = ". The operator learns of lost pods late";
+constexpr const char* kCost = ". The operator notices lost pods late";
 
 // Training goes on unheard, and nothing of it is lost that way: whoever starts it anew for the sake
 // of being heard is told what that costs.
 std::string WhatToDo(const DecisionBuilder& builder) {
-  return ", and progress is not reported. Training continues and its result is safe: let the job "
+  return ", and progress is not reported. Training continues, and its result is safe. Let the job "
          "end, or put the old key back into the operator's Secret and restart the operator. To "
          "restart the job's pods instead, delete the Secret " +
          KeySecretName(builder.job().metadata) + ", then suspend and resume the job" +
@@ -91,9 +91,9 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
     builder->Set({ConditionType::kRuntimeHeard,
                   false,
                   "ClockDiffers",
-                  DoNotTake(expired.count) + "tokens: the clock of " + expired.node +
-                      " and the operator's differ by more than five minutes" + kCost +
-                      "; correct the wrong clock"},
+                  DoNotTake(expired.count) + "tokens: the clocks of node " + expired.node +
+                      " and of the operator differ by more than five minutes" + kCost +
+                      ". Correct the wrong clock"},
                  EventType::kWarning);
   } else if (const Silent silent = CountSilent(view, builder->observed()); silent.count > 0) {
     builder->Set({ConditionType::kRuntimeHeard,
@@ -101,9 +101,8 @@ void CheckKey(const GangView& view, DecisionBuilder* builder) {
                   kNodeSilent,
                   "node " + silent.node + " does not report, so the state of " +
                       Plural(silent.count, "pod") +
-                      " is unknown: the job continues when the node reports or is removed, or when "
-                      "Kubernetes "
-                      "evicts its pods, by default after five minutes"},
+                      " is unknown. The job continues when the node reports or is removed, or when "
+                      "Kubernetes evicts the node's pods (by default after five minutes)"},
                  EventType::kWarning);
   } else if (WaitsForNode(builder->status()) && !view.members.empty()) {
     builder->Set({ConditionType::kRuntimeHeard, true, "NodeReports", "the pods' nodes report"});

@@ -91,10 +91,10 @@ TEST_F(ReportsTest, PodsThatDoNotTakeTheKeyAreSaidUntilTheyDo) {
   EXPECT_NE(EventReasons(decision).find("KeyRefused"), std::string::npos);
   const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
   EXPECT_EQ(message.find("1 pod does not accept the operator's key"), 0U) << message;
-  EXPECT_NE(message.find("Training continues and its result is safe"), std::string::npos)
+  EXPECT_NE(message.find("Training continues, and its result is safe"), std::string::npos)
       << message;
   EXPECT_NE(message.find("delete the Secret mnist-"), std::string::npos) << message;
-  EXPECT_NE(message.find("training then begins at step 0, because no volume is mounted at"),
+  EXPECT_NE(message.find("Training then begins at step 0: no volume is mounted at"),
             std::string::npos)
       << message;
 
@@ -113,7 +113,7 @@ TEST_F(ReportsTest, ClockThatDiffersIsNotTakenForAKeyThatDoes) {
   const Decision decision = world_.Step();
   EXPECT_NE(EventReasons(decision).find("ClockDiffers"), std::string::npos);
   const std::string message = MessageOf(world_.job.status, ConditionType::kRuntimeHeard);
-  EXPECT_NE(message.find("the clock of " + world_.Find("mnist-worker-1")->spec.node_name),
+  EXPECT_NE(message.find("the clocks of node " + world_.Find("mnist-worker-1")->spec.node_name),
             std::string::npos)
       << message;
   EXPECT_EQ(message.find("delete the Secret"), std::string::npos) << message;

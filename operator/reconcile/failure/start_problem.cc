@@ -133,7 +133,7 @@ std::optional<StartProblem> NotCreated(const Candidate& one) {
              ? one.FinalProblem(
                    "InvalidPod",
                    what +
-                       "; if the manifest does not set the refused field, a LimitRange or an "
+                       ". If the manifest does not set the refused field, a LimitRange or an "
                        "admission webhook of the job's namespace may have set it")
              : one.Problem(std::string(kPodNotCreated), what);
 }
@@ -156,8 +156,9 @@ std::optional<StartProblem> NoPodGroup(const Candidate& one) {
                        With(what + ", which was not created", refusal->second));
   }
   if (one.waited() >= kUnboundPatience) {
-    return one.Problem(std::string(kPodGroupNotMade),
-                       what + ", which does not exist after " + SecondsText(kUnboundPatience));
+    return one.Problem(
+        std::string(kPodGroupNotMade),
+        what + ", which still does not exist after " + SecondsText(kUnboundPatience));
   }
   return std::nullopt;
 }
@@ -330,13 +331,13 @@ void TellOfTrouble(const GangView& view, DecisionBuilder* builder) {
         return IsInTrouble(member, *builder);
       });
   if (troubled != view.members.end() && !builder->status().has_run) {
-    builder->SetQuietly(
-        {ConditionType::kScheduled,
-         true,
-         std::string(kReasonPodWaits),
-         WithAdmission(DescribeTrouble(*troubled, view, *builder) + "; the operator waits for it",
-                       *troubled,
-                       builder->job())});
+    builder->SetQuietly({ConditionType::kScheduled,
+                         true,
+                         std::string(kReasonPodWaits),
+                         WithAdmission(DescribeTrouble(*troubled, view, *builder) +
+                                           "; the operator waits for the pod",
+                                       *troubled,
+                                       builder->job())});
   } else if (scheduled->reason == kReasonPodWaits) {
     builder->SetQuietly(
         {ConditionType::kScheduled, true, "GangPlaced", "all pods can start again"});

@@ -254,7 +254,7 @@ TEST(RollBack, WhatNoLaterTryCanMendFailsTheJobAtOnce) {
   other.Step();
   EXPECT_EQ(FindCondition(other.job.status, ConditionType::kFailed)->reason, "InvalidPod");
   EXPECT_EQ(MessageOf(other.job.status, ConditionType::kFailed),
-            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value; if "
+            "pod mnist-worker-3 (rank 3) was not created: spec.volumes[0].name: Required value. If "
             "the manifest does not set the refused field, a LimitRange or an admission webhook of "
             "the job's namespace may have set it");
 }
@@ -424,7 +424,7 @@ TEST(StartProblem, WhatAPolicyAddedIsNamedAsSoonAsThePodIsNotBound) {
   const std::string message = MessageOf(world.Step().status, ConditionType::kScheduled);
   EXPECT_NE(
       message.find(
-          "the operator waits for it; the cluster has changed the pod: nodeSelector.pool is "
+          "the operator waits for the pod; the cluster has changed the pod: nodeSelector.pool is "
           "training, but the template says absent, schedulerName is other, but the template says "
           "default-scheduler, affinity.podAntiAffinity is set, but the template says absent"),
       std::string::npos)

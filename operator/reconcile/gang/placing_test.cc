@@ -74,7 +74,7 @@ TEST(Placing, GangWaitsAsAWholeForThePodsOfAnEarlierJobOfTheName) {
   EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
             "waits for pod " + name +
                 " of an earlier job of this name (kept by its finalizers example.com/hold, "
-                "example.com/more); the job continues when the pod is deleted");
+                "example.com/more). The job continues when the pod is deleted");
 
   next.observed.pods.clear();
   next.Step();
@@ -94,7 +94,7 @@ TEST(Placing, PodOfAnEarlierJobThatDoesNotEndIsSaidToBeStuckOnItsNode) {
   next.observed.pods = {left};
   next.Step();
   EXPECT_EQ(MessageOf(next.job.status, ConditionType::kScheduled),
-            "waits for pod mnist-worker-0 of an earlier job of this name; the job continues when "
+            "waits for pod mnist-worker-0 of an earlier job of this name. The job continues when "
             "the pod is deleted");
 
   next.Advance(seconds(30) + kOverdueAfter);
@@ -103,7 +103,7 @@ TEST(Placing, PodOfAnEarlierJobThatDoesNotEndIsSaidToBeStuckOnItsNode) {
   EXPECT_EQ(
       MessageOf(next.job.status, ConditionType::kScheduled),
       "waits for pod mnist-worker-0 of an earlier job of this name, which does not end on node "
-      "node-a although its grace period is over; the job continues when the pod is deleted");
+      "node-a although its grace period is over. The job continues when the pod is deleted");
   EXPECT_EQ(EventReasons(decision), "PodStuck");
 }
 

@@ -47,7 +47,7 @@ TEST(DecideRound, EventOfAWaitSaysWhatTheClusterAddedAndIsToldOnce) {
 
   EXPECT_EQ(told.message,
             "queue vision does not exist; a LimitRange or a webhook raised the requests of earlier "
-            "pods above the template's (worker has 2 GiB memory); to have the requests checked "
+            "pods above the template's (worker has 2 GiB memory). To have the requests checked "
             "again, edit the spec, or suspend and resume the job");
   EXPECT_EQ(MessageOf(world.job.status, ConditionType::kScheduled), told.message);
   EXPECT_EQ(EventReasons(world.Step()), "");

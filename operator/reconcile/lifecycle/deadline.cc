@@ -124,7 +124,7 @@ bool HasWaitedTooLong(const std::string& why, DecisionBuilder* builder) {
     return false;
   }
   builder->Fail(std::string(kReasonSchedulingTimeout),
-                "no room within scheduling.timeoutSeconds: " + why);
+                "the gang was not placed within scheduling.timeoutSeconds: " + why);
   return true;
 }
 

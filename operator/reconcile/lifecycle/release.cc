@@ -39,7 +39,7 @@ std::string WhatBecomesOfPods(const std::vector<std::string>& finalizers, const 
   const bool go_first = has(kForegroundDeletion);
   const std::string until = finalizers.empty()
                                 ? "the job is gone"
-                                : "its finalizers " + NameList(finalizers) + " are removed";
+                                : "the job's finalizers " + NameList(finalizers) + " are removed";
   return (go_first ? "the job is being deleted: first its pods, then the job"
                    : "the job is being deleted: its pods continue to run until " + until +
                          ", and are then deleted") +

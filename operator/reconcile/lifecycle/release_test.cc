@@ -71,7 +71,8 @@ TEST_F(ReleaseJobTest, PodsOfAGangAreLeftToWhoeverDeletesTheJob) {
   Delete();
   world_.observed.job_finalizers = {"example.com/keep"};
   const std::string words =
-      "the job is being deleted: its pods continue to run until its finalizers example.com/keep "
+      "the job is being deleted: its pods continue to run until the job's finalizers "
+      "example.com/keep "
       "are removed, and are then deleted; lost pods are not replaced";
   const Decision told = world_.Step();
   EXPECT_EQ(DescribeEffects(told), "");

@@ -17,7 +17,7 @@ namespace {
 // A change that costs what was trained is not to be a surprise.
 std::string WhatIsLost(const DecisionBuilder& builder) {
   const std::string cost = CostOfNewGang(builder.job(), builder.observed());
-  return cost.empty() ? "" : cost + ": undo the change to keep the progress";
+  return cost.empty() ? "" : cost + ". Undo the change to keep the progress";
 }
 
 // A queue is charged for a gang as long as that runs, whatever the manifest says meanwhile.
@@ -90,7 +90,7 @@ void AnnounceChange(DecisionBuilder* builder) {
                   "the gang still runs with the manifest of generation " +
                       std::to_string(builder->status().origin.generation) +
                       WhereItCounts(*builder) +
-                      "; the change takes effect when the gang restarts: set runPolicy.suspend to "
+                      ". The change takes effect when the gang restarts: set runPolicy.suspend to "
                       "true and back to false, or wait until a pod is lost" +
                       WhatIsLost(*builder)});
   } else if (scheduled->reason == kReasonManifestChanged) {

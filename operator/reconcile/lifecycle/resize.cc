@@ -51,7 +51,7 @@ std::string DescribeChoice(const TrainingJob& job, const std::string& why) {
   const std::string generation = std::to_string(metadata.generation);
   const std::string stale = consent.empty() ? ""
                                             : "the annotation's value \"" + consent +
-                                                  "\" does not accept the change of generation " +
+                                                  "\" is not the generation of this change, " +
                                                   generation + "; ";
   return " would be lost: " + why + ", so a gang of " + DescribeSize(job) +
          " would start at step 0. The gang of " + kept + " continues; " + stale + "ask for " +
@@ -90,7 +90,7 @@ std::string WhyNotApart(const std::string& label, const Gang& gang, const Snapsh
   }
   return pods <= domains.size()
              ? ""
-             : "needs " + std::to_string(pods) + " " + label +
+             : "needs " + std::to_string(pods) + " domains of " + label +
                    ", one for each pod, but there are " + std::to_string(domains.size());
 }
 
@@ -128,9 +128,9 @@ void RefuseSize(const TrainingJob& job, const std::string& why, DecisionBuilder*
        false,
        "WouldNotFit",
        "a gang of " + DescribeSize(job) + " would not fit even if no other job ran: " + why +
-           ". The gang of " + kept + " continues, and is resized when the new size would fit; " +
-           "ask for a size that fits, or end the gang now and wait: " +
-           ConsentCommand(job.metadata)},
+           ". The gang of " + kept +
+           " continues until the new size would fit. Ask for a size that " +
+           "fits, or end this gang now and let the job wait: " + ConsentCommand(job.metadata)},
       EventType::kWarning);
 }
 

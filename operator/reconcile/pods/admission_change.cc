@@ -161,7 +161,7 @@ bool NoteRealNodes(const GangView& view, DecisionBuilder* builder) {
                 first +
                     (count == 1 ? ""
                                 : ", and " + std::to_string(count - 1) +
-                                      " more are not where they were planned either") +
+                                      " more pods are not on the nodes planned for them") +
                     ": a webhook may have changed nodeName or node affinity. Lockstep accepts the "
                     "node where the pod is; the job's other placement rules may be broken there"},
                EventType::kWarning);

@@ -75,7 +75,7 @@ std::string WhyCheckpointsGo(const TrainingJob& job, const Observed& observed) {
 std::string CostOfNewGang(const TrainingJob& job, const Observed& observed) {
   const std::string why = WhyCheckpointsGo(job, observed);
   return why.empty() ? ""
-                     : "; training then begins at step 0, because " + why +
+                     : ". Training then begins at step 0: " + why +
                            ", so checkpoints are deleted with their pods";
 }
 

@@ -62,7 +62,7 @@ void SayLost(const Fall& fall, DecisionBuilder* builder) {
   } else if (fall.next == 0) {
     why = "no rank that has the training state is left, and no checkpoint was found";
   } else {
-    why = "no rank that has the training state is left, so it resumes from the newest checkpoint";
+    why = "no rank that has the training state is left, so the newest checkpoint was loaded";
   }
   builder->Say(EventType::kWarning,
                "ProgressLost",

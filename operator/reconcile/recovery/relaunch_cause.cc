@@ -204,8 +204,9 @@ void NameFirstEnd(const GangView& view, DecisionBuilder* builder) {
   builder->SetQuietly({ConditionType::kRestarting, true, reason, message});
   builder->Say(EventType::kWarning,
                kFirstToEnd,
-               first.size() == 1 ? "this program ended first, according to the clock: " + sentence
-                                 : sentence);
+               first.size() == 1
+                   ? "this program ended first, according to the operator's clock: " + sentence
+                   : sentence);
 }
 
 }  // namespace lockstep::control

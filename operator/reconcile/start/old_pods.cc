@@ -25,7 +25,7 @@ bool MayStillWrite(const kube::Pod& pod, const DecisionBuilder& builder) {
 // none.
 std::string WhoKeeps(const kube::Pod& pod) {
   return pod.finalizers.empty() ? ""
-                                : "; even then, the pod stays until its finalizers " +
+                                : ". Even then, the pod stays until its finalizers " +
                                       JoinFinalizers(pod) + " are removed";
 }
 
@@ -34,13 +34,13 @@ std::string WhyStuck(const kube::Pod& pod, const DecisionBuilder& builder) {
   const std::string& node = pod.spec.node_name;
   if (pod.is_deleting && !IsNodeReady(builder.observed(), node)) {
     return "waits for pod " + pod.name + ": node " + node +
-           " does not report, and the program there may still write; the job continues when the "
+           " does not report, and the program there may still write. The job continues when the "
            "node reports, is removed, or has the taint " +
            std::string(kOutOfService) + WhoKeeps(pod);
   }
   if (IsOverdue(pod, builder.now())) {
     return "waits for pod " + pod.name + ", which does not end on node " + node +
-           " although its grace period is over; the job continues when the pod has ended, or when "
+           " although its grace period is over. The job continues when the pod has ended, or when "
            "the node is removed or has the taint " +
            std::string(kOutOfService) + WhoKeeps(pod);
   }
@@ -129,7 +129,7 @@ bool WaitsForLeftOvers(DecisionBuilder* builder) {
                 false,
                 std::string(why.empty() ? kReasonNameTaken : kReasonPodStuck),
                 "waits for " + DescribeLeftOver(*first) + why +
-                    "; the job continues when the pod is deleted"},
+                    ". The job continues when the pod is deleted"},
                is_held ? EventType::kWarning : EventType::kNormal);
   return true;
 }
@@ -147,7 +147,7 @@ bool WaitsForDisowned(DecisionBuilder* builder) {
                   std::string(kReasonNameTaken),
                   "waits for pod " + pod.name +
                       ", which no longer belongs to the job, because somebody removed its "
-                      "ownerReference. It may still run, and it and its replacement would write "
+                      "ownerReference. It may still run, and its replacement would then write "
                       "the same files. To continue, run kubectl delete pod " +
                       pod.name + " --namespace " + pod.namespace_name},
                  EventType::kWarning);

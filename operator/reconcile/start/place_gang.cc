@@ -51,7 +51,7 @@ std::string AddedText(const DecisionBuilder& builder) {
                          : "; a LimitRange or a webhook raised the requests of earlier pods above "
                            "the template's (" +
                                amounts +
-                               "); to have the requests checked again, edit the spec, or suspend "
+                               "). To have the requests checked again, edit the spec, or suspend "
                                "and resume the job";
 }
 
