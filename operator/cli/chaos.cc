@@ -202,7 +202,8 @@ Status CheckChaosTriggers(const std::vector<ChaosAction>& actions, bool has_step
     if (!has_steps && std::holds_alternative<ChaosAtStep>(action.trigger)) {
       return Error(ErrorCode::kInvalidArgument,
                    "--chaos " + action.text +
-                       ": not every command reports steps; use @time=DURATION or @phase=NAME");
+                       ": the job runs a command, which may not report steps; use @time=DURATION "
+                       "or @phase=NAME");
     }
   }
   return OkStatus();

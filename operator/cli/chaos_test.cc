@@ -160,8 +160,8 @@ TEST(CheckChaosTriggers, CommandNeverComesToAStep) {
   const Status refused = CheckChaosTriggers(actions, false);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message(),
-            "--chaos kill=worker-1@step=5: not every command reports steps; use @time=DURATION or "
-            "@phase=NAME");
+            "--chaos kill=worker-1@step=5: the job runs a command, which may not report steps; use "
+            "@time=DURATION or @phase=NAME");
 }
 
 }  // namespace

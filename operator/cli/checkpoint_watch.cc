@@ -56,7 +56,7 @@ void CheckpointWatch::Report(const std::string& pod,
     remarks_.push_back(
         {false,
          "checkpoints are written again" +
-             (newest ? ", now that of step " + std::to_string(newest->value()) : "")});
+             (newest ? ", the newest at step " + std::to_string(newest->value()) : "")});
   }
   if (now.skipped > before.skipped && !has_told_skip_) {
     has_told_skip_ = true;

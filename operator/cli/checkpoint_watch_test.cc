@@ -153,7 +153,7 @@ TEST(CheckpointWatch, FullDiskIsOneWarningUntilItHasRoomAgain) {
   Tell(&watch, {1, 2, 0, "", {}});
   EXPECT_THAT(
       watch.TakeRemarks(),
-      ElementsAre(CheckpointRemark{false, "checkpoints are written again, now that of step 40"}));
+      ElementsAre(CheckpointRemark{false, "checkpoints are written again, the newest at step 40"}));
   EXPECT_EQ(watch.Tally().last_error, "");
   Tell(&watch, {1, 3, 0, "No space left on device", {}});
   EXPECT_EQ(watch.TakeRemarks().size(), 1U);

@@ -225,7 +225,7 @@ class DataCheck {
     if (!images.ok()) {
       Add(field + "images", images.error());
     } else if (images->shape.front() == 0) {
-      Add(field + "images", WrongFile(images_path, "a data set without samples found"));
+      Add(field + "images", WrongFile(images_path, "0 samples found, expected at least 1"));
     } else {
       CheckFit(field + "images", images_path, images->shape);
       CheckWhole(field + "images", images_path, *images);
@@ -290,10 +290,11 @@ class DataCheck {
     const Shape& wanted = spec_.model.input_shape;
     if (ValueCount(shape, 1) != ValueCount(wanted, 0)) {
       Add(field,
-          WrongFile(path,
-                    "samples of shape " + FormatShape(Shape(shape.begin() + 1, shape.end())) +
-                        " found, expected as many values as spec.training.model.inputShape " +
-                        FormatShape(wanted) + " has"));
+          WrongFile(
+              path,
+              "samples of shape " + FormatShape(Shape(shape.begin() + 1, shape.end())) +
+                  " found, expected as many values per sample as spec.training.model.inputShape " +
+                  FormatShape(wanted) + " has"));
     }
   }
 

@@ -136,8 +136,8 @@ TEST_F(CheckDataFilesTest, ShapeOfAnotherModelIsToldWithBoth) {
   EXPECT_THAT(
       Problems(),
       ElementsAre("spec.training.dataset.images: images: samples of shape [32, 32, 3] found, "
-                  "expected as many values as spec.training.model.inputShape [28, 28, 1] "
-                  "has"));
+                  "expected as many values per sample as spec.training.model.inputShape "
+                  "[28, 28, 1] has"));
 }
 
 TEST_F(CheckDataFilesTest, CountsMustAgree) {
@@ -156,7 +156,7 @@ TEST_F(CheckDataFilesTest, DataSetWithoutSamplesIsCalledThat) {
   Write("labels", Header({0}));
   EXPECT_THAT(
       Problems(),
-      ElementsAre("spec.training.dataset.images: images: a data set without samples found"));
+      ElementsAre("spec.training.dataset.images: images: 0 samples found, expected at least 1"));
 }
 
 TEST_F(CheckDataFilesTest, DroppingTheOnlyBatchLeavesNothing) {

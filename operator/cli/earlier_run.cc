@@ -91,8 +91,8 @@ Status CheckSameJob(const EarlierRun& earlier,
     return OkStatus();
   }
   return Error(ErrorCode::kInvalidArgument,
-               "--resume " + run_directory + ": that run is of the job \"" + name +
-                   "\", but the manifest is of the job \"" + job.metadata.name +
+               "--resume " + run_directory + ": that run belongs to the job \"" + name +
+                   "\", but the manifest has the job \"" + job.metadata.name +
                    "\", which would overwrite that run; start it without --resume");
 }
 

@@ -135,7 +135,7 @@ TEST_F(EarlierRunTest, RunOfAnotherJobIsNotGoneOnWith) {
   job.metadata.name = "any";
   EXPECT_EQ(
       CheckSameJob(earlier, "r1", job).error().message(),
-      "--resume r1: that run is of the job \"mnist\", but the manifest is of the job \"any\", "
+      "--resume r1: that run belongs to the job \"mnist\", but the manifest has the job \"any\", "
       "which would overwrite that run; start it without --resume");
 }
 

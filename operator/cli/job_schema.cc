@@ -77,9 +77,9 @@ void AddMetadata(Json* root) {
                      "description": "Prefix of the name; the API server adds the rest."},
     "namespace": {"type": "string", "description": "Namespace of the job and its pods."},
     "labels": {"type": "object", "additionalProperties": {"type": "string"},
-               "description": "Labels of the job, by which it can be selected."},
+               "description": "Labels of the job. Selectors can use labels."},
     "annotations": {"type": "object", "additionalProperties": {"type": "string"},
-                    "description": "Annotations of the job, by which it cannot be selected."}})";
+                    "description": "Annotations of the job. Selectors cannot use annotations."}})";
   (*root)["properties"]["metadata"]["properties"].update(ParseJson(kFields).value());
 }
 

@@ -45,7 +45,9 @@ int RunRender(const RenderArguments& arguments) {
   }
   if (arguments.local) {
     std::fprintf(
-        stderr, "127.X.Y and ports from %d are examples: each run takes free ones\n", kExamplePort);
+        stderr,
+        "127.X.Y and ports from %d are examples: each run takes free addresses and ports\n",
+        kExamplePort);
   }
   const std::string text =
       arguments.as_json ? DumpJsonPretty(EncodePods(*pods)) + "\n" : FormatPods(*pods);

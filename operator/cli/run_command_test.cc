@@ -259,7 +259,7 @@ TEST_F(RunCommandTest, ResumeUnderAnotherNameIsRefusedAsThatOfAnotherFileIs) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(RunRun(arguments_), kCliUsage);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("that run is of the job \"tested\", but the manifest is of the job "
+              HasSubstr("that run belongs to the job \"tested\", but the manifest has the job "
                         "\"other\""));
 }
 
@@ -347,7 +347,7 @@ TEST_F(RunCommandTest, LocalAddressesAreNoneThatARunCouldHave) {
   EXPECT_EQ(RunRender(render), kCliSucceeded);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("MASTER_ADDR=127.X.Y.1\n"));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("are examples: each run takes free ones"));
+              HasSubstr("are examples: each run takes free addresses and ports"));
 }
 
 }  // namespace

@@ -113,10 +113,9 @@ Result<RunDirectory> RunDirectory::Open(const std::string& path) {
 
 Result<UniqueFd> LockCheckpoints(const std::string& folder) {
   LOCKSTEP_RETURN_IF_ERROR(MakeDirectories(folder));
-  return TakeLock(folder + "/run.lock",
-                  "the checkpoint folder " + folder +
-                      " belongs to another run, and two runs must not share a folder: it is in use "
-                      "by");
+  return TakeLock(
+      folder + "/run.lock",
+      "two runs must not share the checkpoint folder " + folder + ", which is in use by");
 }
 
 Status RunDirectory::NoteEnd(const std::string& end) const {

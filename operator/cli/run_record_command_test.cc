@@ -71,7 +71,7 @@ TEST_F(RunRecordOfCommand, LastWordsOnACheckpointThatFailedAreKept) {
   EXPECT_EQ(EncodeSummary(summary)["checkpointsFailed"], 4);
   EXPECT_EQ(EncodeSummary(summary)["checkpointError"], "no space");
   const std::string text = FormatSummary(summary);
-  EXPECT_NE(text.find("left on request (exit code 143): asked to stop after 11 steps"),
+  EXPECT_NE(text.find("ended on request (exit code 143): asked to stop after 11 steps"),
             std::string::npos)
       << text;
 }
@@ -102,7 +102,7 @@ TEST_F(RunRecordOfCommand, WhoWasKilledIsToldFromWhoWasAskedToEnd) {
   End("job-worker-1", 143, "killed by SIGTERM", false);
   End("job-worker-0", 143, "killed by SIGTERM", true);
   const std::string text = FormatSummary(Summary());
-  EXPECT_NE(text.find("worker-0      left on request (exit code 143)\n"), text.npos) << text;
+  EXPECT_NE(text.find("worker-0      ended on request (exit code 143)\n"), text.npos) << text;
   EXPECT_NE(text.find("worker-1      killed by SIGTERM\n"), text.npos) << text;
 }
 

@@ -236,7 +236,7 @@ void RunSession::TellEarlyLeavers() {
   }
   has_told_leavers_ = true;
   for (const std::string& pod : record_.Succeeded()) {
-    Say(pod + " had ended earlier with exit code 0");
+    Say(pod + " had already ended with exit code 0");
   }
 }
 

@@ -90,7 +90,7 @@ std::string FormatTraining(const RunSummary& summary) {
                      (summary.models_uncounted > 0
                           ? ", not counting those of " + Plural(summary.models_uncounted, "model")
                           : "") +
-                     (summary.has_final_samples ? "" : ", up to about a second before the end"));
+                     (summary.has_final_samples ? "" : ", counted to about 1 s before the end"));
   }
   return text;
 }
@@ -111,7 +111,7 @@ std::string DescribeEnd(const PodRecord& pod) {
   const int signal = code > kExitSignalBase ? code - kExitSignalBase : 0;
   const std::string exit = DescribeExit(code, signal, pod.reason);
   const bool has_obeyed = pod.was_asked && (code == kExitPreempted || signal == SIGTERM);
-  return (has_obeyed ? "left on request (exit code " + std::to_string(code) + ")" : exit) +
+  return (has_obeyed ? "ended on request (exit code " + std::to_string(code) + ")" : exit) +
          (pod.message.empty() || pod.message == exit ? "" : ": " + pod.message);
 }
 

@@ -136,7 +136,7 @@ TEST(FormatSummary, SamplesOfAnOlderReportAreSaidToBeThose) {
   RunSummary summary = TrainedWithOneLoss();
   summary.has_final_samples = false;
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("0 repeated, up to about a second before the end\n"));
+              HasSubstr("0 repeated, counted to about 1 s before the end\n"));
 }
 
 TEST(FormatSummary, StoppedRunTellsHowToGoOn) {

@@ -203,7 +203,7 @@ struct OperatorMetrics::Families {
   Counters& preemptions = AddCounters(
       &registry,
       "lockstep_preemptions_total",
-      "Gangs that were evicted for other gangs, by the queue of the evicted gang and reason.");
+      "Gangs that were evicted for other gangs, by queue of the evicted gang and by reason.");
   Counters& capacity_asks = AddCounters(&registry,
                                         "lockstep_capacity_asks_total",
                                         "Requests to cluster autoscalers, by queue and class.");

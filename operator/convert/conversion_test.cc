@@ -154,7 +154,7 @@ TEST(ConvertTfJob, WhatCannotBeKeptIsNotedByField) {
           pod_path +
           ".containers[0]: kept as a sidecar (initContainers with restartPolicy: Always): this "
           "container starts before the trainer, is restarted whenever it ends, even with success, "
-          "and is stopped with the trainer; move a container that is meant to end to "
+          "and is stopped with the trainer. Move a container that should end by itself to "
           "initContainers, without restartPolicy\n" +
           pod_path +
           ".containers[1].ports[0]: not used: TF_CONFIG always has port 2222; the server must "

@@ -54,8 +54,8 @@ void NoteExitCodes(const Json& role, ForeignObject* replica) {
   if (role.at("restartPolicy") == "ExitCode") {
     replica->Note(
         "restartPolicy",
-        "kept, but other exit codes are retried: Kubeflow retried 128 to 255 only; with Lockstep, "
-        "128 and 193 to 255 fail the job, and 42, 70, 75, 76, 81 and 82 are retried");
+        "kept, but other exit codes lead to a retry. Kubeflow retried only 128 to 255. Lockstep "
+        "also retries 42, 70, 75, 76, 81 and 82, but fails the job for 128 and 193 to 255");
   }
 }
 

@@ -58,8 +58,8 @@ TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
 TEST(NoteExitCodes, CodesThatAreHandledOtherwiseAreNamed) {
   for (const char* const kind : {"TFJob", "PyTorchJob"}) {
     ExpectNote(ConvertText(KubeflowJob(kind, RoleOf("Worker", "restartPolicy: ExitCode"))),
-               "Worker.restartPolicy: kept, but other exit codes are retried: Kubeflow retried 128 "
-               "to 255");
+               "Worker.restartPolicy: kept, but other exit codes lead to a retry. Kubeflow retried "
+               "only 128 to 255");
     ExpectNoNote(ConvertText(KubeflowJob(kind, RoleOf("Worker"))), "other codes");
   }
 }

@@ -93,7 +93,7 @@ std::string ProblemOfScript(const std::vector<std::string>& command) {
   for (const std::vector<std::string>& words : ExecutedCommands(command)) {
     if (GivesWay(LauncherCallOf(words))) {
       return words[0] +
-             " found inside the command. Ranks that it starts there would use the pod's "
+             " found inside the command. Ranks that start there would use the pod's "
              "HOROVOD_RANK instead of their own. Begin the command with " +
              words[0] + ", followed by the program";
     }

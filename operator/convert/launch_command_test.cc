@@ -54,7 +54,7 @@ TEST(ReadLaunchCommand, OtherCommandsStayAsTheyAre) {
 
 TEST(ReadLaunchCommand, LauncherInAScriptIsRefused) {
   EXPECT_EQ(ReadLaunchCommand({"sh", "-c", "cd /w && horovodrun -np 2 python t.py"}).problem,
-            "horovodrun found inside the command. Ranks that it starts there would use the pod's "
+            "horovodrun found inside the command. Ranks that start there would use the pod's "
             "HOROVOD_RANK instead of their own. Begin the command with horovodrun, followed by the "
             "program");
   EXPECT_NE(Told("env A=1 /opt/bin/mpirun python t.py").find("/opt/bin/mpirun found inside"),

@@ -106,7 +106,7 @@ void RefuseOtherLaunchers(LaunchCommand* command, Conversion* conversion) {
   command->problem =
       "\"" + command->program[0] +
       "\" found, expected mpirun or horovodrun with the program: every rank runs "
-      "the program of the launcher, but a script may do more; for torchrun use a PyTorchJob";
+      "this program, but a script may do more than that. For torchrun use a PyTorchJob";
   conversion->errors.push_back(
       Error(ErrorCode::kInvalidArgument, command->problem).WithField(command->path));
 }

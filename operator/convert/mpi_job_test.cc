@@ -274,11 +274,10 @@ TEST(ConvertMpiJob, LauncherThatIsNeitherMpirunNorHorovodrunIsRefused) {
            {"/opt/run.sh", "/opt/run.sh"},
            {"python, t.py", "python"},
            {"deepspeed, --hostfile, /etc/mpi/hostfile, t.py", "deepspeed"}}) {
-    EXPECT_EQ(
-        ErrorsOf(ConvertText(MpiJob(command))),
-        std::string(kLaunchersContainer) + "command: \"" + first +
-            "\" found, expected mpirun or horovodrun with the program: every rank runs the program "
-            "of the launcher, but a script may do more; for torchrun use a PyTorchJob\n");
+    EXPECT_EQ(ErrorsOf(ConvertText(MpiJob(command))),
+              std::string(kLaunchersContainer) + "command: \"" + first +
+                  "\" found, expected mpirun or horovodrun with the program: every rank runs this "
+                  "program, but a script may do more than that. For torchrun use a PyTorchJob\n");
   }
 }
 

@@ -108,7 +108,7 @@ void AddSidecars(const Json& containers,
         At(path, i),
         "kept as a sidecar (initContainers with restartPolicy: Always): this container starts "
         "before the trainer, is restarted whenever it ends, even with success, and is stopped with "
-        "the trainer; move a container that is meant to end to initContainers, without "
+        "the trainer. Move a container that should end by itself to initContainers, without "
         "restartPolicy",
         conversion);
   }

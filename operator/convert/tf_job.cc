@@ -36,8 +36,8 @@ Json ConvertTfJob(ForeignObject* spec, const ConversionOptions& options) {
        .port = "tfjob-port",
        .our_port = 2222,
        .port_note = "not used: TF_CONFIG always has port 2222; the server must listen on that port",
-       .master_note = "kept as chief: TF_CONFIG has chief, in the cluster and as the task's type; "
-                      "a program that looks for master finds no such task"},
+       .master_note = "kept as chief: TF_CONFIG has chief, in the cluster and as the task's type. "
+                      "A program that looks for master finds no such task"},
       options,
       [&](ConvertedReplica* replica) { KeepTorchrunAlone(replica, spec->conversion()); },
       spec);

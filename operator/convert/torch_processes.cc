@@ -127,8 +127,8 @@ void SetStartedProcesses(const TorchProgram& program,
     replica->role["launcher"] = "Torchrun";
     conversion->notes.push_back(
         {command.path,
-         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, to which "
-         "the TrainingJob gives values that Kubeflow's operator did not set"});
+         "composer joins the job's pods by WORLD_SIZE, LOCAL_WORLD_SIZE and NODE_RANK, whose "
+         "values in the TrainingJob differ from those under Kubeflow's operator"});
   }
   if (text == "gpu") {
     NoteHiddenFromTorchrun(field, *pod, conversion);
@@ -148,7 +148,7 @@ void SetStartedProcesses(const TorchProgram& program,
              command.path,
              "composer with " + text +
                  " processes found, expected one process, or one for each of " +
-                 std::to_string(gpus) + " GPUs: composer uses WORLD_SIZE, which counts these");
+                 std::to_string(gpus) + " GPUs: composer uses WORLD_SIZE, which fits only these");
   }
   SetOneProcess(replica);
   if (in_command.empty() && text != "1") {  // which the runtime says itself

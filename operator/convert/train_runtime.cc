@@ -98,7 +98,8 @@ TrainRuntime ReadTrainRuntime(ForeignObject ref, const ConversionOptions& option
     runtime.kind = KindByName(name);
     ref.Note("name",
              "the runtime" + (name.empty() ? "" : " " + name) +
-                 " is not in this file, so the job lacks what it adds to the pods (image, volumes, "
+                 " is not in this file, so the job lacks what this runtime adds to the pods "
+                 "(image, volumes, "
                  "init steps)");
   }
   return runtime;

@@ -85,7 +85,7 @@ TEST(ConvertTrainJob, JobWinsOverItsRuntime) {
 TEST(ConvertTrainJob, RuntimeOfAnotherNameOrKindIsNotTheJobs) {
   for (const char* const ref : {"other", "mine, kind: TrainingRuntime"}) {
     ExpectNote(ConvertText(JobOfRuntime(ref, "image: i, command: [a]") + RuntimeOf("numNodes: 3")),
-               "is not in this file, so the job lacks what it adds to the pods");
+               "is not in this file, so the job lacks what this runtime adds to the pods");
   }
 }
 

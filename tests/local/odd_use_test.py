@@ -111,14 +111,14 @@ class OddUse(LocalTest):
         (self.scratch / "gone").write_text("command-worker-1")
         exit_code, output = self.end_of(run)
         self.assertEqual(exit_code, 1, output)
-        self.assertRegex(output, "command-worker-1 had ended earlier with exit code 0\n"
+        self.assertRegex(output, "command-worker-1 had already ended with exit code 0\n"
                                  ".* command-worker-0 ended: exit code 3")
         self.assertRegex(output, r"  worker-1      exit code 0, .* s before the first failure")
 
     def test_what_can_never_be_due_or_found_is_refused_with_the_programs_name(self):
         for words, said in (
                 (["run", "job.yaml", "--chaos", "kill=worker-1@step=5"],
-                 "not every command reports steps"),
+                 "the job runs a command, which may not report steps"),
                 (["run", "job.yaml", "--summary", "-"], "/dev/stdout"),
                 (["run", "--resume", "nosuch"], "there is no run in runs/nosuch either")):
             exit_code, output = self.end_of(self.lockstep(*words))

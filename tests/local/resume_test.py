@@ -68,8 +68,8 @@ class SharedCheckpoints(Resumed):
         second = self.run_job(training_manifest(workers=1), *here)
         elsewhere = self.run_job(training_manifest(workers=1))
         self.assertEqual(second.exit_code, 1, second.output)
-        self.assertIn(f"{shared} belongs to another run, and two runs must not share a folder: it "
-                      f"is in use by process {first[0].pid}\n", second.output)
+        self.assertIn(f"two runs must not share the checkpoint folder {shared}, which is in use by "
+                      f"process {first[0].pid}\n", second.output)
         self.assertIsNone(second.summary)
         self.assert_trained(elsewhere)
         self.assertEqual(self.stop(first).exit_code, 130)
