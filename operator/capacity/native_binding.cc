@@ -80,7 +80,7 @@ std::string DescribePlan(const TrainingJobStatus& status) {
   const std::string places = DescribePlaces(status);
   return "attempt " + std::to_string(status.attempt.value()) + ": " +
          (IsPlacedNatively(status)
-              ? "there is room for " + places + "; kube-scheduler places them, by PodGroup " +
+              ? "there is room for " + places + "; kube-scheduler places them through PodGroup " +
                     status.pod_group
               : places);
 }

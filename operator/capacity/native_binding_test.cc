@@ -118,7 +118,7 @@ TEST_F(NativeBinding, PodGroupIsThereBeforeThePodsAndTheyHaveNoNode) {
   EXPECT_EQ(world_.Pods(), "");
   EXPECT_EQ(Places(), "node-a node-a") << "the proof that there is room";
   EXPECT_EQ(Why(),
-            "attempt 0: there is room for 2 pods on 1 node; kube-scheduler places them, by "
+            "attempt 0: there is room for 2 pods on 1 node; kube-scheduler places them through "
             "PodGroup mnist-uid-1-0");
 
   EXPECT_EQ(Step(), "");

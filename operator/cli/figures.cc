@@ -29,7 +29,7 @@ std::string FormatModel(const ModelRecord& model) {
   text += " steps";
   if (!model.result) {
     text += *model.step > Step() ? "; training loss unknown" : "";
-    return text + (IsTrained(model) ? "; test unknown" : "");
+    return text + (IsTrained(model) ? "; test results unknown" : "");
   }
   const std::optional<double>& loss = model.result->training_loss;
   text += "; training loss " + (loss ? Fixed(*loss, 4) : "not a finite number");

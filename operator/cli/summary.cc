@@ -88,7 +88,7 @@ std::string FormatTraining(const RunSummary& summary) {
                      std::to_string(summary.samples->lost) + " lost, " +
                      std::to_string(summary.samples->repeated) + " repeated" +
                      (summary.models_uncounted > 0
-                          ? ", not counting those of " + Plural(summary.models_uncounted, "model")
+                          ? ", without the samples of " + Plural(summary.models_uncounted, "model")
                           : "") +
                      (summary.has_final_samples ? "" : ", counted to about 1 s before the end"));
   }

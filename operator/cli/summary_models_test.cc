@@ -76,8 +76,9 @@ TEST(FormatSummary, WhatIsNotKnownOfAModelIsSaidToBeThat) {
   summary.models.back().result = ModelResult{0.5, 0.25, {}};
   const std::string text = FormatSummary(summary);
   EXPECT_THAT(text, HasSubstr("  model 0       7 of 15 steps; training loss unknown\n"));
-  EXPECT_THAT(text,
-              HasSubstr("  model 1       15 of 15 steps; training loss unknown; test unknown\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("  model 1       15 of 15 steps; training loss unknown; test results unknown\n"));
   EXPECT_THAT(text, HasSubstr("  model 2       0 of 15 steps\n"));
   EXPECT_THAT(text, HasSubstr("  model 3       9 of 15 steps; training loss 0.5000\n"));
   EXPECT_THAT(text, HasSubstr("  model 4       nothing is known about this model\n"));
@@ -141,7 +142,7 @@ TEST(FormatSummary, SamplesOfModelsThatDidNotTellAreMissed) {
   summary.samples = SampleCounts{800, 800, 0, 0};
   summary.models_uncounted = 1;
   EXPECT_THAT(FormatSummary(summary),
-              HasSubstr("800 used, 0 lost, 0 repeated, not counting those of 1 model\n"));
+              HasSubstr("800 used, 0 lost, 0 repeated, without the samples of 1 model\n"));
 }
 
 TEST(FormatSummary, OneModelIsNoModelAmongOthers) {

@@ -61,7 +61,7 @@ Controller::Controller(Cluster* cluster,
       queue_({options.retry_delay_min, options.retry_delay_max}) {}
 
 void Controller::SetCalendar(Calendar calendar) {
-  LOCKSTEP_CHECK(is_idle(), "the calendar cannot change while a turn is in progress");
+  LOCKSTEP_CHECK(is_idle(), "the calendar cannot change while a reconcile is in progress");
   calendar_ = calendar;
 }
 
@@ -93,7 +93,8 @@ std::vector<TurnReport> Controller::Step(TimePoint now) {
     for (const ClusterAnswer& answer : cluster_->TakeAnswers()) {
       has_news = true;
       const auto turn = turns_.find(answer.key);
-      LOCKSTEP_CHECK(turn != turns_.end(), "an answer came for a turn that is not in progress");
+      LOCKSTEP_CHECK(turn != turns_.end(),
+                     "an answer came for a reconcile that is not in progress");
       if (GoOn(&turn->second, answer.statuses, now)) {
         Finish(&turn->second, now);
         reports.push_back(turn->second.report);

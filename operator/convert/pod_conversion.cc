@@ -139,8 +139,9 @@ void NoteLauncher(const LaunchCommand& command, Conversion* conversion) {
   std::string text =
       command.launcher + " is left out: Lockstep starts every rank and tells the rank its number";
   for (const std::string& option : command.dropped) {
-    text +=
-        (&option == &command.dropped.front() ? "; its options are left out too: " : ", ") + option;
+    text += (&option == &command.dropped.front() ? "; the launcher's options are left out too: "
+                                                 : ", ") +
+            option;
   }
   Note(command.path, std::move(text), conversion);
 }

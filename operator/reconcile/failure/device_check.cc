@@ -60,8 +60,8 @@ std::optional<ConditionChange> FindMismatch(const GangView& view, const Decision
       return ConditionChange{ConditionType::kGpuAssignment,
                              false,
                              "AnotherNumber",
-                             DescribeMember(member) + " sees " + CountOf(devices.size()) + ", " +
-                                 std::to_string(wanted) + " planned"};
+                             DescribeMember(member) + " sees " + CountOf(devices.size()) +
+                                 ", but requests " + std::to_string(wanted)};
     }
     const auto elsewhere = builder.observed().devices_elsewhere.find(member.node);
     for (const std::string& device : devices) {

@@ -155,7 +155,7 @@ std::optional<WallTime> PatienceWithEcho(const DecisionBuilder& builder,
 }
 
 const Failure& OriginOf(const std::vector<Failure>& failures, bool is_training) {
-  LOCKSTEP_CHECK(!failures.empty(), "there is no failure to find the origin of");
+  LOCKSTEP_CHECK(!failures.empty(), "there is no failure, so none can be the origin");
   const FailureResponse first = is_training ? FailureResponse::kFailJob : FailureResponse::kRestart;
   const std::vector<bool> are_echoes = FindExplained(failures);
   const auto precedes = [&](std::size_t i, std::size_t j) {

@@ -484,7 +484,7 @@ std::vector<Failure> FindFailures(const DecisionBuilder& builder,
       failures.push_back(OutsideFailure(builder,
                                         member,
                                         ExitCauseName(ExitCause::kCompleted),
-                                        "has finished its work before it could restart"));
+                                        "finished its work before the gang's programs restarted"));
     } else if (IsLateForRelaunch(builder, member)) {
       failures.push_back(OutsideFailure(builder,
                                         member,

@@ -59,7 +59,7 @@ TEST_F(ReportsTest, AnotherNumberOfDevicesThanPlannedIsSaid) {
   world_.Step();
   ASSERT_NE(Judgement(), nullptr);
   EXPECT_FALSE(Judgement()->is_true);
-  EXPECT_EQ(Judgement()->message, "pod mnist-worker-0 (rank 0) sees 1 GPU, 2 planned");
+  EXPECT_EQ(Judgement()->message, "pod mnist-worker-0 (rank 0) sees 1 GPU, but requests 2");
 }
 
 TEST_F(ReportsTest, DeviceInTwoPodsIsSaid) {

@@ -411,8 +411,8 @@ TEST(Placing, FieldsThatNoPlanHeedsAreToldOnce) {
   EXPECT_EQ(MessageOf(first.status, ConditionType::kFullyPlanned),
             "spec.roles[0].template.spec.volumes: Lockstep does not know on which nodes the volume "
             "of a claim can be used; spec.roles[0].template.spec.resourceClaims: Lockstep does not "
-            "count the devices of claims; spec.roles[0].template.spec.priorityClassName: the whole "
-            "gang has priority class high");
+            "count the devices of claims; spec.roles[0].template.spec.priorityClassName: the "
+            "scheduler uses the priority class of the whole gang, high");
   job.spec.scheduling.priority_class_name = "";
   EXPECT_EQ(PriorityClassOf(job.spec), "low");
   EXPECT_NE(EventReasons(first).find("FieldsNotPlanned"), std::string::npos);

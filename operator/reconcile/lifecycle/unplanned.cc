@@ -68,7 +68,8 @@ std::string DescribeUnplanned(const TrainingJobSpec& spec,
     }
     const std::string own = PriorityClassOfTemplate(spec.roles[i]);
     if (!own.empty() && own != priority_class) {
-      Add(path + ".priorityClassName: the whole gang has priority class " + priority_class +
+      Add(path + ".priorityClassName: the scheduler uses the priority class of the whole gang, " +
+              priority_class +
               (spec.scheduling.binding == PodBinding::kNative
                    ? ", and so do its pods, because all pods of a PodGroup have one priority"
                    : ""),
