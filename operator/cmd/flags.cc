@@ -93,8 +93,8 @@ void AddPast(CLI::App* app, OperatorFlags* flags, int64_t* half_life_ms) {
                 "use earlier jobs of the same kind to estimate how long a job runs");
   app->add_option("--fair-share-half-life",
                   *half_life_ms,
-                  "half-life of past use in the order FairShare of queues, 10m to 365d: use that "
-                  "is this old counts half; 0s ignores past use [0s]")
+                  "half-life of past usage in the queue order FairShare, 10m to 365d: usage of "
+                  "this age counts half; with 0s, past usage does not count [0s]")
       ->transform(CLI::Validator(ReadHalfLife, ""))
       ->type_name("TIME");
 }
@@ -142,7 +142,7 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
       ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
-                  "maximum number of calls to the API server at a time, without watches")
+                  "maximum number of calls to the API server at a time; watches are not counted")
       ->check(CLI::Range(1, 256))
       ->capture_default_str()
       ->group(group);
@@ -153,7 +153,7 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
 void AddElection(CLI::App* app, OperatorFlags* flags, Numbers* numbers) {
   app->add_flag("--leader-elect,!--no-leader-elect",
                 flags->leader_elect,
-                "only the replica that holds the Lease acts [on]");
+                "let only the replica that holds the Lease act [on]");
   app->add_option("--lease-name", flags->lease_name, "name of the Lease")->capture_default_str();
   app->add_option(
       "--lease-namespace", flags->lease_namespace, "namespace of the Lease [the pod's own]");
@@ -207,7 +207,7 @@ void AddRest(CLI::App* app, OperatorFlags* flags) {
           ->type_name("FILE");
   app->add_option("--round-log-mib",
                   flags->round_log_mib,
-                  "maximum size of the record; recording stops there")
+                  "maximum size of the record in MiB; recording stops there")
       ->check(CLI::Range(1, 65'536))
       ->capture_default_str()
       ->needs(log);

@@ -51,7 +51,7 @@ TEST_F(LearntRunTimeTest, HeadIsToldWhenTheOneInItsWayIsExpectedToEnd) {
       Ask("head"),
       needs_ +
           "; estimated start about 1970-01-01T00:35Z, when default/old is expected to end: the "
-          "last 2 runs of its kind took 100 s to 3 min");
+          "last 2 runs of similar jobs took 100 s to 3 min");
 }
 
 TEST_F(LearntRunTimeTest, WhatIsLearntMeanwhileDoesNotMoveTheEndOfOneThatRuns) {

@@ -290,7 +290,8 @@ TEST(DecideReplace, PermanentExitFailsTheJobWithTheProgramsLastWords) {
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
       "pod mnist-worker-1 (rank 1) failed by an error in the job's input (exit code 64): "
-      "spec.training.dataset.images: no such file, cause user_error; earlier incidents: 0 of 6");
+      "spec.training.dataset.images: no such file, cause user_error; earlier incidents: 0 of 6 "
+      "allowed by runPolicy.backoffLimit");
 }
 
 TEST(DecideReplace, PermanentExitOfOneRankIsNotHiddenByTheDeathOfAnother) {
@@ -427,9 +428,10 @@ TEST(DecideGangRestart, ProgramsOwnVerdictFailsTheJobUnderExitCode) {
   world.Step();
   world.Advance(kEchoPatience);  // nobody explains it better
 
-  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
-            "pod mnist-worker-1 (rank 1) exit code 3: ValueError: bad, cause program_exit; earlier "
-            "incidents: 0 of 6");
+  EXPECT_EQ(
+      MessageOf(world.Step().status, ConditionType::kFailed),
+      "pod mnist-worker-1 (rank 1) ended with exit code 3: ValueError: bad, cause program_exit; "
+      "earlier incidents: 0 of 6 allowed by runPolicy.backoffLimit");
 }
 
 TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
@@ -441,10 +443,11 @@ TEST(DecideGangRestart, ImageWithoutTheLoaderOfTheRuntimeIsExplained) {
   world.Step();
   world.Advance(kEchoPatience);
 
-  EXPECT_EQ(MessageOf(world.Step().status, ConditionType::kFailed),
-            "pod mnist-worker-1 (rank 1) exit code 1: exec /lockstep/bin/lockstep-runtime: no such "
-            "file or directory (the image needs glibc 2.34 or newer), cause program_exit; earlier "
-            "incidents: 0 of 6");
+  EXPECT_EQ(
+      MessageOf(world.Step().status, ConditionType::kFailed),
+      "pod mnist-worker-1 (rank 1) ended with exit code 1: exec /lockstep/bin/lockstep-runtime: "
+      "no such file or directory (the image needs glibc 2.34 or newer), cause program_exit; "
+      "earlier incidents: 0 of 6 allowed by runPolicy.backoffLimit");
 }
 
 }  // namespace

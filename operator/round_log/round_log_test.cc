@@ -259,7 +259,7 @@ TEST(RoundLog, WhatEarlierRunsTellIsDecidedAgain) {
     cluster.state.Submit(passes);
     const std::string said = cluster.Step();
     EXPECT_EQ(said.find("start default/passes"), 0U) << said;
-    EXPECT_NE(said.find("the last 3 runs of its kind took"), std::string::npos) << said;
+    EXPECT_NE(said.find("the last 3 runs of similar jobs took"), std::string::npos) << said;
     cluster.state.SetRecorder(nullptr);
   }
   EXPECT_EQ(Replay(recording.text), "2 rounds, stopped");

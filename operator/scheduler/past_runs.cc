@@ -43,7 +43,7 @@ Amount AmountOf(std::chrono::seconds run_time) {
 std::string ToText(const PastRuns& runs) {
   const Amount least = AmountOf(runs.shortest);
   const Amount most = AmountOf(runs.longest);
-  std::string text = "the last " + Plural(runs.count, "run") + " of its kind took ";
+  std::string text = "the last " + Plural(runs.count, "run") + " of similar jobs took ";
   if (least.unit != most.unit) {
     text += least.number + " " + least.unit + " to ";
   } else if (least.number != most.number) {

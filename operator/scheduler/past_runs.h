@@ -15,7 +15,7 @@ struct PastRuns {
   friend bool operator==(const PastRuns&, const PastRuns&) = default;
 };
 
-// "the last 3 runs of its kind took 41 to 44 min". Precondition: there is one at least.
+// "the last 3 runs of similar jobs took 41 to 44 min". Precondition: there is one at least.
 std::string ToText(const PastRuns& runs);
 
 }  // namespace lockstep::control

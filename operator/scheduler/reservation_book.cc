@@ -19,7 +19,7 @@ std::string MinuteOf(WallTime when) {
   return FormatRfc3339(when).substr(0, 16) + "Z";
 }
 
-// ", when default/a is expected to end: the last 3 runs of its kind took 41 to 44 min"
+// ", when default/a is expected to end: the last 3 runs of similar jobs took 41 to 44 min"
 std::string WhatWasLearnt(const GangRecord& gang, WallTime now) {
   return ", when " + gang.request.name + " is expected to end: " + ToText(gang.request.past_runs) +
          (*LearntEndOf(gang) <= now ? ", but this run already takes longer" : "");

@@ -143,21 +143,22 @@ TEST_F(ReservationTest, HeadIsToldWhatItsStartWasLearntFrom) {
   AddLearnt(GpuGang("old", 1, 5, 0), 400, 0, 1620, &cluster_);
   cluster_.state.Submit(GpuGang("head", 8, 1, 1));
   const std::string needs = "refuse default/head: needs 8 GPUs, 3 free on 1 node";
-  EXPECT_EQ(
-      cluster_.Step(),
-      needs + "; estimated start about " + At(2040) +
-          ", when default/old is expected to end: the last 3 runs of its kind took 14 to 27 min\n"
-          "look again at " +
-          FormatRfc3339(AtSecond(2040)) + "\n");
+  EXPECT_EQ(cluster_.Step(),
+            needs + "; estimated start about " + At(2040) +
+                ", when default/old is expected to end: the last 3 runs of similar jobs took 14 to "
+                "27 min\n"
+                "look again at " +
+                FormatRfc3339(AtSecond(2040)) + "\n");
   cluster_.now = AtSecond(2039);
   EXPECT_EQ(cluster_.Step(), "look again at " + FormatRfc3339(AtSecond(2040)) + "\n");
   cluster_.now = AtSecond(2040);
-  EXPECT_EQ(cluster_.Step(),
-            needs + "; estimated start about " + At(3660) +
-                ", when default/old is expected to end: the last 3 runs of its kind took 14 to 27 "
-                "min, but this run already takes longer\n"
-                "look again at " +
-                FormatRfc3339(AtSecond(3660)) + "\n");
+  EXPECT_EQ(
+      cluster_.Step(),
+      needs + "; estimated start about " + At(3660) +
+          ", when default/old is expected to end: the last 3 runs of similar jobs took 14 to 27 "
+          "min, but this run already takes longer\n"
+          "look again at " +
+          FormatRfc3339(AtSecond(3660)) + "\n");
 }
 
 TEST_F(ReservationTest, WhoIsStoppedBeforeTheExpectedStartPasses) {

@@ -69,16 +69,17 @@ TEST(RunTimeHistory, KindsOfWhichNobodyHasRunForLongestAreForgotten) {
 }
 
 TEST(PastRuns, AreToldInTheLargestUnitOfWhichThereAreTwo) {
-  EXPECT_EQ(ToText(Of(3, 2'460, 2'640)), "the last 3 runs of its kind took 41 to 44 min");
-  EXPECT_EQ(ToText(Of(1, 119, 119)), "the last 1 run of its kind took 119 s");
-  EXPECT_EQ(ToText(Of(2, 120, 121)), "the last 2 runs of its kind took 2 min");
-  EXPECT_EQ(ToText(Of(5, 1'000, 7'200)), "the last 5 runs of its kind took 17 min to 2 h");
-  EXPECT_EQ(ToText(Of(5, 86'400, 3 * 86'400)), "the last 5 runs of its kind took 24 h to 3 days");
-  EXPECT_EQ(ToText(Of(3, 8, 50 * 3600)), "the last 3 runs of its kind took 8 s to 2.1 days");
+  EXPECT_EQ(ToText(Of(3, 2'460, 2'640)), "the last 3 runs of similar jobs took 41 to 44 min");
+  EXPECT_EQ(ToText(Of(1, 119, 119)), "the last 1 run of similar jobs took 119 s");
+  EXPECT_EQ(ToText(Of(2, 120, 121)), "the last 2 runs of similar jobs took 2 min");
+  EXPECT_EQ(ToText(Of(5, 1'000, 7'200)), "the last 5 runs of similar jobs took 17 min to 2 h");
+  EXPECT_EQ(ToText(Of(5, 86'400, 3 * 86'400)),
+            "the last 5 runs of similar jobs took 24 h to 3 days");
+  EXPECT_EQ(ToText(Of(3, 8, 50 * 3600)), "the last 3 runs of similar jobs took 8 s to 2.1 days");
   EXPECT_EQ(ToText(Of(2, 25 * 3600, 60 * 3600)),
-            "the last 2 runs of its kind took 25 h to 2.5 days");
+            "the last 2 runs of similar jobs took 25 h to 2.5 days");
   EXPECT_EQ(ToText(Of(2, 60 * 3600, 20 * 86'400)),
-            "the last 2 runs of its kind took 2.5 to 20 days");
+            "the last 2 runs of similar jobs took 2.5 to 20 days");
 }
 
 }  // namespace

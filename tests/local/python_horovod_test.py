@@ -100,8 +100,8 @@ class Calls(LocalTest):
             python_words(RANK, "exit_early"), workers=2, backoff_limit=6))
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
         self.assertRegex(
-            run.output, r"command failed after .*: pod command-worker-0 \(rank 0\) exit code 1: "
-            '.*rank 0 has shut down while rank 1 calls allreduce "gradient"')
+            run.output, r"command failed after .*: pod command-worker-0 \(rank 0\) ended with "
+            'exit code 1: .*rank 0 has shut down while rank 1 calls allreduce "gradient"')
         self.assertIn("rank 0 is lost: shut down", run.pod_log("command-worker-1"))
 
     def test_a_rank_that_crashes_in_its_teardown_has_succeeded(self):

@@ -64,9 +64,10 @@ class Faults(LocalTest):
             with self.subTest(step):
                 run = self.run_job(self.manifest(f"os._exit(0) if job.step_count == {step} else 0"))
                 self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-                self.assertRegex(run.output, r"own-worker-\d \(rank \d\) exit code 1: the program "
-                                 "ended as if all were well, but last reported step [0-5] of 8, "
-                                 "and never reported that all work is done, so this pod ends ")
+                self.assertRegex(run.output, r"own-worker-\d \(rank \d\) ended with exit code 1: "
+                                 "the program ended as if all were well, but last reported step "
+                                 "[0-5] of 8, and never reported that all work is done, so this "
+                                 "pod ends ")
 
     def test_an_error_after_the_last_step_is_no_success_though_its_code_is_hidden(self):
         main = "try: train()\n    except Exception: os._exit(0)"

@@ -35,7 +35,7 @@ constexpr seconds kStartsWithin{180};
 constexpr std::size_t kRunsToTell = 2;
 
 bool IsAfterLearning(const std::string& message) {
-  return message.find("runs of its kind took") != std::string::npos;
+  return message.find("runs of similar jobs took") != std::string::npos;
 }
 
 std::string GangIdOf(const Json& job) {

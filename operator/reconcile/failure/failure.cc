@@ -430,7 +430,8 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
     failure.sentence = DescribeMember(member) + " " + DescribeDeparture(builder, *member.pod);
     return failure;
   }
-  failure.sentence = DescribeCulprit(builder, member, words, end.container) + " " + how;
+  failure.sentence = DescribeCulprit(builder, member, words, end.container) +
+                     (how.starts_with("exit code") ? " ended with " : " ") + how;
   if (words.reason.empty()) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }

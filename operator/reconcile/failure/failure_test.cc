@@ -29,9 +29,11 @@ TEST(EndedFailure, SentenceNamesTheRankThatFailedAndWhatItSaid) {
 
   const Decision decision = world.Step();
 
-  EXPECT_EQ(MessageOf(decision.status, ConditionType::kFailed),
-            "pod mnist-worker-1 (rank 3) container main exit code 1: ValueError: label 11 is out "
-            "of range, cause program_exit; earlier incidents: 0 of 6");
+  EXPECT_EQ(
+      MessageOf(decision.status, ConditionType::kFailed),
+      "pod mnist-worker-1 (rank 3) container main ended with exit code 1: ValueError: label 11 "
+      "is out of range, cause program_exit; earlier incidents: 0 of 6 allowed by "
+      "runPolicy.backoffLimit");
   ASSERT_TRUE(decision.status.last_failure.has_value());
   EXPECT_EQ(decision.status.last_failure->pod, "mnist-worker-1");
   EXPECT_EQ(decision.status.last_failure->tail, *message.tail);
@@ -48,7 +50,8 @@ TEST(EndedFailure, WordsThatOnlyRepeatTheCodeAreLeftOut) {
 
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
-      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; earlier incidents: 0 of 6");
+      "pod mnist-worker-0 (rank 0) ended with exit code 3, cause program_exit; earlier incidents: "
+      "0 of 6 allowed by runPolicy.backoffLimit");
 }
 
 // A program that always leaves so would start again for ever.
@@ -104,7 +107,8 @@ TEST(EndedFailure, GoodNewsIsNoReason) {
 
   EXPECT_EQ(
       MessageOf(world.Step().status, ConditionType::kFailed),
-      "pod mnist-worker-0 (rank 0) exit code 3, cause program_exit; earlier incidents: 0 of 6");
+      "pod mnist-worker-0 (rank 0) ended with exit code 3, cause program_exit; earlier incidents: "
+      "0 of 6 allowed by runPolicy.backoffLimit");
 }
 
 }  // namespace

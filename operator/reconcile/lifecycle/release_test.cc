@@ -72,8 +72,7 @@ TEST_F(ReleaseJobTest, PodsOfAGangAreLeftToWhoeverDeletesTheJob) {
   world_.observed.job_finalizers = {"example.com/keep"};
   const std::string words =
       "the job is being deleted: its pods continue to run until the job's finalizers "
-      "example.com/keep "
-      "are removed, and are then deleted; lost pods are not replaced";
+      "example.com/keep are removed, and are then deleted; lost pods are not replaced";
   const Decision told = world_.Step();
   EXPECT_EQ(DescribeEffects(told), "");
   ASSERT_EQ(told.events.size(), 1U);

@@ -15,7 +15,8 @@ void FailFor(const Failure& failure, DecisionBuilder* builder) {
   builder->Fail("PodFailed",
                 failure.sentence + ", cause " + failure.cause + "; earlier incidents: " +
                     std::to_string(CountedIncidents(builder->status().incidents)) + " of " +
-                    std::to_string(builder->spec().run_policy.backoff_limit));
+                    std::to_string(builder->spec().run_policy.backoff_limit) +
+                    " allowed by runPolicy.backoffLimit");
 }
 
 }  // namespace

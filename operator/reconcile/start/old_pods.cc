@@ -21,7 +21,7 @@ bool MayStillWrite(const kube::Pod& pod, const DecisionBuilder& builder) {
          !MayBeForced(pod, builder);
 }
 
-// "; even then, the pod stays until its finalizers example.com/a are removed"; empty where it has
+// ". Even then, the pod stays until its finalizers example.com/a are removed"; empty where it has
 // none.
 std::string WhoKeeps(const kube::Pod& pod) {
   return pod.finalizers.empty() ? ""
