@@ -31,7 +31,7 @@ TEST(DecideReplace, KilledRankIsReplacedWhileSurvivorsRun) {
   EXPECT_EQ(TrueConditions(decision.status), "Created Scheduled Restarting");
   EXPECT_EQ(decision.events.front().message,
             "pod mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), cause killed; incident "
-            "1 of 6");
+            "1 of 6 allowed");
 }
 
 TEST(DecideReplace, ControlMessagesNameTheGonePodAndCountUp) {
@@ -213,7 +213,7 @@ TEST(DecideReplace, ReplacementThatDoesNotComeInTimeStartsTheGangAnew) {
   EXPECT_EQ(TrueConditions(decision.status), "Created Restarting");
   EXPECT_EQ(MessageOf(decision.status, ConditionType::kRestarting),
             "pod mnist-worker-1-r1 (rank 1) did not start within 60 s, cause start_timeout; "
-            "incident 1 of 6");
+            "incident 1 of 6 allowed");
 }
 
 // P10 of the third review.

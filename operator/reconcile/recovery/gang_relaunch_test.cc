@@ -122,7 +122,7 @@ TEST_F(RelaunchTest, EventSaysThatPodsStayAndWhatItCosts) {
   Step();
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
             "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; incident "
-            "1 of 6; the programs of all ranks restart in their pods");
+            "1 of 6 allowed; the programs of all ranks restart in their pods");
 }
 
 // Pods are asked one after the other: the loss may be told after the end that it brought about.
@@ -138,7 +138,7 @@ TEST_F(RelaunchTest, EndThatCameFirstByTheClockIsTheCauseThoughAnotherWasToldFir
             "tell pod mnist-worker-1: relaunch 1\n");
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
             "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137), cause killed; incident "
-            "1 of 6; the programs of all ranks restart in their pods");
+            "1 of 6 allowed; the programs of all ranks restart in their pods");
   EXPECT_EQ(world_.job.status.last_failure->pod, kFirst);
   EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
   ASSERT_EQ(world_.job.status.incidents.size(), 1U);
@@ -157,7 +157,8 @@ TEST_F(RelaunchTest, EndsThatNobodyCanPutInOrderAreAllNamed) {
       MessageOf(world_.job.status, ConditionType::kRestarting),
       "one of these programs ended first: (pod mnist-worker-0 (rank 0) crashed with SIGSEGV (exit "
       "code 139), cause crash) and (pod mnist-worker-1 (rank 1) crashed with SIGABRT (exit code "
-      "134), cause crash); incident 1 of 6; the programs of all ranks restart in their pods");
+      "134), cause crash); incident 1 of 6 allowed; the programs of all ranks restart in their "
+      "pods");
   EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it may be that one";
   EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
 }
@@ -172,7 +173,7 @@ TEST_F(RelaunchTest, ProgramsThatWereKilledAtOnceAreAllNamed) {
   EXPECT_EQ(MessageOf(world_.job.status, ConditionType::kRestarting),
             "pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod mnist-worker-1 "
             "(rank 1) killed by SIGKILL (exit code 137), within 250 ms of each other, cause "
-            "killed; incident 1 of 6; the programs of all ranks restart in their pods");
+            "killed; incident 1 of 6 allowed; the programs of all ranks restart in their pods");
   EXPECT_EQ(world_.job.status.last_failure->pod, kSecond) << "it is one of them";
   EXPECT_EQ(DescribeRestarts(world_.job.status), "killed=1");
   EXPECT_EQ(events_, "GangRelaunchFirstToEnd");
@@ -193,7 +194,7 @@ TEST(RestartGang, PodsThatWereKilledAtOnceAreAllNamed) {
         testing::StartsWith("pod mnist-worker-0 (rank 0) killed by SIGKILL (exit code 137) and pod "
                             "mnist-worker-1 (rank 1) killed by SIGKILL (exit code 137), within " +
                             std::to_string(apart.count() + 1) +
-                            " s of each other, cause killed; incident 1 of 6"));
+                            " s of each other, cause killed; incident 1 of 6 allowed"));
   }
 }
 
@@ -225,7 +226,7 @@ TEST(NameFirstEnd, OfManyThatNobodyCanPutInOrderTheFirstFewAreNamed) {
   world.Step();
   EXPECT_THAT(MessageOf(world.job.status, ConditionType::kRestarting),
               testing::HasSubstr("(pod mnist-worker-4 (rank 4) crashed with SIGSEGV (exit code "
-                                 "139), cause crash) and 4 more; incident 1 of 6"));
+                                 "139), cause crash) and 4 more; incident 1 of 6 allowed"));
 }
 
 TEST_F(RelaunchTest, EndThatWasToldFirstAndCameFirstIsSaidOnce) {

@@ -67,7 +67,7 @@ std::string CostOf(const Failure& failure, const DecisionBuilder& builder) {
   return IsFree(failure)
              ? "does not count against runPolicy.backoffLimit"
              : "incident " + std::to_string(CountedIncidents(builder.status().incidents)) + " of " +
-                   std::to_string(builder.spec().run_policy.backoff_limit);
+                   std::to_string(builder.spec().run_policy.backoff_limit) + " allowed";
 }
 
 void GiveUpGang(DecisionBuilder* builder) {

@@ -16,7 +16,7 @@ bool IsFree(const Failure& failure);
 // Precondition: there is a failure.
 bool SpendBudget(const std::vector<Failure>& failures, DecisionBuilder* builder);
 
-// "incident 2 of 6", after it was spent.
+// "incident 2 of 6 allowed", after it was spent.
 std::string CostOf(const Failure& failure, const DecisionBuilder& builder);
 
 // Whether the gang, if it is started anew now, has broken before it was steady more than once in a
