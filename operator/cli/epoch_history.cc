@@ -72,7 +72,7 @@ std::string FormatDataEpoch(const DataEpochResult& result, std::optional<int64_t
   if (result.loss_sample_count) {
     text += "; the loss is the mean over " + std::to_string(*result.loss_sample_count) +
             " of its " + std::to_string(result.sample_count) +
-            " samples, without those of skipped steps";
+            " samples, without samples of skipped steps";
   }
   return text;
 }

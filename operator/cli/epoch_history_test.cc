@@ -72,7 +72,7 @@ TEST(FormatDataEpoch, TellsWhatIsKnown) {
             "data epoch 2 of 5: loss 0.5000, untimed");
   EXPECT_EQ(FormatDataEpoch({1, 188, 9000, 0.5, {}, 0.64, {}, 8904}, 5),
             "data epoch 2 of 5: loss 0.5000, 0.6 s; the loss is the mean over 8904 of its 9000 "
-            "samples, without those of skipped steps");
+            "samples, without samples of skipped steps");
 }
 
 }  // namespace

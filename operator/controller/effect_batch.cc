@@ -440,7 +440,7 @@ Status EffectBatch::ReadExistingPod(std::size_t effect,
   }
   if (pod.object->is_deleting && !pod.object->finalizers.empty()) {
     parts_.notes->NoteRefusal(
-        key_, name, "the name is held by " + DescribeLeftOver(*pod.object), false);
+        key_, name, "the name is taken by " + DescribeLeftOver(*pod.object), false);
   }
   if (!pod.object->is_deleting) {  // whether that succeeds is seen by the next try
     follow_ups_.push_back(CallFor(

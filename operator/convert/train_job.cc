@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kTrainerJob = "node";  // the replicated job of a runtime that trains
 constexpr const char* kNotInTheJob =
-    "not kept: only patches of the replicated job \"node\" are used, whose pods train";
+    "not kept: only patches of the replicated job \"node\" are used, because its pods train";
 
 constexpr const char* kOfOthers = "not kept: only the container node of the runtime can be patched";
 

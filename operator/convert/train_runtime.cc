@@ -62,7 +62,7 @@ void ReadTrainingPod(ForeignObject job_set, TrainRuntime* runtime) {
     const std::string name = job.TakeText("name").value_or("");
     if (name != "node") {
       job.Note("name",
-               "not kept: only the pods of the replicated job \"node\" train; those of " + name +
+               "not kept: only the pods of the replicated job \"node\" train; the pods of " + name +
                    " are left out");
       continue;
     }

@@ -65,7 +65,7 @@ TEST(ConvertTrainJob, RuntimeOfTheSameFileIsPartOfTheJob) {
   ExpectNote(
       conversion,
       "ClusterTrainingRuntime mine: spec.template.spec.replicatedJobs[0].name: not kept: only the "
-      "pods of the replicated job \"node\" train; those of model-initializer are left out\n");
+      "pods of the replicated job \"node\" train; the pods of model-initializer are left out\n");
   ExpectNote(conversion, "containers[0].command: not kept: spec.trainer.command replaces it\n");
 }
 

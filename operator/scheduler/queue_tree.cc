@@ -350,7 +350,7 @@ QuotaShortfall QueueTree::ShortfallOf(const Shortage& shortage,
     const std::set<std::string> borrowers = BorrowersFrom(queue, resource);
     return {
         "within its nominal " + AmountText(name, limit.nominal) + ", but " +
-            (borrowers.empty() ? "others use " + AmountText(name, lent) + " of it"
+            (borrowers.empty() ? "other queues use " + AmountText(name, lent) + " of it"
                                : AmountIs(name, lent) + " lent to queue" +
                                      (borrowers.size() == 1 ? " " : "s ") + NameList(borrowers)),
         true};
