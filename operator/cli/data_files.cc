@@ -264,7 +264,7 @@ class DataCheck {
       Add("spec.roles",
           WrongFile(path,
                     std::to_string(world_size_) + " ranks found, but only " + std::to_string(left) +
-                        " training samples; expected at least one for each rank's model"));
+                        " training samples; expected at least one sample for each rank's model"));
       return;
     }
     const int64_t of_model = has_own_models ? left / world_size_ : left;  // the smallest part

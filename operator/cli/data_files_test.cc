@@ -179,7 +179,7 @@ TEST_F(CheckDataFilesTest, EveryRankNeedsASampleForAModelOfItsOwn) {
   spec_.variables = VariablePlacement::kIndependent;
   EXPECT_THAT(Problems(),
               ElementsAre("spec.roles: images: 3 ranks found, but only 2 training samples; "
-                          "expected at least one for each rank's model"));
+                          "expected at least one sample for each rank's model"));
   world_size_ = 2;
   EXPECT_THAT(Problems(), IsEmpty());
 }

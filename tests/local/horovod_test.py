@@ -205,8 +205,8 @@ class BadUse(HorovodTest):
         self.assertEqual(run.exit_code, 0, run.output)
         log = self.log(run, 0)
         for status in (400, 405, 413, 507):
-            self.assertRegex(log, rf"Horovod's request refused status={status} ")
-        self.assertEqual(log.count("Horovod's request refused"), 16)
+            self.assertRegex(log, rf"refused a request from Horovod status={status} ")
+        self.assertEqual(log.count("refused a request from Horovod"), 16)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ class Calls(LocalTest):
         run = self.run_job(command_manifest([str(BIN / "lockstep_c_rank"), "plans"], workers=2))
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
         self.assertEqual(run.output.count("plans: as it should"), 2, run.output)
-        self.assertRegex(run.output, "but ranks had called different things, so .*plan")
+        self.assertRegex(run.output, "but the ranks had made different calls, so .*plan")
 
     def test_a_rank_that_never_calls(self):
         self.run_part("silent", workers=3)

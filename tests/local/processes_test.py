@@ -70,7 +70,7 @@ class Processes(LocalTest):
         self.assertGreater(run.summary["timeLostSeconds"], 0)
         self.assertIn(f"rank {rank} in worker-{rank // 2} (process lost): training again",
                       run.output)
-        self.assertIn("process lost, another takes its place",
+        self.assertIn("process lost, a new process takes its place",
                       run.pod_log(f"quick-worker-{rank // 2}"))
 
     def test_killed_chief_has_a_successor_and_the_others_keep_their_processes(self):

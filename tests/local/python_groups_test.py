@@ -40,7 +40,7 @@ class GroupsCase(OwnProgramCase):
             deaths = sum(word.split(":")[1] == str(rank) for word in words
                          if ":" in word and not word.startswith("deaf:"))
             self.assertLessEqual(len(self.pids(run.directory, rank)), deaths + 1)
-            lost = run.pod_log(f"own-worker-{rank}").count("another takes its place")
+            lost = run.pod_log(f"own-worker-{rank}").count("a new process takes its place")
             self.assertEqual(lost, deaths, run.output)
         ends = [re.findall(r"after \d+ steps: .*", run.pod_log(f"own-worker-{rank}"))
                 for rank in range(workers)]

@@ -84,7 +84,7 @@ class Calls(LocalTest):
     def test_ranks_that_differ_are_no_success_though_the_program_hides_its_code(self):
         run = self.run_job(command_manifest(python_words(RANK, "hide_mismatch"), workers=2))
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-        self.assertIn("but ranks had called different things, so this pod ends with 1: rank 0 "
+        self.assertIn("but the ranks had made different calls, so this pod ends with 1: rank 0 "
                       'calls broadcast "of rank 0"', run.output)
 
     def test_a_rank_that_never_calls_is_named(self):

@@ -43,11 +43,11 @@ class Calls(LocalTest):
         self.run_part("mismatch")
 
     def test_ranks_that_catch_a_mismatch_and_end_with_0_fail_the_job(self):
-        self.check_failure("swallow", "ended as if all were well, but ranks had called different "
-                           "things, so this pod ends with 1: .*rank 0")
+        self.check_failure("swallow", "ended with exit code 0, but the ranks had made different "
+                           "calls, so this pod ends with 1: .*rank 0")
 
     def test_ranks_that_end_before_the_steps_they_told_of_fail_the_job(self):
-        self.check_failure("end_before_the_plan", "ended as if all were well, but last reported "
+        self.check_failure("end_before_the_plan", "ended with exit code 0, but last reported "
                            "step 3 of 8, and never reported that all work is done, so this ")
 
     def check_failure(self, part, words):

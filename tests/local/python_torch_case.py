@@ -43,7 +43,7 @@ class TorchCase(OwnProgramCase):
             deaths = sum(moment.split(":")[1] == str(rank) for moment in moments)
             pids = self.pids(run.directory, rank)
             self.assertLessEqual(len(pids), deaths + 1, f"rank {rank}: {pids}")
-            lost = run.pod_log(f"own-worker-{rank}").count("another takes its place")
+            lost = run.pod_log(f"own-worker-{rank}").count("a new process takes its place")
             self.assertEqual(lost, deaths, run.output)
         return run
 

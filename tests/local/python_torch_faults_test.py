@@ -65,7 +65,7 @@ class Faults(LocalTest):
                 run = self.run_job(self.manifest(f"os._exit(0) if job.step_count == {step} else 0"))
                 self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
                 self.assertRegex(run.output, r"own-worker-\d \(rank \d\) ended with exit code 1: "
-                                 "the program ended as if all were well, but last reported step "
+                                 "the program ended with exit code 0, but last reported step "
                                  "[0-5] of 8, and never reported that all work is done, so this "
                                  "pod ends ")
 
@@ -82,7 +82,7 @@ class Faults(LocalTest):
                 "    try: train()\n    except Exception: os._exit(0)")
         run = self.run_job(self.manifest(main=main))
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-        self.assertIn("but ranks had called different things, so this pod ends with 1: model: "
+        self.assertIn("but the ranks had made different calls, so this pod ends with 1: model: "
                       "2.weight [2, 1] torch.float32 found on rank 1, expected [1, 1]", run.output)
 
     def test_ranks_that_end_without_a_word_after_close_have_succeeded(self):
@@ -96,7 +96,7 @@ class Faults(LocalTest):
                 "except Exception as error: print('caught', error)\n")
         run = self.run_job(command_manifest(python_words("-c", code), workers=2))
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
-        self.assertIn("well, but ranks had called different things, so this pod ", run.output)
+        self.assertIn("code 0, but the ranks had made different calls, so this pod ", run.output)
 
     def test_weights_that_differ_reach_neither_a_successor_nor_a_checkpoint(self):
         kill = ("os.kill(os.getpid(), signal.SIGKILL) if (job.rank, job.step_count) == (2, 5) "

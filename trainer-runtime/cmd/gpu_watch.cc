@@ -27,7 +27,7 @@ struct GpuWatch::Shared {
     read_at = SteadyNow();
     const bool is_new = !std::exchange(was_told, !reading.problem.ok()) && was_told;
     if (is_new && logger != nullptr) {
-      logger->Warn("the usage of a GPU cannot be read; its series are missing from /metrics",
+      logger->Warn("the usage of a GPU cannot be read, so /metrics has no series for this GPU",
                    {{"error", reading.problem.error().ToString()}});
     }
     changed.wait_for(lock, interval, [this] { return is_asked_to_end; });

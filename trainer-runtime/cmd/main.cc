@@ -67,9 +67,10 @@ CLI::App* AddRun(CLI::App* app, Arguments* arguments) {
                 arguments->may_restart,
                 "End the pod when a process that uses liblockstep is lost, instead of starting it\n"
                 "again in the pod");
-  run->add_flag("--together",
-                arguments->waits_for_gang,
-                "Start the program only when the pods of all ranks are there, as Horovod requires");
+  run->add_flag(
+      "--together",
+      arguments->waits_for_gang,
+      "Start the program only when the pods of all ranks have started, as Horovod requires");
   run->add_option(
          "--warm",
          arguments->warm,
@@ -107,8 +108,8 @@ CLI::App* AddTrain(CLI::App* app, Arguments* arguments) {
 CLI::App* AddInstall(CLI::App* app, Arguments* arguments) {
   CLI::App* install = app->add_subcommand(
       "install",
-      "Copy this program into a folder. An init container does this for an image without it.\n"
-      "The image needs glibc 2.34 or newer, and nothing else.");
+      "Copy this program into a folder. An init container does this if the job's image lacks this\n"
+      "program. Such an image needs only glibc 2.34 or newer.");
   install->add_option("DIR", arguments->install_directory, "Existing folder")->required();
   return install;
 }
@@ -135,7 +136,8 @@ int Main(int argc, char** argv) {
   CLI::App app(
       "Runs in every pod of a Lockstep job.\n"
       "Exit codes (docs/reference/exit-codes.md): 0 success, 42 stopped after a checkpoint,\n"
-      "64 wrong input, 70 internal error, 75 try again, 76 superseded; others are the program's.",
+      "64 wrong input, 70 internal error, 75 try again, 76 superseded. All other codes come from\n"
+      "the program.",
       "lockstep-runtime");
   Arguments arguments;
   app.set_version_flag("--version", "lockstep-runtime " LOCKSTEP_VERSION);

@@ -72,7 +72,7 @@ void ShowDevices(const std::vector<GpuDevice>& devices, int process_count, Statu
 std::string DescribeDevices(const std::vector<GpuDevice>& devices, int process_count) {
   if (devices.empty()) {
     return std::string("no GPU is visible: ") + kNvmlLibrary +
-           " shows none or is not installed, and NVIDIA_VISIBLE_DEVICES names none\n";
+           " shows no GPU or is not installed, and NVIDIA_VISIBLE_DEVICES names no GPU\n";
   }
   const auto users = UsersOf(devices.size(), process_count);
   std::string text;

@@ -38,10 +38,10 @@ std::optional<Ending> EndOfPs(const std::vector<CopyStanding>& standings) {
   }
   const auto lost = std::find_if(standings.begin(), standings.end(), is_in(CopyRole::kLost));
   if (lost != standings.end()) {
-    return Ending{EndingKind::kFailed,
-                  kExitRetryable,
-                  "shard " + std::to_string(lost->shard) +
-                      " is lost: no process is left that has its values"};
+    return Ending{
+        EndingKind::kFailed,
+        kExitRetryable,
+        "shard " + std::to_string(lost->shard) + " is lost: no remaining process has its values"};
   }
   return std::nullopt;
 }

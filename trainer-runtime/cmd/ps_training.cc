@@ -128,7 +128,8 @@ Result<PulledCounts> PsTraining::AwaitSeeded() {
     if (IsChief()) {
       LOCKSTEP_RETURN_IF_ERROR(SeedShards());
     } else if (limits.deadline.HasPassed(SteadyNow())) {
-      return Error(ErrorCode::kTimeout, "the shards got no first values from rank 0 in time");
+      return Error(ErrorCode::kTimeout,
+                   "rank 0 did not send the shards their first values in time");
     } else {
       std::this_thread::sleep_for(kValuesLookInterval);
     }

@@ -122,7 +122,7 @@ class PodOfPrograms {
     }
     auto hold = ProgramHold::Make(environment, board, logger);
     if (!hold.ok()) {
-      logger->Warn("the pod cannot wait for a relaunch and ends when its programs end",
+      logger->Warn("this pod cannot wait for a relaunch, so it ends when its programs end",
                    {{"error", hold.error().ToString()}});
       return;
     }
@@ -398,7 +398,7 @@ void TellOfTorchVariables(const EnvironmentMap& variables,
                           std::optional<std::chrono::milliseconds> hung_after,
                           Logger* logger) {
   for (const std::string& objection : ObjectionsToTorchVariables(variables, hung_after)) {
-    logger->Warn("a variable of torch works against recovery", {{"reason", objection}});
+    logger->Warn("an environment variable of torch hinders recovery", {{"reason", objection}});
   }
 }
 
@@ -457,7 +457,8 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
       [&pod] { return pod.listener()->MetricsPage(); },
       [&pod] { return pod.listener()->ToldPage(); });
   if (!service.ok()) {
-    options.logger->Warn("the status cannot be served", {{"error", service.error().ToString()}});
+    options.logger->Warn("this pod cannot serve its status and metrics",
+                         {{"error", service.error().ToString()}});
   }
   MakeCheckpointDirectory(environment->checkpoint_directory, options.logger);
   const Result<std::unique_ptr<HttpServer>> horovod = MeetByHorovod(*environment, options);

@@ -133,15 +133,17 @@ void TrainingObserver::NcclIsMissed(const NcclObstacle& obstacle) {
 
 void TrainingObserver::CardsAreUnused(const std::string& cards) {
   board_->Update([&](StatusDocument& document) {
-    document.backend_detail += "; over TCP (NET/Socket), although there is " + cards;
+    document.backend_detail += "; over TCP (NET/Socket), although this node has " + cards;
   });
-  logger_->Warn("NCCL uses TCP although this node has network cards, so sums between pods are slow",
-                {{"rank", rank_},
-                 {"cards", cards},
-                 {"help",
-                  "request the cards in the pod's resources, and IPC_LOCK "
-                  "(docs/reference/images.md, InfiniBand and RoCE); or set NCCL_IB_DISABLE=1 in "
-                  "the template's env to use TCP on purpose"}});
+  logger_->Warn(
+      "NCCL uses TCP although this node has InfiniBand or RoCE cards, so sums between pods are "
+      "slow",
+      {{"rank", rank_},
+       {"cards", cards},
+       {"help",
+        "request the cards in the pod's resources, and IPC_LOCK "
+        "(docs/reference/images.md, InfiniBand and RoCE); or set NCCL_IB_DISABLE=1 in "
+        "the template's env to use TCP on purpose"}});
 }
 
 void TrainingObserver::PeerLost(const PeerLoss& loss) {

@@ -79,7 +79,7 @@ TEST_F(Observed, NcclByTcpBesideCardsIsInTheStatus) {
   board_.Update([](StatusDocument& document) { document.backend_detail = "NCCL 2.30.7"; });
   observer_.CardsAreUnused("mlx5_0 (InfiniBand)");
   EXPECT_EQ(board_.Snapshot().backend_detail,
-            "NCCL 2.30.7; over TCP (NET/Socket), although there is mlx5_0 (InfiniBand)");
+            "NCCL 2.30.7; over TCP (NET/Socket), although this node has mlx5_0 (InfiniBand)");
 }
 
 TEST_F(Observed, StepDataEpochAndAccuracyAreMetrics) {

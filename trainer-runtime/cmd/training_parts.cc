@@ -80,7 +80,7 @@ Result<std::optional<NcclOffer>> MakeNcclOffer(const TrainingSpec& spec,
   NcclOffer offer = OfferNccl(devices);
   if (offer.ground != nullptr && may_block) {
     offer.lack = NcclObstacleKind::kMayBlock;
-    offer.words = "NCCL_COMM_BLOCKING=1 lets NCCL wait without a limit of time";
+    offer.words = "NCCL_COMM_BLOCKING=1 lets NCCL wait without a time limit";
   }
   return std::optional(std::move(offer));
 }
@@ -97,7 +97,7 @@ Result<Dataset> PartOfRank(const Dataset& train, const WorkerEnvironment& enviro
     return Error(ErrorCode::kInvalidArgument,
                  std::to_string(environment.world_size) + " ranks found, but only " +
                      std::to_string(train.sample_count()) +
-                     " training samples; expected at least one for each rank's model")
+                     " training samples; expected at least one sample for each rank's model")
         .WithField("spec.roles");
   }
   return train.Part(environment.rank.value_or(0), environment.world_size);

@@ -196,7 +196,8 @@ Result<TrainerVerdict> TrainingProcess::TrainOverPs() {
 // did nothing wrong.
 Error TrainingProcess::AwaitEndOfAttempt(const Error& lost) const {
   constexpr Duration kLookAtStop = std::chrono::milliseconds(100);
-  options_.logger->Warn("waiting until this attempt is stopped", {{"error", lost.ToString()}});
+  options_.logger->Warn("waiting until the operator stops this attempt",
+                        {{"error", lost.ToString()}});
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   while (!options_.stop->requested().load() && !deadline.HasPassed(SteadyNow())) {
     std::this_thread::sleep_for(kLookAtStop);
@@ -217,7 +218,7 @@ void TrainingProcess::SaveBeforeLeaving() {
   const Status saved =
       trainer_->SaveNow(environment_.world_size, Deadline::After(SteadyNow(), environment_.grace));
   if (!saved.ok()) {
-    options_.logger->Error("this rank left without writing a checkpoint",
+    options_.logger->Error("this rank ended without writing a checkpoint",
                            {{"error", saved.error().ToString()}});
   }
 }
@@ -389,7 +390,7 @@ Ending TrainingProcess::LeaveBrokenGang() {
       session_->AwaitFirstOfHolders();
   const Status saved = is_mine ? SaveForBrokenGang() : OkStatus();
   if (!saved.ok()) {
-    options_.logger->Error("this rank left without writing a checkpoint",
+    options_.logger->Error("this rank ended without writing a checkpoint",
                            {{"error", saved.error().ToString()}});
   }
   Ending ending = EndOfBrokenGang(is_mine || has_saved_own_model_, saved);

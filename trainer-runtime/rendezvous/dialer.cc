@@ -131,7 +131,8 @@ Status Dialer::OnFrame(Call* call, const std::string& body, bool* is_accepted) {
   const Incarnation found = call->handshake->peer().identity.incarnation;
   if (call->request.expected.has_value() && found != *call->request.expected) {
     return Error(ErrorCode::kMismatch,
-                 "incarnation " + std::to_string(found.value()) + " answered instead");
+                 "incarnation " + std::to_string(found.value()) +
+                     " answered, which is not the expected one");
   }
   call->stage = Stage::kAwaitingVerdict;
   return call->socket->Write(proof);

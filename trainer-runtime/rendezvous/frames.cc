@@ -283,7 +283,7 @@ Result<Frame> DecodeFrame(std::string_view body) {
   const bool has_other_protocol =
       kind == FrameKind::kHello && Reader(body.substr(1)).Number() != kProtocol;
   if (has_other_protocol) {
-    return Error(ErrorCode::kCorrupt, "the caller does not speak this protocol");
+    return Error(ErrorCode::kCorrupt, "the caller uses a different protocol version");
   }
   std::optional<Frame> frame = DecodeKind(kind, in);
   if (!frame.has_value() || !in.ok() || !in.is_at_end()) {

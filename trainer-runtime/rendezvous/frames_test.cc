@@ -95,7 +95,7 @@ TEST(Frames, DamagedBytesAreRefusedOrMeanExactlyOneFrame) {
 TEST(Frames, OtherProtocolsAreToldFromDamage) {
   std::string body = EncodeFrame(OneOfEach()[0]);
   body[1] = '!';
-  EXPECT_EQ(DecodeFrame(body).error().message(), "the caller does not speak this protocol");
+  EXPECT_EQ(DecodeFrame(body).error().message(), "the caller uses a different protocol version");
 }
 
 }  // namespace

@@ -46,8 +46,8 @@ Result<std::string> CallerHandshake::OnReply(std::string_view body) {
   if (!decoded.ok() && decoded.error().code() == ErrorCode::kStale) {
     // Final for this process, so it takes a proof of the key to say so.
     return Error(ErrorCode::kCorrupt,
-                 "a process that did not prove that it knows the job's key reported this process "
-                 "as superseded");
+                 "a process reported this process as superseded, without a proof that it knows the "
+                 "job's key");
   }
   LOCKSTEP_ASSIGN_OR_RETURN(const ReplyFrame reply, std::move(decoded));
   const std::string transcript = TranscriptOf(hello_body_, reply);
@@ -71,7 +71,7 @@ Result<std::string> AcceptorHandshake::OnHello(std::string_view body) {
   LOCKSTEP_ASSIGN_OR_RETURN(caller_, DecodeAs<HelloFrame>(body));
   const MeshIdentity& self = self_.identity;
   if (caller_.hello.identity.job_uid != self.job_uid) {
-    return Error(ErrorCode::kMismatch, "another job listens here");
+    return Error(ErrorCode::kMismatch, "a process of another job listens here");
   }
   if (caller_.target_rank != self.rank) {
     return Error(ErrorCode::kMismatch, "rank " + std::to_string(self.rank) + " listens here");

@@ -82,7 +82,8 @@ void Membership::On(const event::Tick& /*event*/) {
 }
 
 void Membership::On(const event::MeetRequested& event) {
-  LOCKSTEP_CHECK(stage_ == Stage::kApart || stage_ == Stage::kMet, "Meet is already under way");
+  LOCKSTEP_CHECK(stage_ == Stage::kApart || stage_ == Stage::kMet,
+                 "this process is already in a rendezvous");
   if (has_finished_) {
     actions_.emplace_back(action::NobodyNeeded{});
     return;

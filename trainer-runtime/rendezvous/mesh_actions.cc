@@ -100,7 +100,7 @@ void MeshLoop::Do(const action::Abandon& /*action*/) {
 
 void MeshLoop::Do(const action::Met& action) {
   LOCKSTEP_CHECK(formed_.has_value() && formed_->epoch == action.epoch,
-                 "a rendezvous completed that this rank had not formed");
+                 "this rank took no part in the rendezvous that completed");
   Meeting meeting;
   meeting.epoch = action.epoch;
   meeting.members = formed_->members;
@@ -114,10 +114,11 @@ void MeshLoop::Do(const action::Met& action) {
 }
 
 void MeshLoop::Do(const action::PlansDiffer& action) {
-  Deliver(Error(ErrorCode::kMismatch,
-                "rank " + std::to_string(action.rank) +
-                    " has a different plan than rank 0: manifest and build, or the plan with which "
-                    "a program opens its session, must be equal on all ranks"));
+  Deliver(
+      Error(ErrorCode::kMismatch,
+            "rank " + std::to_string(action.rank) +
+                " has a different plan than rank 0: all ranks need the same manifest and build, "
+                "and programs must open their sessions with the same plan"));
 }
 
 void MeshLoop::Do(const action::Broken& action) {
@@ -176,7 +177,7 @@ void MeshLoop::StartCall(const CallKey& key, std::vector<SocketAddress> addresse
   request.hello.target_rank = key.rank;
   request.hello.epoch = calls_[key].epoch;
   if (key.kind == LinkKind::kData) {
-    LOCKSTEP_CHECK(formed_.has_value(), "a data call needs a formed rendezvous");
+    LOCKSTEP_CHECK(formed_.has_value(), "a data connection needs a rendezvous");
     request.expected = formed_->members[static_cast<std::size_t>(key.rank)].incarnation;
   }
   dialer_.Start(key, std::move(request), now_);

@@ -129,8 +129,9 @@ HangLook AskProcesses(const std::string& socket_name,
 }
 
 HangCourt::HangCourt(HangCourtOptions options) : options_(std::move(options)) {
-  LOCKSTEP_CHECK(options_.limit > Duration(0), "the limit must be positive");
-  LOCKSTEP_CHECK(options_.look != nullptr, "a court needs somebody who looks");
+  LOCKSTEP_CHECK(options_.limit > Duration(0), "the time limit for hangs must be above 0");
+  LOCKSTEP_CHECK(options_.look != nullptr,
+                 "the check for hangs needs a function that asks the processes");
 }
 
 std::optional<HangFinding> HangCourt::Look(TimePoint now,

@@ -62,7 +62,7 @@ HangWatch::HangWatch(Duration limit, int process_count)
       interval_(std::clamp(limit / kLooksPerLimit, kIntervalMin, kIntervalMax)),
       share_max_(std::max<Duration>(kSharesKept * interval_ / kIdleShare, kTicksKept)),
       watched_(static_cast<std::size_t>(process_count)) {
-  LOCKSTEP_CHECK(limit > Duration(0), "the limit must be positive");
+  LOCKSTEP_CHECK(limit > Duration(0), "the time limit for hangs must be above 0");
 }
 
 std::vector<HungProcess> HangWatch::Look(TimePoint now, const std::vector<ProcessActivity>& seen) {

@@ -182,11 +182,11 @@ bool WaitAtHorovodGate(const WorkerEnvironment& environment,
   while (!gate.is_open() && !is_asked_to_end()) {
     const TimePoint now = SteadyNow();
     if (deadline.HasPassed(now)) {
-      SayAwaited(gate, "not all pods came in time; Horovod starts anyway", logger);
+      SayAwaited(gate, "not all pods of the gang started in time; Horovod starts anyway", logger);
       return false;
     }
     if (say_at.HasPassed(now)) {
-      SayAwaited(gate, "Horovod waits until all pods of the gang are there", logger);
+      SayAwaited(gate, "Horovod starts when all pods of the gang have started", logger);
       say_at = Deadline::After(now, kSayInterval);
     }
     if (!gate.TakeAnswer(Ask(server, lookup.Addresses(), gate.NextRequest())) && !gate.is_open()) {

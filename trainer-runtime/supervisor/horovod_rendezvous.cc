@@ -26,10 +26,10 @@ class RefusalLog {
       return;
     }
     ++count_;
-    logger_->Warn("Horovod's request refused",
+    logger_->Warn("refused a request from Horovod",
                   {{"status", status}, {"error", reason}, {"request", request}});
     if (count_ == kRefusalLinesMax) {
-      logger_->Warn("further refusals are not logged");
+      logger_->Warn("further refused requests from Horovod are not logged");
     }
   }
 
@@ -94,7 +94,7 @@ class HorovodEndpoint {
       case HorovodPut::kTooManyBytes:
         return Refuse(507, "all values together are too long", request);
     }
-    LOCKSTEP_CHECK(false, "answer of the store out of range");
+    LOCKSTEP_CHECK(false, "unknown answer from the store of Horovod");
   }
 
   HttpServerResponse Refuse(int status, std::string_view reason, const HttpServerRequest& request) {

@@ -24,7 +24,8 @@ std::string_view FrontLines(std::string_view bytes, std::size_t size) {
 }
 
 std::size_t PayloadBytes(std::size_t line_bytes_max, std::size_t prefix_bytes) {
-  LOCKSTEP_CHECK(line_bytes_max > prefix_bytes + 1, "a line must hold at least one byte");
+  LOCKSTEP_CHECK(line_bytes_max > prefix_bytes + 1,
+                 "the longest line must have room for a byte after its prefix");
   return line_bytes_max - prefix_bytes - 1;
 }
 

@@ -29,7 +29,7 @@ constexpr Duration kTellPatience = std::chrono::milliseconds(100);
 
 // As the Python package says it of an error that a program has caught.
 std::string NoSuccess(const std::string& but, const std::string& words) {
-  return "the program ended as if all were well, but " + but + ", so this pod ends with " +
+  return "the program ended with exit code 0, but " + but + ", so this pod ends with " +
          std::to_string(kExitUnfinished) + ": " + words;
 }
 
@@ -136,7 +136,7 @@ void PodListener::Tell(ControlMessage message) {
                                         {ChannelWord::kControl, text},
                                         Deadline::After(SteadyNow(), kTellPatience));
       if (!sent.ok()) {
-        logger_->Warn("control message could not be passed on",
+        logger_->Warn("a control message of the operator did not reach a process of this pod",
                       {{"error", sent.error().ToString()}});
       }
     }
@@ -170,7 +170,7 @@ std::string PodListener::Objection(int local_rank, int exit_code) {
     return "";
   }
   if (!met->mismatch.empty()) {
-    return NoSuccess("ranks had called different things", met->mismatch);
+    return NoSuccess("the ranks had made different calls", met->mismatch);
   }
   if (!met->steps_total.has_value()) {
     return "";
@@ -348,7 +348,7 @@ void PodListener::KillSilent(TimePoint now) {
     if (!IsGivenUp(silent, limits_, watch_.LookAtProcess(process.pid, now))) {
       continue;
     }
-    logger_->Warn("process hangs: it is silent and will be killed",
+    logger_->Warn("process hangs: the runtime hears nothing from it and kills it",
                   {{"local_rank", i}, {"silent_seconds", ToSeconds(silent)}});
     ::syscall(SYS_pidfd_send_signal, process.pid_fd.get(), SIGKILL, nullptr, 0);
     process.hangs_since = std::exchange(process.heard_at, std::nullopt);

@@ -90,7 +90,8 @@ bool IsHoldable(const PodFailure& failure) {
 PodFailure HaltedInVain() {
   PodFailure failure;
   failure.exit_code = kExitRetryable;
-  failure.reason = "was stopped for a relaunch of the gang, which did not come";
+  failure.reason =
+      "was stopped for a relaunch of the gang, but the operator did not relaunch the gang";
   return failure;
 }
 

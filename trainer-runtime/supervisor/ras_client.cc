@@ -50,11 +50,11 @@ class Dialogue {
     std::size_t end = read_.find('\n');
     while (end == std::string::npos) {
       if (read_.size() > kRasLineBytesMax) {
-        return Error(ErrorCode::kResourceExhausted, "a line is too long");
+        return Error(ErrorCode::kResourceExhausted, "a line from NCCL's status port is too long");
       }
       LOCKSTEP_ASSIGN_OR_RETURN(const bool is_more, Read(deadline));
       if (!is_more) {
-        return Error(ErrorCode::kUnavailable, "the connection was closed");
+        return Error(ErrorCode::kUnavailable, "NCCL closed the connection to its status port");
       }
       end = read_.find('\n');
     }
@@ -68,7 +68,8 @@ class Dialogue {
     LOCKSTEP_RETURN_IF_ERROR(Send(command, deadline));
     for (;;) {
       if (read_.size() > kRasReportBytesMax) {
-        return Error(ErrorCode::kResourceExhausted, "a report is too long");
+        return Error(ErrorCode::kResourceExhausted,
+                     "the report from NCCL's status port is too long");
       }
       LOCKSTEP_ASSIGN_OR_RETURN(const bool is_more, Read(deadline));
       if (!is_more) {
@@ -134,7 +135,8 @@ Result<UniqueFd> ConnectTo(const SocketAddress& address, Deadline deadline) {
 
 // The first of `addresses` that somebody listens at.
 Result<UniqueFd> ConnectToAny(const std::vector<SocketAddress>& addresses, Deadline deadline) {
-  Result<UniqueFd> connected = Error(ErrorCode::kNotFound, "there is no address");
+  Result<UniqueFd> connected =
+      Error(ErrorCode::kNotFound, "the name of NCCL's status port has no address");
   for (const SocketAddress& address : addresses) {
     connected = ConnectTo(address, deadline);
     if (connected.ok()) {
@@ -170,7 +172,7 @@ Result<RasReport> AskRasOnce(const std::vector<SocketAddress>& addresses,
     return ParseRasJson(report);
   }
   if (report.find("Communicators") == std::string::npos) {
-    return Error(ErrorCode::kInvalidArgument, "the answer is no report");
+    return Error(ErrorCode::kInvalidArgument, "the answer of NCCL is not a report");
   }
   return ParseRasText(report);
 }
@@ -192,7 +194,7 @@ Result<RasReport> AskRas(const std::string& address, Deadline deadline) {
       return report;
     }
     if (is_nobody) {
-      return Error(ErrorCode::kNotFound, "nobody listens at " + address);
+      return Error(ErrorCode::kNotFound, "no process listens at " + address);
     }
     if (report.error().code() == ErrorCode::kResourceExhausted ||
         deadline.HasPassed(SteadyNow() + kRasPause)) {

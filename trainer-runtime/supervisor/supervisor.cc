@@ -124,7 +124,7 @@ int Supervisor::Run() {
   } while (IsRelaunched());
   WriteTerminationMessage();  // first: the grace period may end at any moment
   if (!KillAllChildren(Deadline::After(SteadyNow(), kEndTimeout))) {
-    options_.logger->Warn("some processes did not end when killed");
+    options_.logger->Warn("some processes still run although they were killed");
   }
   output_.Finish(kEndTimeout);
   return failure_.has_value() ? failure_->exit_code : kExitSuccess;
@@ -216,7 +216,7 @@ bool Supervisor::StartAgain(const SupervisorEvent& ended) {
     return false;
   }
   const auto local_rank = static_cast<std::size_t>(ended.local_rank);
-  options_.logger->Warn("process lost, another takes its place",
+  options_.logger->Warn("process lost, a new process takes its place",
                         {{"process", NameOf(options_.processes, local_rank)},
                          {"exit", DescribeExit(ended.exit_code, ended.signal, "")}});
   if (pids_.size() == 1) {  // workers of a torchrun that lead sessions hold ports and GPUs
@@ -296,7 +296,7 @@ void Supervisor::HandleSignals() {
   while (::read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     const int signal = static_cast<int>(info.ssi_signo);
     if (signal == SIGTERM || signal == SIGINT) {
-      options_.logger->Info("asked to end", {{"signal", SignalName(signal)}});
+      options_.logger->Info("lockstep-runtime was asked to end", {{"signal", SignalName(signal)}});
       is_told_to_end_ = true;
       was_asked_to_end_ = was_asked_to_end_ || !failure_.has_value();
       if (signal != SIGTERM || !asked_for_loss_) {
@@ -449,7 +449,7 @@ void Supervisor::EndAtLimit() {
     kill_at_ = Deadline::At(std::min(last, now + kSpared));
     return;
   }
-  options_.logger->Warn("grace period is over, processes are killed");
+  options_.logger->Warn("grace period is over, so the runtime kills the processes");
   KillAll();
 }
 
@@ -490,8 +490,8 @@ void Supervisor::SignalAll(int signal) {
 }  // namespace
 
 int Supervise(const SuperviseOptions& options) {
-  LOCKSTEP_CHECK(!options.command.empty(), "no command");
-  LOCKSTEP_CHECK(!options.processes.empty(), "no process");
+  LOCKSTEP_CHECK(!options.command.empty(), "there is no command to run");
+  LOCKSTEP_CHECK(!options.processes.empty(), "there is no process to run");
   LOCKSTEP_CHECK(options.logger != nullptr, "a supervisor needs a logger");
   BlockSupervisedSignals();
   return Supervisor(options).Run();

@@ -68,7 +68,7 @@ TEST_F(SupervisorHangTest, APodAmongOthersDoesNotBlameItsOwnRankForWaiting) {
   options_.has_peers_elsewhere = true;
   UseScript("exec sleep 1000");
   EXPECT_EQ(Run(), kExitHung);
-  EXPECT_THAT(Message().reason, HasSubstr("it may only be waiting for a rank in another pod"));
+  EXPECT_THAT(Message().reason, HasSubstr("perhaps it only waits for a rank in another pod"));
 }
 
 TEST_F(SupervisorHangTest, AProgramThatComputesDoesNotHang) {

@@ -145,11 +145,11 @@ bool Survivors::SpareWorking(const std::vector<pid_t>& pids) {
   }
   for (std::size_t local_rank = 0; local_rank < pids.size(); ++local_rank) {
     if (states[local_rank] != SurvivorState::kWorks) {
-      Kill(pids, local_rank, "its time to end is over");
+      Kill(pids, local_rank, "it did not end in time");
     }
   }
   if (!std::exchange(is_spared_told_, true)) {
-    logger_->Info("process may be saving and gets its grace period",
+    logger_->Info("process may be saving, so it may run until its grace period ends",
                   {{"process", spared.front()}, {"processes", spared.size()}});
   }
   return true;

@@ -122,8 +122,8 @@ std::optional<TorchrunFault> FaultOf(const TorchrunSight& sight,
   const std::string ranks = std::to_string(expected.world_size) + " ranks of the job";
   if (sight.waits_alone && expected.world_size > 1) {
     return TorchrunFault{"torchrun --standalone does not join the " + ranks +
-                             ", and waits for them; remove --standalone, or set --nnodes=1 for a "
-                             "training in each pod",
+                             ", but waits for them; remove --standalone, or set --nnodes=1 to "
+                             "train a separate model in each pod",
                          true};
   }
   if (sight.is_alone && expected.world_size > 1) {

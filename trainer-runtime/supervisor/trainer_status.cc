@@ -151,7 +151,7 @@ Result<TrainerToken> TrainerToken::Make() {
   const std::string word = RandomHex(kTokenBytes);
   UniqueFd file(::memfd_create("lockstep-trainer-token", MFD_CLOEXEC));
   if (!file.is_open()) {
-    return SystemError(errno, "create the file of a token");
+    return SystemError(errno, "create the file for a token");
   }
   if (::fchmod(file.get(), S_IRUSR) != 0 ||
       ::write(file.get(), word.data(), word.size()) != static_cast<ssize_t>(word.size())) {

@@ -37,7 +37,7 @@ struct Sockets {
 Result<Sockets> MakeSockets() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return SystemError(errno, "create sockets for an interpreter");
+    return SystemError(errno, "create sockets for a warm interpreter");
   }
   return Sockets{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
@@ -66,7 +66,7 @@ Status SendWithDescriptors(int socket, const std::string& text, const std::vecto
   header->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
   std::memcpy(CMSG_DATA(header), fds.data(), fds.size() * sizeof(int));
   if (::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-    return SystemError(errno, "request a process from an interpreter");
+    return SystemError(errno, "request a process from the warm interpreter");
   }
   return OkStatus();
 }
@@ -94,7 +94,7 @@ Result<WarmInterpreter> WarmInterpreter::Start(const WarmInterpreterOptions& opt
   LOCKSTEP_CHECK(!options.modules.empty(), "a warm interpreter needs modules");
   LOCKSTEP_ASSIGN_OR_RETURN(Sockets sockets, MakeSockets());
   if (::send(sockets.own.get(), kForkServer.data(), kForkServer.size(), MSG_NOSIGNAL) < 0) {
-    return SystemError(errno, "tell an interpreter what to run");
+    return SystemError(errno, "send the warm interpreter its code");
   }
   SpawnOptions spawn;
   spawn.program = options.program;
@@ -176,7 +176,7 @@ Result<ChildProcess> WarmInterpreter::Fork(const WarmStart& start, Deadline dead
   }
   child.pid = *pid;
   if (::send(gate.own.get(), "g", 1, MSG_NOSIGNAL) < 0) {
-    return SystemError(errno, "let a forked process begin");
+    return SystemError(errno, "start the forked process");
   }
   child.output = std::move(output.reader);
   child.error = std::move(error.reader);

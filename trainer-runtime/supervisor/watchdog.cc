@@ -53,9 +53,9 @@ std::string DescribeBlame(const HungProcess& culprit,
            "the others wait for";
   }
   if (hung.size() > 1) {
-    return "; the other processes of the pod stopped later: they wait for this one";
+    return "; the other processes of the pod stopped later, because they wait for this process";
   }
-  return has_peers_elsewhere ? "; it may only be waiting for a rank in another pod" : "";
+  return has_peers_elsewhere ? "; perhaps it only waits for a rank in another pod" : "";
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ void Watchdog::EndIdle(TimePoint now,
 void Watchdog::Condemn(int local_rank, std::string reason) {
   const auto index = static_cast<std::size_t>(local_rank);
   reasons_[index] = std::move(reason);
-  options_.logger->Warn("process hangs and is ended",
+  options_.logger->Warn("process hangs, so the runtime ends it",
                         {{"process", options_.names[index]}, {"reason", *reasons_[index]}});
 }
 
