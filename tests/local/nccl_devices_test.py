@@ -171,7 +171,8 @@ class AutoTakesTheCpu(DevicesCase):
             run = self.train()
         self.assertTrue(once.exists(), "the fault did not happen")
         self.check("failed-to-join", r"rank 1 could not join with NCCL: a test sum of \d+ bytes, "
-                   r"the size of a bucket of this job: .*no way between GPUs for such a sum", run)
+                   r"the size of a bucket of this job, failed: .*no way between GPUs for such a "
+                   "sum", run)
         self.assertEqual(len(run.summary["pods"]), WORKERS, run.output)
 
     def test_after_a_call_to_the_system_has_failed_once(self):

@@ -204,8 +204,8 @@ class NcclRefused(NcclCase):
         if has_gpu():
             self.skipTest("there is a GPU here")
         run = self.run_job(manifest_with("Nccl"))
-        self.assert_refused(run, "spec.training.communication.allReduce: Nccl is set, but no "
-                            "NVIDIA driver is here", "Auto and Cpu train without NCCL")
+        self.assert_refused(run, "spec.training.communication.allReduce: Nccl is set, but "
+                            "there is no NVIDIA driver here", "Auto and Cpu train without NCCL")
 
     def test_with_a_driver_and_no_nccl(self):
         folder = DOUBLES / "cuda"

@@ -90,7 +90,7 @@ class Rank(unittest.TestCase):
         frozen.flags.writeable = False
         self.fails(wrong, "read-only", reduce, frozen)
         self.fails(wrong, "'product' found, expected one of sum", reduce, np.zeros(3), "product")
-        self.fails(wrong, "no mean", reduce, np.zeros(3, "int32"), "mean")
+        self.fails(wrong, "a mean of int32", reduce, np.zeros(3, "int32"), "mean")
         self.fails(wrong, "timeout: 0 found", reduce, np.zeros(3), timeout=0)
         self.fails(wrong, "no rank 9", session.broadcast, np.zeros(3), root=9)
         self.fails(wrong, "a block for each rank", session.reduce_scatter, np.zeros((7, 2)))

@@ -112,7 +112,7 @@ class Torch(TorchCase):
             self.manifest(launcher=self.launcher(""), workers=2))
         for rank in range(2):
             log = self.log(directory, rank)
-            self.assertRegex(log, r"closed the descriptor to the runtime: .*pass_fds=\[\d+\]")
+            self.assertRegex(log, r"closed the descriptor to lockstep-runtime, .*pass_fds=\[\d+\]")
             self.assertRegex(log, "ended when it was asked to.*killed by SIGTERM")
 
     def test_a_stop_that_cannot_be_saved_says_what_to_put_right(self):

@@ -51,8 +51,8 @@ Result<ReduceOp> OpOf(int op, DataType type) {
     case LOCKSTEP_MEAN:
       if (type == DataType::kUInt8 || type == DataType::kInt32 || type == DataType::kInt64) {
         return Error(ErrorCode::kInvalidArgument,
-                     std::string("op: ") + DataTypeName(type) +
-                         " has no mean: use LOCKSTEP_SUM and divide the result");
+                     std::string("op: a mean of ") + DataTypeName(type) +
+                         " is not supported: use LOCKSTEP_SUM and divide the result");
       }
       return ReduceOp::kMean;
     default:

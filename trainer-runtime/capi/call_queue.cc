@@ -7,9 +7,9 @@ namespace lockstep::runtime {
 namespace {
 
 Error NoSuchCall(CallQueue::Handle handle) {
-  return Error(
-      ErrorCode::kInvalidArgument,
-      "handle: call " + std::to_string(handle) + " does not exist, or was waited for already");
+  return Error(ErrorCode::kInvalidArgument,
+               "handle: call " + std::to_string(handle) +
+                   " does not exist, or the program has already waited for it");
 }
 
 }  // namespace
@@ -25,8 +25,8 @@ Result<CallQueue::Handle> CallQueue::Begin(std::function<Status()> work) {
   if (ends_.size() >= kUnclaimedMax) {
     return Error(ErrorCode::kResourceExhausted,
                  std::to_string(ends_.size()) +
-                     " calls were begun and not waited for, which is the maximum: wait for one of "
-                     "them first");
+                     " calls have begun, and the program has waited for none of them. This is the "
+                     "maximum: wait for one of them first");
   }
   begun_.push_back({++last_handle_, std::move(work)});
   ends_[last_handle_] = std::nullopt;

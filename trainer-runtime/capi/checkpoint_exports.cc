@@ -141,7 +141,7 @@ Result<std::vector<TensorSlice>> SlicesOf(const lockstep_checkpoint& given) {
         (tensor.shape == nullptr && tensor.dimensions > 0) ||
         (tensor.data == nullptr && tensor.bytes > 0)) {
       return Error(ErrorCode::kInvalidArgument,
-                   "tensors: an address of number " + std::to_string(i) + " is null");
+                   "tensors: element " + std::to_string(i) + " has a pointer that is null");
     }
     const std::optional<TensorType> type = TensorTypeOf(tensor.type);
     if (!type) {

@@ -177,7 +177,7 @@ Status Broadcast(LibrarySession& session, void* data, int root, const Collective
   LOCKSTEP_RETURN_IF_ERROR(CheckMemory({"data", data, given.count, call.type, 1}));
   if (root < 0 || root >= session.world_size()) {
     return Error(ErrorCode::kInvalidArgument,
-                 "root: there is no rank " + std::to_string(root) + " of " +
+                 "root: there is no rank " + std::to_string(root) + "; the number of ranks is " +
                      std::to_string(session.world_size()));
   }
   return session.Broadcast(

@@ -48,8 +48,8 @@ LibraryReport::LibraryReport(const LibraryEnvironment& environment,
   } else if (environment.closed_fd >= 0) {
     const std::string fd = std::to_string(environment.closed_fd);
     logger->Warn(
-        "the process that started this one has closed the descriptor to the runtime: this process "
-        "reports nothing and is not replaced in its pod. A stop also ends the helper processes of "
+        "a parent process closed the descriptor to lockstep-runtime, so this process reports "
+        "nothing and cannot be replaced within its pod. A stop also ends the helper processes of "
         "this process, so it may be unable to save",
         {{"LOCKSTEP_CHANNEL_FD", fd},
          {"expected",

@@ -30,9 +30,10 @@ bool IsFork(const Slot& slot) {
 }
 
 ApiOutcome Forked() {
-  return {LOCKSTEP_ERROR_FORKED,
-          "this process was forked from a process with an open session, which only the parent can "
-          "use: use the session there, or start a new program instead of forking"};
+  return {
+      LOCKSTEP_ERROR_FORKED,
+      "this process was forked from a process with an open session. Only the parent can use this "
+      "session: use it there, or start a new program instead of forking"};
 }
 
 ApiOutcome Closed() {

@@ -125,7 +125,7 @@ Status CheckpointDirectory::RaiseFence() {
     if (is_other_job && options_.other_job == OtherJobPolicy::kRefuse) {
       return Error(ErrorCode::kAlreadyExists,
                    options_.directory + " holds the checkpoints of job " + fence->writer.job_uid +
-                       ", expected an empty folder or one of job " + writer.job_uid);
+                       ", expected an empty folder or the checkpoints of job " + writer.job_uid);
     }
     if (is_other_job && HasHeldFence()) {
       return LostTo(fence->writer.job_uid, options_.directory);
@@ -412,7 +412,8 @@ CheckpointDirectory::Soundness CheckpointDirectory::Look(Step step) const {
 void CheckpointDirectory::RemoveOld(Step newest) const {
   const Result<std::vector<Step>> steps = ListSteps(options_.directory);
   if (!steps.ok()) {
-    options_.logger->Warn("old checkpoints are kept", {{"error", steps.error().ToString()}});
+    options_.logger->Warn("old checkpoints cannot be listed, so none is removed",
+                          {{"error", steps.error().ToString()}});
     return;
   }
   int kept = 0;
@@ -443,7 +444,8 @@ void CheckpointDirectory::RemoveFolder(const std::string& path) const {
   std::error_code error;
   std::filesystem::remove_all(path, error);
   if (error) {
-    options_.logger->Warn("cannot remove", {{"path", path}, {"error", error.message()}});
+    options_.logger->Warn("cannot remove a folder of the checkpoint directory",
+                          {{"path", path}, {"error", error.message()}});
   }
 }
 

@@ -157,7 +157,8 @@ bool CheckpointStore::HasSaved(Step step, Epoch epoch, Incarnation incarnation) 
 }
 
 void CheckpointStore::SaveAsync(Snapshot snapshot) {
-  LOCKSTEP_CHECK(writer_ != nullptr, "SaveAsync before Claim");
+  LOCKSTEP_CHECK(writer_ != nullptr,
+                 "the checkpoint directory must be claimed before the first save");
   writer_->Put(std::move(snapshot));
 }
 

@@ -68,7 +68,7 @@ Fence FenceAfter(const Fence& before, const WriterIdentity& writer) {
 Error LostTo(const std::string& job_uid, const std::string& directory) {
   return Error(ErrorCode::kAlreadyExists,
                "the checkpoint directory " + directory + " was taken over by job " + job_uid +
-                   ", which began to write there later; two jobs must not share one");
+                   ", which began to write there later; two jobs must not share one directory");
 }
 
 }  // namespace lockstep::runtime

@@ -77,7 +77,7 @@ Status Exchange(const std::string& folder, const std::string& target) {
   LOCKSTEP_RETURN_IF_ERROR(FlushFolder(std::filesystem::path(target).parent_path().string()));
   return ::rename(aside.c_str(), folder.c_str()) == 0
              ? OkStatus()
-             : Status(SystemError(errno, "take away " + aside));
+             : Status(SystemError(errno, "move away " + aside));
 }
 
 std::string AsideOf(const std::string& target) {

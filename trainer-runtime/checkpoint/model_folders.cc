@@ -38,14 +38,15 @@ Status CheckDirectoryKind(const std::string& directory, bool several) {
   if (found.empty()) {
     return OkStatus();
   }
-  return Error(
-             ErrorCode::kInvalidArgument,
-             directory + " holds " + found +
-                 (several ? ", a checkpoint of one model for all ranks, but strategy Independent "
-                            "trains a model for each rank; the other strategies can resume from it"
-                          : ", the checkpoints of one rank's own model, but this strategy trains "
-                            "one model for all ranks; only Independent can resume from them") +
-                 "; to start afresh, name another directory")
+  return Error(ErrorCode::kInvalidArgument,
+               directory + " holds " + found +
+                   (several ? ", a checkpoint of one model for all ranks, but strategy Independent "
+                              "trains a model for each rank. Only the other strategies can resume "
+                              "from this directory"
+                            : ", the checkpoints of one rank's own model, but this strategy trains "
+                              "one model for all ranks. Only strategy Independent can resume from "
+                              "this directory") +
+                   "; to start afresh, name another directory")
       .WithField("spec.training.checkpoint.directory");
 }
 

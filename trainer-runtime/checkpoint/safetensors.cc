@@ -113,8 +113,8 @@ Result<TensorSlice> DecodeEntry(const std::string& name,
   if (!size.has_value() || offset != begin || end < begin || end - begin != *size ||
       end > data.size()) {
     return Corrupt(name + ": bytes " + std::to_string(offset) + " to " + std::to_string(end) +
-                   " of " + std::to_string(data.size()) + ", expected a start at " +
-                   std::to_string(begin) + " and the size of its shape");
+                   " of " + std::to_string(data.size()) + " found, expected bytes that begin at " +
+                   std::to_string(begin) + " and have the size of its shape");
   }
   tensor.bytes = data.substr(begin, *size);
   return tensor;
@@ -150,7 +150,7 @@ Status CheckTensors(std::span<const TensorSlice> tensors) {
       return Error(ErrorCode::kInvalidArgument,
                    tensor.name + " has " + std::to_string(tensor.bytes.size()) +
                        " bytes, expected the " + (size ? std::to_string(*size) + " " : "") +
-                       "of its shape");
+                       "bytes of its shape");
     }
   }
   return OkStatus();
@@ -196,8 +196,8 @@ Result<std::vector<TensorSlice>> DecodeSafetensors(std::string_view file,
     header_size |= uint64_t{static_cast<unsigned char>(file[i])} << (8 * i);
   }
   if (header_size > kHeaderBytesMax || header_size > file.size() - kLengthBytes) {
-    return Corrupt("header of " + std::to_string(header_size) + " bytes in a file of " +
-                   std::to_string(file.size()));
+    return Corrupt("header of " + std::to_string(header_size) + " bytes found in a file of " +
+                   std::to_string(file.size()) + " bytes");
   }
   Result<Json> header = ParseJson(file.substr(kLengthBytes, header_size), kTensorsMax);
   if (!header.ok()) {

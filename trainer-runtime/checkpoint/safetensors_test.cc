@@ -105,7 +105,7 @@ TEST(Safetensors, WhatCannotStandInOneFileIsNamed) {
   EXPECT_THAT(CheckTensors(std::vector<TensorSlice>{{"w", TensorType::kFloat32, {3}, kFloats}})
                   .error()
                   .ToString(),
-              HasSubstr("w has 8 bytes, expected the 12 of its shape"));
+              HasSubstr("w has 8 bytes, expected the 12 bytes of its shape"));
   EXPECT_FALSE(CheckTensors(std::vector<TensorSlice>{{"w", {}, {-1}, ""}}).ok());
 }
 

@@ -40,7 +40,7 @@ Status CommunicatorFront::Fill(
   const CallContext context = Begin(call, deadline);
   if (root < 0 || root >= world_size_) {
     const Error error =
-        context.Fail(ErrorCode::kInvalidArgument, "there is no rank with the root's number");
+        context.Fail(ErrorCode::kInvalidArgument, "the root is not a rank of this communicator");
     Abort(error);
     return error;
   }

@@ -150,7 +150,8 @@ Result<LentMemory> MemoryExchange::Run() {
 LentMemory::LentMemory(int rank, std::vector<SharedSegment> memories)
     : rank_(rank), memories_(std::move(memories)) {
   for (const SharedSegment& memory : memories_) {
-    LOCKSTEP_CHECK(memory.size() == memories_.front().size(), "shared memories of different sizes");
+    LOCKSTEP_CHECK(memory.size() == memories_.front().size(),
+                   "the shared memories of the ranks have different sizes");
   }
 }
 

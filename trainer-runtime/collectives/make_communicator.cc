@@ -73,7 +73,7 @@ Status CheckOptions(const CommunicatorOptions& options) {
   }
   for (int peer = 0; peer < options.world_size && options.world_size > 1; ++peer) {
     if (options.links[static_cast<std::size_t>(peer)].is_open() == (peer == options.rank)) {
-      return fail("a link from this rank to itself, or no link to rank " + std::to_string(peer));
+      return fail("this rank has a link to itself, or no link to rank " + std::to_string(peer));
     }
   }
   return OkStatus();

@@ -24,7 +24,7 @@ Result<std::shared_ptr<const CudaDevice>> CudaDevice::Open(int number, const std
   Result<SharedObject> object = SharedObject::Open(library);
   if (!object.ok()) {
     return Error(ErrorCode::kNotFound,
-                 "no NVIDIA driver is here (" + object.error().message() + ")");
+                 "there is no NVIDIA driver here (" + object.error().message() + ")");
   }
   const std::shared_ptr<CudaDevice> device(new CudaDevice(std::move(object).value(), number));
   LOCKSTEP_RETURN_IF_ERROR(device->FindFunctions());

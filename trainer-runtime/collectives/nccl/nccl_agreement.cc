@@ -83,8 +83,8 @@ std::optional<NcclObstacle> FindDifference(const NcclHello& hello,
   if (hello.version != first.version) {
     return NcclObstacle{
         NcclObstacleKind::kReleasesDiffer,
-        "NCCL differs: rank 0 has " + FormatNcclVersion(first.version) + ", " + RankText(rank) +
-            " has " + FormatNcclVersion(hello.version) +
+        "the version of NCCL differs: rank 0 has " + FormatNcclVersion(first.version) + ", " +
+            RankText(rank) + " has " + FormatNcclVersion(hello.version) +
             ". NCCL needs the same version on all ranks: use the same image for all workers"};
   }
   if (hello.device_count != first.device_count) {

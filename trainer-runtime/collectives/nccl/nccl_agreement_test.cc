@@ -50,11 +50,13 @@ TEST(FindNcclObstacle, SaysWhoCannotBeJoined) {
   using Kind = NcclObstacleKind;
   EXPECT_EQ(Words({{22809, {"GPU-a"}}}), "none");
   EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22807, {"GPU-c"}}}),
-            "releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.28.7. NCCL needs the "
-            "same version on all ranks: use the same image for all workers");
+            "releases-differ: the version of NCCL differs: rank 0 has 2.28.9, rank 2 has 2.28.7. "
+            "NCCL needs the same version on all ranks: use the same image for all workers");
   EXPECT_EQ(Words({{22809, {"GPU-a", "GPU-b"}}, {22809, {"GPU-c", "GPU-d"}}}), "none");
-  EXPECT_THAT(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {23007, {"GPU-c"}}}),
-              StartsWith("releases-differ: NCCL differs: rank 0 has 2.28.9, rank 2 has 2.30.7. "));
+  EXPECT_THAT(
+      Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {23007, {"GPU-c"}}}),
+      StartsWith(
+          "releases-differ: the version of NCCL differs: rank 0 has 2.28.9, rank 2 has 2.30.7. "));
   EXPECT_EQ(Words({{22809, {"GPU-a"}}, {22809, {"GPU-b"}}, {22809, {"GPU-b"}}}),
             "shared-gpu: rank 1 and rank 2 would both use GPU-b, and NCCL allows only one rank on "
             "each GPU");
@@ -132,7 +134,7 @@ TEST_F(OfferNcclTest, SaysWhatIsMissing) {
   };
   EXPECT_EQ(lack({}, FakeFiles("2.30")), "no-gpu: its engine computes in host memory");
   EXPECT_THAT(lack(kDevices, {FakeNcclFile("2.30"), "libno-such-cuda.so.1"}),
-              StartsWith("no-gpu: no NVIDIA driver is here"));
+              StartsWith("no-gpu: there is no NVIDIA driver here"));
   EXPECT_EQ(lack(kThird, FakeFiles("2.30")),
             "no-gpu: GPU 2 of this process does not exist: 2 visible");
   EXPECT_THAT(lack(kDevices, {"libno-such-nccl.so.2", FakeCudaFile()}),

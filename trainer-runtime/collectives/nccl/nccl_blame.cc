@@ -37,11 +37,12 @@ std::string LockedMemoryText() {
   struct rlimit limit = {};
   const bool is_known = ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0;
   if (is_known && limit.rlim_cur == RLIM_INFINITY) {
-    return "an unlimited amount of memory may be locked";
+    return "this process may lock any amount of memory";
   }
-  return (is_known ? std::to_string(limit.rlim_cur >> 10U) + " KiB"
+  return "this process may lock " +
+         (is_known ? std::to_string(limit.rlim_cur >> 10U) + " KiB"
                    : std::string("an unknown amount")) +
-         " of memory may be locked";
+         " of memory";
 }
 
 // Those that are up and lead elsewhere.

@@ -57,7 +57,7 @@ TEST(WithBlame, SystemErrorWithAllRanksAliveIsThisMachines) {
   EXPECT_THAT(error.message(),
               AllOf(StartsWith(kOfSystem.message() + ". All ranks are alive, so a system call on "),
                     HasSubstr("/dev/shm has "),
-                    HasSubstr("memory may be locked"),
+                    HasSubstr("this process may lock "),
                     HasSubstr("network interfaces: "),
                     HasSubstr("NCCL_SOCKET_IFNAME")));
 }

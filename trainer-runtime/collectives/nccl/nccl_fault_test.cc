@@ -113,9 +113,11 @@ TEST(NcclFault, SizeThatHasNoWayIsFoundWhileJoining) {
     for (const NcclRankEnd& end : ends) {
       EXPECT_THAT(
           end.text,
-          AllOf(HasSubstr("joining 2 ranks with NCCL"),
-                HasSubstr("a test sum of 4000 bytes, the size of a bucket of this job: NCCL says"),
-                HasSubstr("ordered: no way between GPUs for such a sum")));
+          AllOf(
+              HasSubstr("joining 2 ranks with NCCL"),
+              HasSubstr(
+                  "a test sum of 4000 bytes, the size of a bucket of this job, failed: NCCL says"),
+              HasSubstr("ordered: no way between GPUs for such a sum")));
     }
   }
 }

@@ -40,8 +40,9 @@ Status NcclLibrary::FindFunctions() {
     return Error(ErrorCode::kNotFound, path() + " is not NCCL: it has no ncclGetVersion");
   }
   if (const nccl::Result code = get_version(&version_); code != nccl::kSuccess) {
-    return Error(ErrorCode::kUnavailable,
-                 path() + " does not tell its version; its result code is " + std::to_string(code));
+    return Error(
+        ErrorCode::kUnavailable,
+        path() + " does not report its version; its result code is " + std::to_string(code));
   }
   object_.Find("ncclCommRevoke", &comm_revoke);
   const bool has_all = object_.Find("ncclGetUniqueId", &get_unique_id) &&

@@ -100,7 +100,8 @@ TEST_F(CudaDeviceTest, SaysWhatIsMissing) {
   EXPECT_EQ(no_gpu.message(), "no GPU is visible to this process");
   const Error no_driver = CudaDevice::OpenFirst("libno-such-cuda.so.1").error();
   EXPECT_EQ(no_driver.code(), ErrorCode::kNotFound);
-  EXPECT_THAT(no_driver.message(), HasSubstr("no NVIDIA driver is here (libno-such-cuda.so.1"));
+  EXPECT_THAT(no_driver.message(),
+              HasSubstr("there is no NVIDIA driver here (libno-such-cuda.so.1"));
   EXPECT_EQ(CudaDevice::OpenFirst("libm.so.6").error().code(), ErrorCode::kNotFound);
 }
 

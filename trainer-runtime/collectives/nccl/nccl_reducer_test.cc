@@ -191,7 +191,8 @@ TEST(NcclReducer, RanksWhoseNcclDiffersInThePatchAreRefusedByName) {
       options, [](Communicator&, GradientReducer&, NcclGround&) { return std::string("joined"); });
   for (const NcclRankEnd& end : ends) {
     EXPECT_EQ(end.code, static_cast<int>(ErrorCode::kMismatch));
-    EXPECT_THAT(end.text, HasSubstr("NCCL differs: rank 0 has 2.28.9, rank 1 has 2.28.7"));
+    EXPECT_THAT(end.text,
+                HasSubstr("the version of NCCL differs: rank 0 has 2.28.9, rank 1 has 2.28.7"));
   }
 }
 

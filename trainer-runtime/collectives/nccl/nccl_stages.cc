@@ -121,9 +121,10 @@ Status TrySums(int rank_count,
   for (const std::size_t count : counts) {
     const Status summed = TryOneSum(rank_count, count, communicator, trial, limits);
     if (!summed.ok()) {
-      return Error(summed.error().code(),
-                   "a test sum of " + std::to_string(count * sizeof(float)) +
-                       " bytes, the size of a bucket of this job: " + summed.error().message());
+      return Error(
+          summed.error().code(),
+          "a test sum of " + std::to_string(count * sizeof(float)) +
+              " bytes, the size of a bucket of this job, failed: " + summed.error().message());
     }
   }
   return OkStatus();

@@ -50,12 +50,12 @@ class Collectives:
         self._failure: Optional[Exception] = None
 
     def all_reduce(self, array: Any, op: OpLike = Op.SUM) -> jax.Array:
-        """`array` reduced over all ranks; whole numbers have no mean."""
+        """`array` reduced over all ranks. `mean` needs floating-point numbers."""
         own = _checked(array)
         chosen = op_of(op)
         if chosen is Op.MEAN and not jnp.issubdtype(own.data.dtype, jnp.floating):
-            raise InvalidArgument(f"op: {own.data.dtype.name} has no mean: use sum and divide the "
-                                  "result")
+            raise InvalidArgument(f"op: a mean of {own.data.dtype.name} is not supported: "
+                                  "use sum and divide the result")
         return self._call(
             lambda copy: self._session.all_reduce(copy, chosen, self._timeout), own,
             own.data.shape, turned=chosen in (Op.MIN, Op.MAX))

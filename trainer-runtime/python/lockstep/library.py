@@ -32,7 +32,7 @@ TYPE_WORD_MAX = 0x7FFFFF
 
 
 class Op(enum.IntEnum):
-    """What a reduction does: lockstep_op. Sums of integers wrap around; integers have no mean."""
+    """What a reduction does: lockstep_op. Sums of integers wrap around. MEAN needs floats."""
 
     SUM = 0
     MIN = 1
