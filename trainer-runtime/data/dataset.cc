@@ -83,7 +83,7 @@ Result<Dataset> Dataset::Make(IdxTensor images,
     return Error(ErrorCode::kInvalidArgument,
                  name + ": " + std::to_string(images.shape.front()) + " images with " +
                      std::to_string(labels.shape.front()) +
-                     " labels, expected the same number of both");
+                     " labels found, expected as many labels as images");
   }
   Dataset dataset;
   dataset.sample_count_ = images.shape.front();

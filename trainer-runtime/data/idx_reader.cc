@@ -118,7 +118,7 @@ Result<std::string> Gunzip(std::string_view whole, const std::string& name, std:
     if (code == Z_BUF_ERROR) {
       return Corrupt(name,
                      "gzip data ends after " + std::to_string(content.size()) +
-                         " decompressed bytes, expected the end of its stream");
+                         " decompressed bytes, before the end of its stream: the file is cut off");
     }
     if (code != Z_OK && code != Z_STREAM_END) {
       const char* reason = inflater->msg == nullptr ? zError(code) : inflater->msg;

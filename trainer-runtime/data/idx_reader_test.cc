@@ -99,7 +99,7 @@ TEST(DecodeIdx, EachDefectIsNamed) {
       {"cut gzip",
        Gzip(good).substr(0, Gzip(good).size() - 9),
        ErrorCode::kCorrupt,
-       {"gzip data ends after", "expected the end of its stream"}},
+       {"gzip data ends after", "before the end of its stream: the file is cut off"}},
       {"gzip checksum", bad_sum, ErrorCode::kCorrupt, {"gzip data is damaged", "data check"}},
       {"after gzip", Gzip(good) + "xy", ErrorCode::kCorrupt, {"2 bytes after the gzip stream"}},
       {"after the last of two members",

@@ -46,7 +46,8 @@ Status SampleLedger::Add(std::span<const int64_t> ids) {
   for (std::size_t i = 0; i < ids.size(); ++i) {
     std::string problem;
     if (ids[i] < 0 || ids[i] >= sample_count()) {
-      problem = "sample " + std::to_string(ids[i]) + " of " + std::to_string(sample_count());
+      problem = "sample " + std::to_string(ids[i]) + " found, expected 0 to " +
+                std::to_string(sample_count() - 1);
     } else if (uses_[static_cast<std::size_t>(ids[i])] == std::numeric_limits<uint16_t>::max()) {
       problem = "sample " + std::to_string(ids[i]) + " is used too often to count";
     } else {
@@ -101,7 +102,8 @@ std::string SampleLedger::Serialize() const {
 
 Result<SampleLedger> SampleLedger::Deserialize(std::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic || bytes.size() < kHeaderBytes) {
-    return Corrupt(std::to_string(bytes.size()) + " bytes found, which do not start with a header");
+    return Corrupt(std::to_string(bytes.size()) +
+                   " bytes found, expected bytes that begin with a header");
   }
   bytes.remove_prefix(kMagic.size());
   const auto sample_count = TakeLittleEndian<int64_t>(&bytes);

@@ -145,7 +145,10 @@ void PsCaller::Take(CallOutcome outcome, TimePoint now) {
     return;
   }
   if (outcome.kind == CallOutcome::Kind::kAccepted && found < newest_[ps]) {
-    Fail(ps, "incarnation " + std::to_string(found.value()) + " answered, but was replaced", now);
+    Fail(ps,
+         "incarnation " + std::to_string(found.value()) +
+             " answered, but a newer process has replaced it",
+         now);
   } else if (outcome.kind == CallOutcome::Kind::kAccepted) {
     calls_.erase(ps);
     links_[ps] =

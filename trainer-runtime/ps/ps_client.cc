@@ -336,7 +336,8 @@ Status PsClient::Conclude() const {
         is_unseeded = true;
         break;
       case RequestOutcome::kOutdated:
-        return Error(ErrorCode::kStale, "this worker was replaced by a newer process, or has left");
+        return Error(ErrorCode::kStale,
+                     "a newer process has replaced this worker, or this worker has left already");
       case RequestOutcome::kMisfit:
         return Error(
             ErrorCode::kMismatch,

@@ -238,7 +238,7 @@ Status PsLoop::Take(const Guest& guest, const std::string& bytes) {
   const auto found = holdings_.find(frame.shard);
   if (found == holdings_.end()) {
     return Error(ErrorCode::kMismatch,
-                 "shard " + std::to_string(frame.shard) + " is not held by this process");
+                 "this process has no copy of shard " + std::to_string(frame.shard));
   }
   Holding& holding = found->second;
   if (const auto* request = std::get_if<WorkerRequest>(&frame.message)) {

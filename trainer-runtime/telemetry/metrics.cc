@@ -104,13 +104,14 @@ struct Metrics::Families {
                                            "lockstep_loss_scale_ratio",
                                            "Factor by which the loss of the next step is "
                                            "multiplied before backward; 1 except in Float16.");
-  prometheus::Gauge& last_step = AddGauge(
-      &registry, "lockstep_training_step", "Steps taken, including those of earlier processes.");
+  prometheus::Gauge& last_step = AddGauge(&registry,
+                                          "lockstep_training_step",
+                                          "Completed steps, including steps of earlier processes.");
   prometheus::Gauge& data_epoch =
       AddGauge(&registry, "lockstep_training_data_epoch", "Complete passes over the data.");
   prometheus::Gauge& accuracy = AddGauge(&registry,
                                          "lockstep_training_accuracy_ratio",
-                                         "Accuracy over the data epoch so far, of all ranks.");
+                                         "Accuracy of all ranks in the running data epoch so far.");
   prometheus::Gauge& epoch = AddGauge(
       &registry, "lockstep_rendezvous_epoch", "Number of the last rendezvous of all ranks.");
   prometheus::Family<prometheus::Gauge>& peers =

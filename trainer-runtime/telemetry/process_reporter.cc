@@ -79,7 +79,8 @@ void ProcessReporter::HearControl() {
   }
   const Result<ControlMessage> control = DecodeControlMessage((*message)->text);
   if (!control.ok()) {
-    logger_->Warn("control message could not be read", {{"error", control.error().ToString()}});
+    logger_->Warn("a control message from lockstep-runtime could not be read",
+                  {{"error", control.error().ToString()}});
     return;
   }
   metrics_->ControlMessageReceived(ControlVerdict::kAccepted);

@@ -63,8 +63,8 @@ Status Trainer::EstablishState(std::optional<int> state_source, RankControl* con
     LOCKSTEP_RETURN_IF_ERROR(RestoreFromCheckpoint());
     if (is_mixture_) {
       return Error(ErrorCode::kUnavailable,
-                   "the rank that was sending its state to this rank is lost, no other rank has a "
-                   "state and there is no checkpoint: this process ends, and its replacement "
+                   "the rank that was sending its state to this rank is lost. No other rank has a "
+                   "state, and there is no checkpoint. This process ends, and its replacement "
                    "starts training from the beginning");
     }
     state_.is_established = true;

@@ -232,13 +232,13 @@ Status CheckCursor(const TrainingState& state, BatchLoader* loader) {
   if (open.lost == closed.lost && open.repeated == closed.repeated) {
     return OkStatus();
   }
-  return Error(
-      ErrorCode::kInvalidArgument,
-      "the saved state has used other samples of data epoch " + std::to_string(cursor.data_epoch) +
-          " than this job would have used up to the same position: continuing would lose " +
-          std::to_string(open.lost - closed.lost) + " and repeat " +
-          std::to_string(open.repeated - closed.repeated) +
-          " samples; expected the dataset.shuffle and the data with which the state was made");
+  return Error(ErrorCode::kInvalidArgument,
+               "the saved state and this job use different samples in data epoch " +
+                   std::to_string(cursor.data_epoch) +
+                   " up to the position of the saved state: continuing would lose " +
+                   std::to_string(open.lost - closed.lost) + " and repeat " +
+                   std::to_string(open.repeated - closed.repeated) +
+                   " samples. Use the dataset.shuffle and the data with which the state was saved");
 }
 
 // Layout: 8 bytes length of the header, the header as JSON, the ledger.

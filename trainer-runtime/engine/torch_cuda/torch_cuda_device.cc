@@ -45,7 +45,7 @@ Result<int> FindDevice(const std::string& uuid) {
     return Error(ErrorCode::kNotFound, none + WordsOf(counted));
   }
   if (count == 0) {
-    return Error(ErrorCode::kNotFound, none + "the driver shows none to this process");
+    return Error(ErrorCode::kNotFound, none + "the driver shows no device to this process");
   }
   std::string visible;
   for (int index = 0; index < count; ++index) {
@@ -201,7 +201,7 @@ class TorchCudaDevice final : public TorchDevice, GraphRecorder {
   static Status ToStatus(int code) {
     return code == cudaSuccess
                ? OkStatus()
-               : Status(Error(ErrorCode::kInternal, "CUDA cannot do the update: " + WordsOf(code)));
+               : Status(Error(ErrorCode::kInternal, "the update failed in CUDA: " + WordsOf(code)));
   }
 
   int index_;
