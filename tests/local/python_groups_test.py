@@ -148,8 +148,8 @@ class Calls(GroupsCase):
         run = self.run_job(manifest)
         self.assertEqual(run.exit_code, 1, run.output)
         self.assertRegex(
-            run.pod_log("own-worker-0"), r"group \d+/gloo of ranks \[0, 1\] on rank 0, and no such "
-            "group on rank 1: .*Make all groups before the Job")
+            run.pod_log("own-worker-0"), r"group \d+/gloo has ranks \[0, 1\] on rank 0, but does "
+            "not exist on rank 1: .*make all groups before the Job")
 
     def test_the_set_up_of_a_replacement_asks_for_what_only_others_have(self):
         manifest = command_manifest(

@@ -212,7 +212,7 @@ def load() -> ctypes.CDLL:
             entry = getattr(library, function)
         except AttributeError:
             raise OSError(f"Lockstep's library: {name} has no {function}: the library and this "
-                          "package are of different releases") from None
+                          "package come from different releases") from None
         entry.argtypes = arguments
         entry.restype = _OTHER_RESULTS.get(function, c_int)
     return library

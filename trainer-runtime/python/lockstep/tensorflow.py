@@ -78,8 +78,8 @@ def _get(url: str, timeout: float) -> bytes:
         body = response.read(_BYTES_MAX + 1)
     except (OSError, http.client.HTTPException) as error:
         raise LockstepError(
-            f"{url} does not answer: {str(error) or type(error).__name__}; the pod's runtime "
-            "serves this address as long as it runs", Status.SYSTEM) from error
+            f"{url} does not answer: {str(error) or type(error).__name__}; lockstep-runtime "
+            "serves this address as long as the pod runs", Status.SYSTEM) from error
     finally:
         connection.close()
     if response.status != 200:

@@ -62,8 +62,8 @@ class Recovers:
         order = [one for one in cls.__mro__ if one in (Recovers, _trainer.Trainer)]
         if order != [Recovers, _trainer.Trainer]:
             raise InvalidArgument(
-                f"{cls.__name__}: found a class without lockstep.transformers.Recovers in front of "
-                "transformers.Trainer; expected "
+                f"{cls.__name__}: found a class that does not name lockstep.transformers.Recovers "
+                "before transformers.Trainer; expected "
                 f"class {cls.__name__}(lockstep.transformers.Recovers, transformers.Trainer)")
 
     def _inner_training_loop(
@@ -248,14 +248,14 @@ def _check(trainer: Any, trial: Any) -> None:
         "fp16": (args.fp16, "bf16=True, which needs no GradScaler"),
         "auto_find_batch_size": (args.auto_find_batch_size, "a batch size that fits"),
         "eval_on_start": (args.eval_on_start, "trainer.evaluate() before train()"),
-        "ignore_data_skip": (args.ignore_data_skip, "False: a replacement has to read the batches "
-                             "that the others read"),
+        "ignore_data_skip": (args.ignore_data_skip, "False: a replacement has to read the same "
+                             "batches as the other ranks"),
         "include_num_input_tokens_seen": (args.include_num_input_tokens_seen != "no", "no"),
         "train_sampling_strategy": (args.train_sampling_strategy not in ("random", "sequential"),
                                     "random or sequential"),
         "use_seedable_sampler": (
             not args.accelerator_config.use_seedable_sampler, "True: a replacement has to read "
-            "the samples in the order in which the others read them"),
+            "the samples in the same order as the other ranks"),
         "optim": (args.optim in ("lomo", "adalomo"), "an optimizer that updates in its step"),
         "train_dataset": (isinstance(data, torch.utils.data.IterableDataset),
                           "a dataset that returns samples by their number"),

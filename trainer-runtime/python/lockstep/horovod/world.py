@@ -227,7 +227,7 @@ class World(Generic[Array]):
             self._session.note_end(error)
             raise error from None
         except (MeetAgain, Mismatch) as lost:
-            print(f"lockstep: shut down on this rank alone: {lost}", file=sys.stderr, flush=True)
+            print(f"lockstep: only this rank has shut down: {lost}", file=sys.stderr, flush=True)
         finally:
             self._session.close()
 

@@ -70,7 +70,7 @@ def check_agreement(
     """
     each = _gather_terms(session, terms, timeout)
     if each is not None:
-        found = first_difference(each) or "ranks have the same names in a different order"
+        found = first_difference(each) or "the ranks have the same parts, but in a different order"
         raise Mismatch(beginning + found, Status.MISMATCH)
 
 

@@ -104,7 +104,7 @@ class CheckpointStore:
             return None
         saved = found.fingerprint
         words = (differences(fingerprint, saved) if isinstance(saved, dict) and found.tree else
-                 "it was not written by lockstep.torch.Job of this release")
+                 "lockstep.torch.Job of this release did not write it")
         if words is not None:
             raise Mismatch(f"{found.folder} does not fit this job: {words}; to begin at step 0, "
                            "set another checkpoint_directory", Status.MISMATCH)

@@ -266,7 +266,7 @@ class Store(unittest.TestCase):
                     "set another checkpoint_directory$"):
                 store.load_newest({**PRINT, **own})
         self.rewrite_manifest(1, fingerprint={"model": {}})
-        with self.assertRaisesRegex(Mismatch, "was not written by lockstep.torch.Job of this"):
+        with self.assertRaisesRegex(Mismatch, "lockstep.torch.Job of this release did not"):
             store.load_newest(PRINT)
 
     def test_that_of_a_later_release_is_refused(self):

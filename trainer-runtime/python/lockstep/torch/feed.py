@@ -98,7 +98,7 @@ def check_begins_anew(loader: Any) -> None:
             f"batches: {type(loader).__name__} found, which yields its batches only once; expected "
             "a loader that begins again from job.sampler after a rank is lost. Pass the "
             "DataLoader, and put a generator around job.batches instead: "
-            "work(job.batches(loader)). Or pass an object whose __iter__ is that generator")
+            "work(job.batches(loader)). Or pass an object whose __iter__ is such a generator")
 
 
 def keeps_order(loader: Any, sampler: Sampler) -> bool:
@@ -120,7 +120,7 @@ def tell_unseen(why: str) -> None:
     global _has_told
     if not _has_told:
         _has_told = True
-        print(f"lockstep: {why}, so the job does not see which samples its batches have, and "
+        print(f"lockstep: {why}, so the job does not see which samples its batches have. It "
               "counts the samples that were drawn from the sampler. To have the batches checked, "
               "pass the DataLoader itself to job.batches, and give each tensor and list of a batch "
               "as many rows as it has samples. If a collate_fn drops samples, remove them from the "

@@ -95,7 +95,7 @@ class LeftLoop(Exception):
         return Mismatch(
             f"{ranks_text(self.leaving)} left the loop after step {progress.step} of "
             f"{progress.steps_total}, but {ranks_text(self.staying)} continued: all ranks must "
-            "leave the loop after the same step; decide by a value that is equal on all ranks, "
+            "leave the loop after the same step. Decide by a value that is equal on all ranks, "
             "for example from job.session.all_reduce", Status.MISMATCH)
 
 

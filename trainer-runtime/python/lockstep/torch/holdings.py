@@ -48,7 +48,7 @@ def check_parts(model: Any, optimizer: Any, extra: Mapping[str, Any], scaler: An
     if closure is not None and closure.default is inspect.Parameter.empty:
         raise InvalidArgument(
             f"optimizer: {type(optimizer).__name__} found, whose step calls the model several "
-            "times; expected one that steps without a closure, as SGD and Adam do")
+            "times; expected an optimizer that steps without a closure, as SGD and Adam do")
     stateful = ("state_dict", "load_state_dict")
     for name, one in extra.items():
         if issubclass(type(one), _SCALERS):
@@ -228,7 +228,7 @@ class Holdings:
                 f"{sorted(state['extra'])}, as the checkpoint has them", Status.MISMATCH)
         dropped = sorted(set(state["extra"]) - set(self.extra))
         if state.get("scaler") and self.scaler is None:
-            dropped.append("the GradScaler's")
+            dropped.append("the state of the GradScaler")
         if dropped:  # of a file: ranks have agreed on theirs
             print("lockstep: the checkpoint has extra state that this program does not pass to "
                   f"the Job, so the next checkpoint will not contain it: {', '.join(dropped)}; "

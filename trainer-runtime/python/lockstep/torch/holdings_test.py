@@ -179,8 +179,8 @@ class Hashes(unittest.TestCase):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         held = Holdings(model, optimizer, {"schedule": nn.Linear(1, 1), "kept": nn.Linear(1, 1)})
         state = {**held.state(), "scaler": {"scale": 2.0}}
-        for extra, words in (({}, "kept, schedule, the GradScaler's"),
-                             ({"kept": nn.Linear(1, 1)}, "schedule, the GradScaler's")):
+        for extra, words in (({}, "kept, schedule, the state of the GradScaler"),
+                             ({"kept": nn.Linear(1, 1)}, "schedule, the state of the GradScaler")):
             said = io.StringIO()
             with contextlib.redirect_stderr(said):
                 Holdings(model, optimizer, extra).load(state, is_of_file=True)

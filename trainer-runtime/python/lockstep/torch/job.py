@@ -80,8 +80,8 @@ class Job:
         """
         if _has_finished:
             raise InvalidArgument(
-                "Job: a second Job in this process found, expected one: when the first one ended, "
-                "all ranks reported that no work is left; to train longer, raise epochs of the "
+                "Job: a second Job in this process found, expected one: when the first Job ended, "
+                "all ranks reported that no work is left. To train longer, raise epochs of the "
                 "Sampler; to train another model, use another job")
         directory = options.checkpoint_folder()
         self.model = model
@@ -158,7 +158,8 @@ class Job:
         """
         if self._is_finished:
             print("lockstep: batches was called after the last step: one loop goes over all epochs "
-                  "of the sampler; to train longer, raise its epochs", file=sys.stderr, flush=True)
+                  "of the sampler; to train longer, raise the epochs of the sampler",
+                  file=sys.stderr, flush=True)
         self._ending.end_process()
         with self._ending.by_errors():
             check_begins_anew(loader)
@@ -331,8 +332,8 @@ class Job:
             if self._is_open:
                 self._drop_batch()
                 raise LockstepError(
-                    "step was not called for the last batch, or the program caught what it raised; "
-                    "expected one call at the end of each batch; to accumulate gradients, give the "
+                    "step was not called for the last batch, or the program caught its error. Call "
+                    "step once at the end of each batch. To accumulate gradients, give the "
                     "sampler a larger batch_size, split each batch, and then call step once")
             self._between_steps()
 

@@ -72,7 +72,8 @@ class End(unittest.TestCase):
 
     def test_samples_that_were_lost_are_no_success_of_a_loop_that_is_left_early(self):
         self.made.sampler.advance(torch.tensor([0, 0, 1, 2]))
-        with self.assertRaisesRegex(Inexact, "^training has ended, but not by the plan: ") as end:
+        with self.assertRaisesRegex(
+                Inexact, "^training has ended, but samples were lost or repeated: ") as end:
             with self.made:
                 next(self.batches())
                 self.made.step()
@@ -113,7 +114,7 @@ class End(unittest.TestCase):
         failing = unittest.mock.patch.object(
             self.made._reducer, "reduce", side_effect=RuntimeError("out of memory"))
         with failing, self.assertRaisesRegex(
-                LockstepError, "not called for the last batch, or the program caught what it rais"):
+                LockstepError, "not called for the last batch, or the program caught its error"):
             self.use_each_batch(self.made.step)
         self.assertEqual((self.made.step_count, self.session.finish_timeouts), (0, []))
 

@@ -194,9 +194,10 @@ class Exits(unittest.TestCase):
                  "all steps of this run are lost, because checkpoint_directory is not set and no "
                  "checkpoint was written")):
             self.assertEqual(self.words_at_loss(**options), [
-                "lockstep: a call of job.session lost a rank after step 3, and the program did not "
-                f"catch lockstep.MeetAgain: {lost}. To keep the steps, catch lockstep.MeetAgain "
-                "around the call and take the next batch", "lockstep: rank 1 is lost"])
+                "lockstep: a rank was lost after step 3 during a call of job.session, and the "
+                f"program did not catch lockstep.MeetAgain: {lost}. To keep the steps, catch "
+                "lockstep.MeetAgain around the call and take the next batch",
+                "lockstep: rank 1 is lost"])
 
     def test_a_program_without_run_that_lets_a_loss_pass_hears_it_as_well(self):
         self.run_on(1, self.script())

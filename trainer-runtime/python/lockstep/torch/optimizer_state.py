@@ -30,10 +30,10 @@ def put_by_name(saved: dict[str, Any], saved_names: Names, names: Names) -> dict
         own = set(names[index]) if index < len(names) else set()
         of_file = set(saved_names[index]) if index < len(saved_names) else set()
         for one in sorted(own ^ of_file):
-            found, expected = ("found", "not there") if one in own else ("not found", "there")
+            found, expected = ("is", "is not") if one in own else ("is not", "is")
             raise Mismatch(
-                f"optimizer: {one} {found} in group {index}, expected {expected}, as in the "
-                "checkpoint: give the optimizer the same parameters in the same groups",
+                f"optimizer: {one} {found} in group {index}, but in the checkpoint it {expected} "
+                "in this group: give the optimizer the same parameters in the same groups",
                 Status.MISMATCH)
     places = {name: place for place, name in enumerate(name for group in saved_names
                                                        for name in group)}

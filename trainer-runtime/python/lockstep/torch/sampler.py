@@ -202,8 +202,8 @@ class Sampler:
         was used as often as planned)."""
         totals = self.totals()
         if totals.lost or totals.repeated:
-            raise Inexact(f"training has ended, but not by the plan: {totals}; train again from an "
-                          "older checkpoint, or from step 0", Status.INTERNAL)
+            raise Inexact(f"training has ended, but samples were lost or repeated: {totals}; train "
+                          "again from an older checkpoint, or from step 0", Status.INTERNAL)
 
     def _counted(self) -> _Counts:
         wanted = torch.zeros_like(self._uses)

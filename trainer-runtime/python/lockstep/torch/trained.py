@@ -32,7 +32,7 @@ def newest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[Check
     while found is not None:
         try:
             if found.fingerprint is None or found.tree is None:
-                raise ValueError("it was not written by lockstep.torch.Job")
+                raise ValueError("lockstep.torch.Job did not write it")
             state = found.state()
             return Checkpoint(found.step, state["model"], state["extra"])
         except (ValueError, KeyError, TypeError) as problem:

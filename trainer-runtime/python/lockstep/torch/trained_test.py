@@ -93,10 +93,10 @@ class Newest(unittest.TestCase):
         self.rewrite_manifest(12, fingerprint=None)
         step, told = self.newest()
         self.assertEqual(step, 3)
-        self.assertRegex(told, "skipped: .*step-00000012: it was not written by lockstep.torch.Job")
+        self.assertRegex(told, "skipped: .*step-00000012: lockstep.torch.Job did not write it")
         self.rewrite_manifest(3, fingerprint={"model": []})
         with contextlib.redirect_stderr(io.StringIO()):
-            with self.assertRaisesRegex(LockstepError, "not written by lockstep.torch.Job"):
+            with self.assertRaisesRegex(LockstepError, "lockstep.torch.Job did not write"):
                 newest_checkpoint(self.directory)
 
 

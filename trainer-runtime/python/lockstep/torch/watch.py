@@ -65,9 +65,9 @@ class Watch:
         """Where the program did not catch the MeetAgain of a call of its own."""
         options = self._options
         if options.program_saves:
-            print(f"lockstep: a call outside of a training step lost a rank after step {step}, "
-                  "such as a call of an evaluation: the gang restarts from the program's newest "
-                  "checkpoint", file=sys.stderr, flush=True)
+            print(f"lockstep: a rank was lost after step {step}, during a call outside of a "
+                  "training step, for example in an evaluation: the gang restarts from the "
+                  "program's newest checkpoint", file=sys.stderr, flush=True)
             return
         lost = "the steps since the newest checkpoint are lost"
         if options.checkpoint_every == 0 or options.checkpoint_folder() is None:
@@ -75,9 +75,10 @@ class Watch:
                        "JobOptions.checkpoint_every is 0")
             lost = (f"all steps of this run are lost, because {missing} and no checkpoint was "
                     "written")
-        print(f"lockstep: a call of job.session lost a rank after step {step}, and the program did "
-              f"not catch lockstep.MeetAgain: {lost}. To keep the steps, catch lockstep.MeetAgain "
-              "around the call and take the next batch", file=sys.stderr, flush=True)
+        print(f"lockstep: a rank was lost after step {step} during a call of job.session, and the "
+              f"program did not catch lockstep.MeetAgain: {lost}. To keep the steps, catch "
+              "lockstep.MeetAgain around the call and take the next batch", file=sys.stderr,
+              flush=True)
 
     def check_scalers(self) -> None:
         """Before the first step. Errors: InvalidArgument (a GradScaler is in use, and the job was
@@ -156,5 +157,5 @@ class Watch:
 
 def _rule(step: int, who: str) -> str:
     return (f"after step {step} {who} to hold the same values, bit for bit. Only job.step may "
-            "change them, or the program in the same way on all ranks; an additional call of "
-            "optimizer.step is a common cause")
+            "change these values, or the program in the same way on all ranks. A common cause is "
+            "an additional call of optimizer.step")

@@ -77,8 +77,8 @@ class Rendezvous(_elastic.RendezvousHandler):  # type: ignore[misc]
     def next_rendezvous(self) -> Any:
         """Waits for the torchruns of all pods."""
         if self._session is None:
-            raise RuntimeError("the rendezvous 'lockstep' works with torchrun and "
-                               "torch.distributed.launcher, not with an agent of another kind")
+            raise RuntimeError("the rendezvous 'lockstep' works only with torchrun and "
+                               "torch.distributed.launcher, not with other agents")
         self._lost = threading.Event()
         self._store = None
         try:

@@ -246,11 +246,11 @@ class Control:
                 for other in ranks:
                     if each[other].get(key) != ranks:
                         raise Mismatch(
-                            f"group {key} of ranks {ranks} on rank {rank}, and "
-                            f"{each[other].get(key, 'no such group')} on rank {other}: each rank "
-                            "has to make the same groups in the same order, and a replacement "
-                            "makes only the groups that the program makes before its Job. Make "
-                            "all groups before the Job", Status.MISMATCH)
+                            f"group {key} has ranks {ranks} on rank {rank}, but "
+                            f"{each[other].get(key, 'does not exist')} on rank {other}: each rank "
+                            "has to make the same groups in the same order. A replacement makes "
+                            "only the groups that the program makes before its Job, so make all "
+                            "groups before the Job", Status.MISMATCH)
 
 
 _control: Optional[Control] = None

@@ -97,11 +97,11 @@ def _check_module(name: str, module: torch.nn.Module) -> None:
         raise InvalidArgument(
             f"model: FullyShardedDataParallel (FSDP1) found at {name}, expected fully_shard, "
             "DistributedDataParallel or a plain module: FSDP1 cannot undo a step that was lost. "
-            "Without groups, its gang restarts from the checkpoint")
+            "Without lockstep.torch.groups, the gang restarts from the program's checkpoint")
     if "FSDPModule" in kinds:
         raise InvalidArgument(
             f"model: fully_shard found at {name}, expected it on the whole model as well: only the "
-            "root can undo a step")
+            "root module can undo a step")
     if isinstance(module, DistributedDataParallel):
         raise InvalidArgument(
             f"model: DistributedDataParallel found at {name}, expected it around the whole model")

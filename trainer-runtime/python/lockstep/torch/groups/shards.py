@@ -37,7 +37,7 @@ class Sharded(Plain):
         if loose:
             raise InvalidArgument(
                 f"model: {loose[0]} found outside of fully_shard, expected all parameters in it: "
-                "apply it to the whole model, without ignored_params")
+                "apply fully_shard to the whole model, without ignored_params")
         meshes = {name: one.device_mesh for name, one in parameters.items()}
         first = next(iter(meshes.values()))
         other = next((name for name, one in meshes.items() if one != first), None)

@@ -101,8 +101,8 @@ class Steps(Job):
             super()._take_over()
             if self._step != self._first_step:
                 raise Mismatch(
-                    f"step: {self._first_step} found, expected {self._step}, at which rank 0 "
-                    "begins: load the same checkpoint on all ranks", Status.MISMATCH)
+                    f"step: {self._first_step} found, expected {self._step}, the step at which "
+                    "rank 0 begins: load the same checkpoint on all ranks", Status.MISMATCH)
             return
         step = members[source].step
         if self._has_state and self._step < step:
