@@ -1,9 +1,9 @@
-"""Lockstep for Python: programs of your own whose processes meet, reduce and broadcast together.
-After one of them was lost they meet again, and the others keep their process and their memory.
+"""Lockstep for Python: your program's processes join a rendezvous, reduce and broadcast together.
+If a process is lost, the others keep running with their memory and join a new rendezvous.
 
-`lockstep.numpy` and `lockstep.jax` work on arrays, `lockstep.torch` trains models, `lockstep.keras`
-reports, `lockstep.tensorflow` asks for TF_CONFIG of now, `lockstep.horovod` runs programs for
-Horovod. docs/reference/python.md tells more.
+`lockstep.numpy` and `lockstep.jax` work on arrays. `lockstep.torch` trains models.
+`lockstep.keras` reports progress. `lockstep.tensorflow` returns the current TF_CONFIG.
+`lockstep.horovod` runs programs that were written for Horovod. See docs/reference/python.md.
 """
 
 from lockstep.errors import (

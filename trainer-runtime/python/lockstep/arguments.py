@@ -1,5 +1,5 @@
-"""Arguments of the caller, refused by name before the library gets them: ctypes would say no name,
-or cut a number that is too large."""
+"""Checks arguments before the library gets them, so that errors name the argument. ctypes would not
+name it, and would cut off a number that is too large."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls of liblockstep fail with, as exceptions."""
+"""The exceptions that failed calls of liblockstep raise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Status(enum.IntEnum):
 
 
 class LockstepError(Exception):
-    """A call failed; its text is the library's sentence. `status` says how."""
+    """A call failed. The text comes from the library; `status` has the kind of the error."""
 
     def __init__(self, sentence: str, status: Status = Status.INVALID_ARGUMENT) -> None:
         super().__init__(sentence)
@@ -43,36 +43,36 @@ class LockstepError(Exception):
 
 
 class InvalidArgument(LockstepError, ValueError):
-    """This call is wrong; the other ranks hear nothing of it."""
+    """An argument of this call is wrong. The call does not affect the other ranks."""
 
 
 class NoJob(LockstepError):
-    """The process was not started by a job, or its role has no ranks."""
+    """The process does not belong to a job, or its role has no ranks."""
 
 
 class MeetAgain(LockstepError):
-    """A rank was lost, did not come in time, or aborted: forget the unfinished step, and meet. A
-    program that gives up instead ends with `exit_code`, which is tried again."""
+    """A rank was lost, came too late, or aborted. Discard the unfinished step and call `meet`
+    again. A program that gives up instead ends with `exit_code`, which Lockstep retries."""
 
     exit_code = 75
 
 
 class Mismatch(LockstepError):
-    """Ranks called different things, or came with different plans."""
+    """Ranks made different calls, or opened their sessions with different plans."""
 
 
 class Forked(LockstepError):
-    """The session is the parent's: a fork cannot use it."""
+    """The session belongs to the parent process; a forked process cannot use it."""
 
 
 class Ended(LockstepError):
-    """This process has no more to do here. `exit_code` is what it is to end with."""
+    """This process has no more work. It should end with `exit_code`."""
 
     exit_code = 0
 
 
 class Finished(Ended):
-    """All others have done all work."""
+    """The other ranks have finished all work."""
 
 
 class Stopped(Ended):
@@ -82,37 +82,37 @@ class Stopped(Ended):
 
 
 class StoppedUnsaved(Stopped):
-    """This process was asked to stop, and its state could not be written."""
+    """This process was asked to stop, and could not save its state."""
 
     exit_code = 143  # as one that SIGTERM has ended: it is tried again
 
 
 class NotSaved(Ended):
-    """All work is done, and what came of it could not be written."""
+    """All work is done, but the result could not be saved."""
 
     exit_code = 74
 
 
 class Diverged(Ended):
-    """Loss, gradients or weights are no finite numbers any more."""
+    """Loss, gradients or weights are no longer finite."""
 
     exit_code = 79
 
 
 class Inexact(Ended):
-    """Training has ended, and samples were lost or used twice."""
+    """Training has ended, but samples were lost or used twice."""
 
     exit_code = 80
 
 
 class TakenOver(Ended):
-    """Another job writes into this one's checkpoint directory by now."""
+    """Another job has taken over the checkpoint directory of this job."""
 
     exit_code = 64
 
 
 class Superseded(Ended):
-    """Another process stands for this rank by now."""
+    """A newer process has taken over the rank of this process."""
 
     exit_code = 76
 
@@ -152,8 +152,8 @@ _at_loss: Optional[Callable[[], object]] = None
 
 
 def note_end(error: LockstepError) -> None:
-    """`error` ends this process's work, though the program may catch it: `run` and `watch_end`
-    end the process with its code. The first that asks for a code other than 0 stays."""
+    """Notes that `error` ends this process's work, even if the program catches the error: `run` and
+    `watch_end` end the process with its code. The first error with a code other than 0 counts."""
     global _end
     if _end is None and code_of(error) != 0:
         _end = (code_of(error), type(error).__name__, str(error))
@@ -165,9 +165,9 @@ def code_of(error: LockstepError) -> int:
 
 
 def run(work: Callable[[], object]) -> NoReturn:
-    """Runs `work` and ends the process: with 0, or with what an `Ended` or `MeetAgain` asks for.
-    Where `work` ends with 0 though a training loop has raised an error, the process ends with the
-    code of that error. Other exceptions pass."""
+    """Runs `work`, then ends the process. The exit code is 0, or that of an `Ended` or `MeetAgain`.
+    If `work` ends with 0 although a training loop has raised an error, the process ends with the
+    exit code of that error. Other exceptions are raised unchanged."""
     try:
         work()
     except (Ended, MeetAgain) as end:

@@ -1,8 +1,8 @@
-"""Collectives of a session on JAX arrays, under `jit` and outside of it.
+"""Collectives of a session on JAX arrays, with and without `jit`.
 
-A compiled program calls back into Python for each of them, and the array goes through the host's
-memory. Calls keep the order in which the program is written (`io_callback(ordered=True)`), so all
-ranks run the same program.
+A compiled program calls back into Python for each collective, and copies the array through the
+host's memory. Calls keep their order in the program (`io_callback(ordered=True)`), so all ranks
+must run the same program.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _HIGH_BIT = np.uint32(1 << 31)
 
 
 class Collectives:
-    """Calls on JAX arrays of an open session of `lockstep.numpy`, which keeps all else: `meet`,
-    `report`, `should_stop`.
+    """Collectives on JAX arrays, through an open session of `lockstep.numpy`. Use that session for
+    all other calls: `meet`, `report`, `should_stop`.
 
-    A function that was compiled stays good after another `meet`.
-    Errors: InvalidArgument while tracing. JAX tells of errors in a call with an exception of its
-    own, when its result is waited for: the session's is kept, and `check` raises it. After one, all
-    calls fail without asking others until `check`.
-    PRNG keys go through as their data: broadcast them, as sums of keys are no keys of any use.
-    No gradients go through: reduce gradients, not what they are taken of.
-    Thread: JAX calls the session from a thread of its own, so wait for results
-    (`jax.block_until_ready`, or `jax.effects_barrier` where nobody uses them) before other calls on
-    the session, which are BUSY otherwise.
+    Compiled functions stay valid after another `meet`.
+    Errors: InvalidArgument while tracing. For an error in a call, JAX raises its own exception when
+    the program waits for the result; `check` raises the session's exception. After an error, all
+    calls fail at once until `check` is called.
+    PRNG keys travel as their data: broadcast them; a sum of keys is of no use.
+    Collectives are not differentiable: compute gradients first, then reduce them.
+    Thread: JAX calls the session from its own thread. Wait for results (`jax.block_until_ready`, or
+    `jax.effects_barrier` for unused results) before other calls of the session; otherwise these
+    fail with BUSY.
     """
 
     def __init__(self, session: lockstep.numpy.Session, timeout: float = CALL_SECONDS) -> None:
-        """`timeout`: of each call, in seconds."""
+        """`timeout`: the time limit of each call, in seconds."""
         self._session = session
         self._timeout = timeout
         self._failure: Optional[Exception] = None
 
     def all_reduce(self, array: Any, op: OpLike = Op.SUM) -> jax.Array:
-        """`array` reduced over all ranks. `mean` needs floating-point numbers."""
+        """Reduces `array` over all ranks. `mean` needs floating-point numbers."""
         own = _checked(array)
         chosen = op_of(op)
         if chosen is Op.MEAN and not jnp.issubdtype(own.data.dtype, jnp.floating):
@@ -61,24 +61,24 @@ class Collectives:
             own.data.shape, turned=chosen in (Op.MIN, Op.MAX))
 
     def all_reduce_tree(self, tree: Any, op: OpLike = Op.SUM) -> Any:
-        """Each array of a tree, such as gradients, in the order of its leaves."""
+        """Reduces each array of a tree, such as gradients, in the order of its leaves."""
         return jax.tree_util.tree_map(lambda leaf: self.all_reduce(leaf, op), tree)
 
     def broadcast(self, array: Any, root: int) -> jax.Array:
-        """`array` of rank `root`. The others give one of that shape and type."""
+        """Returns `array` of rank `root`. Other ranks pass an array of the same shape and type."""
         own = _checked(array)
         return self._call(
             lambda copy: self._session.broadcast(copy, root, self._timeout), own, own.data.shape)
 
     def all_gather(self, array: Any) -> jax.Array:
-        """`array` [...] of each rank in the order of ranks: [size, ...]."""
+        """Gathers `array` [...] from all ranks, in rank order: [size, ...]."""
         own = _checked(array)
         return self._call(
             lambda copy: self._session.all_gather(copy, self._timeout), own,
             (self._session.size, *own.data.shape))
 
     def check(self) -> None:
-        """Raises what a call has failed with since the last `check`: `MeetAgain`, `Mismatch`."""
+        """Raises the error of a call since the last `check`, if any: `MeetAgain`, `Mismatch`."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure

@@ -1,5 +1,5 @@
-"""A Keras callback that shows in the job's status how far a program is. For tf-keras, tf.keras and
-Keras 3, none of which is imported here."""
+"""A Keras callback that shows a program's progress in the job's status. It works with tf-keras,
+tf.keras and Keras 3, and imports none of them."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ Logs = Optional[Mapping[str, Any]]
 
 
 class Reports(Protocol):
-    """What takes reports: a session of this process, or a Reporter."""
+    """An object that takes reports: a session of this process, or a Reporter."""
 
     def report(self, progress: Progress) -> None:
-        """Shows it."""
+        """Shows `progress`."""
 
 
 class Report:
-    """For `callbacks` of `Model.fit`: reports after each batch the step (updates of the optimizer,
-    of earlier runs too where BackupAndRestore brought them back), how many there will be, epoch,
-    Keras's loss (the mean of the epoch so far) and accuracy, and the phase.
+    """Pass it in `callbacks` of `Model.fit`. After each batch it reports step, total steps, epoch,
+    loss, accuracy and phase. The step counts updates of the optimizer, including updates of earlier
+    runs that BackupAndRestore has restored. The loss is Keras's mean over the epoch so far.
 
-    Every rank reports, so all of MultiWorkerMirroredStrategy's have it: each pod has a status of
-    its own, and the job's is made of them. Outside of a job, and in roles without ranks, it says so
-    once on the logger "lockstep" and reports nothing.
+    Use it on every rank, for example on all workers of MultiWorkerMirroredStrategy: the job's
+    status combines the reports of all pods. Outside of a job, and in roles without ranks, it logs
+    one line with the logger "lockstep" and reports nothing.
 
-    `samples_per_step`: of all ranks together, for the rate: the mean of this `fit` so far, without
-    evaluations and from the end of the first batch on, which compiles. None: none is shown.
-    `session`: an open session of this process; None: that of `lockstep.horovod` after `hvd.init`,
-    else one that only reports, which is opened at the begin of `fit` and closed at its end.
-    Errors: InvalidArgument; at the begin of `fit`, those of `lockstep_open`.
+    `samples_per_step`: samples of all ranks together, for the rate that is shown. The rate is the
+    mean of this `fit` so far, without evaluations and without the first batch, which compiles.
+    None: no rate is shown.
+    `session`: an open session of this process. None: the session of `lockstep.horovod` after
+    `hvd.init`, else a session for reports only, from the start of `fit` to its end.
+    Errors: InvalidArgument; at the start of `fit`, those of `lockstep_open`.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Report:
         self._told: Optional[Progress] = None  # the newest of this run
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        """Opens what reports."""
+        """Opens the session for reports."""
         self._is_fitting = True
         self._step = None
         self._told = None
@@ -82,14 +83,14 @@ class Report:
         self._epoch = epoch
 
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
-        """Reads at the run's first batch where it begins: all callbacks have restored by then."""
+        """At the first batch, reads the first step: by then all callbacks have restored."""
         self._first_batch = batch
         if self._step is None:
             self._step = _updates_of(self.model)
             self._steps_total = _steps_total(self.params, self._step, self._epoch, batch)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
-        """Reports. With `steps_per_execution` above 1 Keras tells of the last of several."""
+        """Reports. With `steps_per_execution` above 1, Keras calls this for the last batch only."""
         if self._step is None:
             return
         taken = batch - self._first_batch + 1
@@ -126,18 +127,18 @@ class Report:
         self._reported_at = time.monotonic()
 
     def on_train_end(self, logs: Logs = None) -> None:
-        """Closes what `on_train_begin` has opened; the status keeps the last report."""
+        """Closes the session for reports; the status keeps the last report."""
         self._is_fitting = False
         if self._own is not None:
             self._own.close()
             self._own = None
 
     def set_model(self, model: Any) -> None:
-        """Of Keras."""
+        """Called by Keras."""
         self.model = model
 
     def set_params(self, params: dict[str, Any]) -> None:
-        """Of Keras: `epochs` and `steps`, where it knows them."""
+        """Called by Keras, with `epochs` and `steps` if known."""
         self.params = params
 
     def _show(self, phase: Phase) -> None:

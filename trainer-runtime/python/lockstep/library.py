@@ -1,4 +1,4 @@
-"""liblockstep.so.1 as it is: the declarations of lockstep.h."""
+"""The functions and structs of liblockstep.so.1, as lockstep.h declares them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FILE = "liblockstep.so.1"
 
 
 class DataType(enum.IntEnum):
-    """Of elements: lockstep_type."""
+    """The type of elements: lockstep_type."""
 
     UINT8 = 0
     INT32 = 1
@@ -32,7 +32,8 @@ TYPE_WORD_MAX = 0x7FFFFF
 
 
 class Op(enum.IntEnum):
-    """What a reduction does: lockstep_op. Sums of integers wrap around. MEAN needs floats."""
+    """The operation of a reduction: lockstep_op. Sums of integers wrap around; MEAN needs
+    floats."""
 
     SUM = 0
     MIN = 1
@@ -41,7 +42,7 @@ class Op(enum.IntEnum):
 
 
 class Phase(enum.IntEnum):
-    """What a process is at, for the job's status: lockstep_phase."""
+    """What a process is doing, for the job's status: lockstep_phase."""
 
     KEEP = 0
     RESTORING = 1
@@ -91,11 +92,11 @@ class MemberOut(ctypes.Structure):
 
 
 class Leave(enum.IntEnum):
-    """How a rank is to leave that was asked to stop: lockstep_leave, and 0."""
+    """How a rank that was asked to stop should leave: lockstep_leave, and 0."""
 
     NOT = 0
     TOGETHER = 1  # after the same step as all others
-    ALONE = 2  # the others go on with its successor
+    ALONE = 2  # the others continue with its replacement
 
 
 class ProgressIn(ctypes.Structure):
@@ -192,10 +193,10 @@ _OTHER_RESULTS: dict[str, type] = {"lockstep_version": c_char_p, "lockstep_last_
 
 @functools.lru_cache(maxsize=None)
 def load() -> ctypes.CDLL:
-    """The library: that of LOCKSTEP_LIBRARY, else the one in this package, else the system's.
+    """Loads the library: from LOCKSTEP_LIBRARY, else from this package, else from the system.
 
-    Errors: OSError (it is not there, or needs a newer glibc; says where it was looked for). Thread:
-    any; calls release the GIL.
+    Errors: OSError (the library is missing, or needs a newer glibc; says which places were tried).
+    Thread: any; calls release the GIL.
     """
     own = pathlib.Path(__file__).with_name(_FILE)
     named = os.environ.get(LIBRARY_VARIABLE)

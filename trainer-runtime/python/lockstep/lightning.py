@@ -1,5 +1,5 @@
-"""Shows in the job's status how far PyTorch Lightning's Trainer is. Lightning asks this module for
-a callback by itself, where the package is installed (entry points in pyproject.toml)."""
+"""Shows the progress of PyTorch Lightning's Trainer in the job's status. If this package is
+installed, Lightning loads the callback by itself (entry points in pyproject.toml)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SECONDS_BETWEEN = 1.0
 
 
 def callback() -> Any:
-    """What Lightning's Trainer asks for: a callback that reports its progress."""
+    """Returns a callback for Lightning's Trainer that reports progress."""
     return _callback_of("lightning.pytorch")
 
 
 def callback_of_pytorch_lightning() -> Any:
-    """As `callback`, for the package of that name."""
+    """Like `callback`, for the package pytorch_lightning."""
     return _callback_of("pytorch_lightning")
 
 
@@ -36,8 +36,8 @@ def _callback_of(package: str) -> Any:
 
 
 class _Report:
-    """Outside of a job, and where the process has a session of Lockstep, it does nothing. Every
-    rank reports."""
+    """Every rank reports. It does nothing outside of a job, or if the process already has a session
+    of Lockstep."""
 
     def __init__(self) -> None:
         self._reporter: Optional[Reporter] = None
@@ -45,7 +45,7 @@ class _Report:
         self._reported_at = -math.inf
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Opens what reports."""
+        """Opens the session for reports."""
         with contextlib.suppress(LockstepError):
             self._reporter = Reporter()
         total = trainer.estimated_stepping_batches
@@ -54,7 +54,7 @@ class _Report:
     def on_train_batch_end(
         self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Reports now and then."""
+        """Reports at most once a second, and at the last step."""
         if self._reporter is None:
             return
         loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
@@ -67,7 +67,7 @@ class _Report:
             loss=None if loss is None else float(loss), phase=Phase.TRAINING))
 
     def on_train_end(self, trainer: Any, module: Any) -> None:
-        """Another fit of the process opens it again."""
+        """Closes the session for reports. Another `fit` opens a new one."""
         if self._reporter is not None:
             self._reporter.close()
             self._reporter = None

@@ -28,7 +28,7 @@ AnyArray = npt.NDArray[Any]
 
 
 def data_type_of(dtype: np.dtype[Any], name: str) -> DataType:
-    """As the library calls it. Errors: InvalidArgument, which calls the array `name`."""
+    """The library's type for `dtype`. Errors: InvalidArgument, which calls the array `name`."""
     data_type = _TYPES.get(dtype.name) if dtype.isnative else None
     if data_type is None:
         raise InvalidArgument(
@@ -38,12 +38,12 @@ def data_type_of(dtype: np.dtype[Any], name: str) -> DataType:
 
 
 def numpy_dtype_of(data_type: DataType) -> np.dtype[Any]:
-    """As NumPy calls it."""
+    """NumPy's type for `data_type`."""
     return np.dtype(next(name for name, one in _TYPES.items() if one == data_type))
 
 
 class Session(_Session[AnyArray]):
-    """A session whose arrays are NumPy's: contiguous, of a type that the library reduces."""
+    """A session for NumPy arrays, which must be contiguous and of a type that can be reduced."""
 
     def _memory(self, array: AnyArray, name: str, is_written: bool) -> Memory:
         if not isinstance(array, np.ndarray):
@@ -65,5 +65,5 @@ class Session(_Session[AnyArray]):
 
 
 def open(plan: Optional[str] = None, catch_stop: bool = False) -> Session:
-    """Opens this process's session; arguments and errors as `lockstep.Session`."""
+    """Opens the session of this process. Arguments and errors: see `lockstep.Session`."""
     return Session(plan, catch_stop)

@@ -1,4 +1,4 @@
-"""Reports of a program whose processes work together by another library."""
+"""Reports progress for programs whose processes communicate through another library."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lockstep.session import Progress, figures_of
 
 
 class Reporter:
-    """Shows how far this process is, in the job's status, and does no more: it listens nowhere, and
-    nobody waits for it. So it goes with programs that use the address of TF_CONFIG themselves.
+    """Shows the progress of this process in the job's status. It opens no port, and no other rank
+    waits for it, so programs may use the address from TF_CONFIG themselves.
 
-    It is the process's session (there is one at a time), until it is closed or the process ends.
+    It is the only session of the process until it is closed or the process ends.
     Thread: one at a time.
     """
 
     def __init__(self) -> None:
-        """Opens it from the environment. Errors: NoJob, LockstepError (ALREADY_OPEN)."""
+        """Reads the environment of the job. Errors: NoJob, LockstepError (ALREADY_OPEN)."""
         self._library = library.load()
         self._handle = ctypes.c_void_p()
         options = library.Options(struct_size=ctypes.sizeof(library.Options), report_only=1)
@@ -30,13 +30,13 @@ class Reporter:
         atexit.register(self._close_at_exit)
 
     def report(self, progress: Progress) -> None:
-        """As `Session.report`; does not wait. Errors: Forked, InvalidArgument,
+        """Like `Session.report`, but does not wait. Errors: Forked, InvalidArgument,
         LockstepError (CLOSED)."""
         figures = figures_of(progress)
         self._check(self._library.lockstep_report(self._handle, ctypes.byref(figures)))
 
     def close(self) -> None:
-        """The process goes on without reports. Once; again does nothing. Errors: Forked."""
+        """Ends the reports; the process continues. A second call does nothing. Errors: Forked."""
         if self._handle.value is None:
             return
         self._check(self._library.lockstep_close(self._handle))

@@ -1,4 +1,4 @@
-"""A process's part in its job, for whatever holds arrays."""
+"""The session of a process in its job, for any kind of array."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Memory(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One rank of a meeting, equal on all ranks."""
+    """One rank of a rendezvous. All ranks see the same members."""
 
     rank: int
     step: int
@@ -63,8 +63,8 @@ class Member(NamedTuple):
 
 
 class Meeting(NamedTuple):
-    """What `meet` found. `state_source`: the rank that gives its state to the others; None: nobody
-    has one."""
+    """A rendezvous, as `meet` returns it. `state_source`: the rank that gives its state to the
+    others; None: no rank has a state."""
 
     epoch: int
     rank: int
@@ -75,8 +75,8 @@ class Meeting(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """Figures for the job's status and metrics; None: not known. `loss` may be any number,
-    `accuracy` is from 0 to 1, all others from 0 on."""
+    """Numbers for the job's status and metrics; None: not known. `loss` may be any number,
+    `accuracy` is from 0 to 1, and all others are 0 or more."""
 
     step: int
     steps_total: Optional[int] = None
@@ -127,7 +127,7 @@ OpLike = Union[Op, str]
 
 
 def op_of(op: OpLike) -> Op:
-    """`op`, or the one of that name: "sum", "min", "max", "mean". Errors: InvalidArgument."""
+    """`op`, or the Op with the name `op`: "sum", "min", "max", "mean". Errors: InvalidArgument."""
     if isinstance(op, Op):
         return op
     try:
@@ -138,7 +138,7 @@ def op_of(op: OpLike) -> Op:
 
 
 class Pending(Generic[Array]):
-    """A reduction that was begun. The session keeps its array until it has ended."""
+    """A reduction in progress. The session keeps its array until the reduction has ended."""
 
     def __init__(self, session: Session[Array], handle: int, array: Array) -> None:
         self._session = session
@@ -146,7 +146,8 @@ class Pending(Generic[Array]):
         self._array = array
 
     def wait(self) -> Array:
-        """Waits for its end, once. Errors: those of `Session.all_reduce`."""
+        """Waits until the reduction has ended. Call it once. Errors: those of
+        `Session.all_reduce`."""
         self._session._wait(self._handle)
         return self._array
 
@@ -156,11 +157,11 @@ class Pending(Generic[Array]):
 
 
 class Session(abc.ABC, Generic[Array]):
-    """The session of this process; there is one at a time. Collectives as in lockstep.h: all ranks
-    make the same calls in the same order, results are equal to the bit on all ranks.
+    """The session of this process, which can have one session at a time. For collectives, all ranks
+    make the same calls in the same order; results are equal bit by bit on all ranks.
 
-    Errors: `MeetAgain` is answered by `meet`; `InvalidArgument` is this call's alone; all others
-    derive from `LockstepError`. Every wait is bounded by `timeout`, in seconds.
+    Errors: after `MeetAgain`, call `meet`. `InvalidArgument` concerns only this call. All errors
+    derive from `LockstepError`. No call waits longer than its `timeout`, in seconds.
     Thread: one at a time; `abort`, `await_loss` and `is_stop_requested` from any.
     """
 
@@ -170,9 +171,10 @@ class Session(abc.ABC, Generic[Array]):
         catch_stop: bool = False,
         one_per_pod: bool = False,
     ) -> None:
-        """Opens it from the environment. `plan`: what must be equal on all ranks, as text.
-        `catch_stop`: SIGTERM becomes a request to stop, where it has its default action.
-        `one_per_pod`: ranks are pods, for a process that starts the others of its pod itself.
+        """Opens the session from the job's environment. `plan`: a text that must be equal on all
+        ranks. `catch_stop`: SIGTERM becomes a request to stop, if the program has no handler for
+        it. `one_per_pod`: each pod is one rank, for a process that starts the pod's other
+        processes.
 
         Errors: NoJob, LockstepError (ALREADY_OPEN, SYSTEM), InvalidArgument.
         """
@@ -193,7 +195,7 @@ class Session(abc.ABC, Generic[Array]):
 
     @property
     def meeting(self) -> Meeting:
-        """The newest. Errors: LockstepError (NOT_MET)."""
+        """The newest rendezvous. Errors: LockstepError (NOT_MET)."""
         if self._meeting is None:
             raise LockstepError(
                 "this process has joined no rendezvous: call meet first", Status.NOT_MET)
@@ -201,20 +203,21 @@ class Session(abc.ABC, Generic[Array]):
 
     @property
     def rank(self) -> int:
-        """Of this process, from 0; the same in all meetings."""
+        """The rank of this process, from 0. It never changes."""
         return self.meeting.rank
 
     @property
     def size(self) -> int:
-        """Ranks of the job."""
+        """The number of ranks of the job."""
         return self.meeting.size
 
     def meet(self, has_state: bool, step: int, timeout: Optional[float] = None) -> Meeting:
-        """Waits for all ranks of the job, and joins them. `has_state`, `step`: whether this rank
-        holds a state, and how many steps were applied to it. `timeout`: None for the job's
-        `rendezvousTimeoutSeconds`. What was begun ends with MeetAgain.
+        """Joins a new rendezvous of all ranks, and waits for them. `has_state`: whether this rank
+        holds a state. `step`: how many steps were applied to it. `timeout`: None for the job's
+        `rendezvousTimeoutSeconds`. Reductions in progress end with MeetAgain.
 
-        Errors: MeetAgain (TIMEOUT names who is missing), Mismatch, Superseded, Finished, Stopped.
+        Errors: MeetAgain (TIMEOUT names the missing ranks), Mismatch, Superseded, Finished,
+        Stopped.
         """
         step = whole_number("step", step)
         limit = meeting_seconds() if timeout is None else seconds("timeout", timeout)
@@ -239,8 +242,8 @@ class Session(abc.ABC, Generic[Array]):
     def begin_all_reduce(
         self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
     ) -> Pending[Array]:
-        """The same beside this thread: `array` is the library's until `wait` of what is returned
-        has come back. `timeout` counts from here."""
+        """Like `all_reduce`, but in the background. Do not use `array` until `wait` of the result
+        has returned. `timeout` counts from this call."""
         memory = self._described(array, is_written=True)
         handle = ctypes.c_uint64()
         self._call(
@@ -252,7 +255,7 @@ class Session(abc.ABC, Generic[Array]):
     def reduce_scatter(
         self, array: Array, op: OpLike = Op.SUM, timeout: float = CALL_SECONDS
     ) -> Array:
-        """Block r of the reduced `array` [size, ...] on rank r: a new array [...]."""
+        """Reduces `array` [size, ...] over all ranks. Rank r gets block r as a new array [...]."""
         memory = self._described(array, is_written=False)
         shape = self._shape(array)
         if not shape or shape[0] != self.size:
@@ -267,7 +270,7 @@ class Session(abc.ABC, Generic[Array]):
         return output
 
     def all_gather(self, array: Array, timeout: float = CALL_SECONDS) -> Array:
-        """`array` [...] of each rank in the order of ranks: a new array [size, ...]."""
+        """Gathers `array` [...] from all ranks, in rank order, into a new array [size, ...]."""
         address, count, data_type = self._described(array, is_written=False)
         output = self._empty(array, (self.size, *self._shape(array)))
         target = self._memory(output, "output", is_written=True).address
@@ -276,28 +279,29 @@ class Session(abc.ABC, Generic[Array]):
         return output
 
     def broadcast(self, array: Array, root: int, timeout: float = CALL_SECONDS) -> Array:
-        """`array` of rank `root` to all others, in place, and returns it."""
+        """Copies `array` from rank `root` to all other ranks, in place, and returns it."""
         memory = self._described(array, is_written=True)
         root = whole_number("root", root, most=INT32_MAX)
         self._collect(array, "broadcast", *memory, root, seconds("timeout", timeout))
         return array
 
     def barrier(self, timeout: float = CALL_SECONDS) -> None:
-        """Returns once all ranks have called it."""
+        """Waits until all ranks have called it."""
         self._call("barrier", seconds("timeout", timeout))
 
     def should_stop(self, timeout: float = CALL_SECONDS) -> Leave:
-        """Whether this rank should leave now, at the end of a step, when all ranks hold what is
-        trained; then it ends with 42. Once all were asked to, all leave after the same step; one
-        that was asked alone leaves a second later. Leave.NOT is false. Collective."""
+        """Whether this rank should leave now. Call it at the end of a step, when all ranks hold the
+        same state. To leave, end with exit code 42. If all ranks were asked to stop, all leave
+        after the same step. A rank that alone was asked to stop leaves a second later. Leave.NOT
+        is false. Collective."""
         answer = ctypes.c_int()
         self._call("should_stop", ctypes.byref(answer), seconds("timeout", timeout))
         return Leave(answer.value)
 
     def should_save(self) -> bool:
-        """After Stopped, or a loss while this process is asked to stop: whether this rank is to
-        save what it holds, as no lower one that holds a state is left. Waits for lower ones to
-        leave, as long as a loss takes to be noticed: 2 s by the defaults.
+        """Whether this rank should save its state, because no lower rank with a state is left. Ask
+        after Stopped, or after a loss while this process is asked to stop. Waits for lower ranks
+        to leave, at most as long as it takes to notice a loss: 2 s by default.
 
         Errors: LockstepError (NOT_MET).
         """
@@ -311,12 +315,13 @@ class Session(abc.ABC, Generic[Array]):
         return bool(self._library.lockstep_stop_requested(self._handle))
 
     def abort(self, reason: str) -> None:
-        """Ends the call in progress, here and on the other ranks, with MeetAgain. Thread: any."""
+        """Ends the current call with MeetAgain, on this rank and on the others. Thread: any."""
         self._check(self._library.lockstep_abort(self._handle, reason.encode()))
 
     def await_loss(self, epoch: int, timeout: float) -> Optional[LockstepError]:
-        """Waits until the meeting of `epoch` is over, and returns why; None: it stands after
-        `timeout`, or there is no session any more. `close` waits for this call. Thread: any."""
+        """Waits until the rendezvous of `epoch` has ended, and returns why. None: it has not
+        ended within `timeout`, or the session is closed. `close` waits for this call.
+        Thread: any."""
         status: int = self._library.lockstep_await_loss(self._handle, epoch, timeout)
         if status in (Status.TIMEOUT, Status.CLOSED):
             return None
@@ -324,29 +329,29 @@ class Session(abc.ABC, Generic[Array]):
         return error_of(status, sentence.decode(errors="replace"))
 
     def report(self, progress: Progress) -> None:
-        """Shows how far this rank is, in `lockstep run`, `kubectl get tj` and metrics. Each step: a
-        process that is lost again without one in between gets no successor in its pod.
+        """Shows this rank's progress in `lockstep run`, `kubectl get tj` and metrics. Report each
+        step: a process that is lost twice without a report in between is not replaced in its pod.
 
-        Errors: InvalidArgument (a step below one that was reported since `meet`, too).
+        Errors: InvalidArgument (also for a step below one that was reported since `meet`).
         """
         self._call("report", ctypes.byref(figures_of(progress)))
 
     def note_end(self, error: LockstepError) -> None:
-        """`error` ends this process's work, whatever the program makes of it: see
-        `errors.note_end`. A Mismatch is told to the pod's runtime as well, which takes an end with
-        0 for no success, however the process ends."""
+        """Notes that `error` ends this process's work, even if the program catches the error: see
+        `errors.note_end`. A Mismatch is also sent to the pod's runtime, which then treats exit
+        code 0 as a failure."""
         note_end(error)
         if isinstance(error, Mismatch):
             with contextlib.suppress(LockstepError):  # the session is closed, or the parent's
                 self._call("report_mismatch", str(error).encode())
 
     def finish(self, timeout: float = CALL_SECONDS) -> None:
-        """All work is done: waits for all ranks to say so. Nobody meets after that. Write before it
-        what must last: where a signal ends the process later, it counts as ended with 0."""
+        """Says that all work is done, and waits for all ranks to say so. No rendezvous follows.
+        Save results before this call: if a signal ends the process later, it counts as success."""
         self._call("finish", seconds("timeout", timeout))
 
     def close(self) -> None:
-        """Leaves the job: peers that still work with this rank lose it. Once; again does nothing.
+        """Leaves the job. Ranks that still work lose this rank. A second call does nothing.
 
         Errors: Forked, LockstepError (BUSY).
         """

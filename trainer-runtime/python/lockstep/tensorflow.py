@@ -1,7 +1,7 @@
-"""TF_CONFIG as it is now, asked of the runtime that started this process.
+"""Gets the current TF_CONFIG from the lockstep-runtime that started this process.
 
-The variable of that name is of the process's start, and too short for a cluster of thousands.
-TensorFlow itself is not imported here, and not needed.
+The environment variable TF_CONFIG has the value from the process's start, and has no room for a
+cluster of thousands. This module neither imports nor needs TensorFlow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BYTES_MAX = 64 * 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Which of the cluster's tasks a process is."""
+    """The task that a process runs."""
 
     type: str
     index: int
@@ -33,10 +33,10 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class TfConfig:
-    """Who is in the cluster, and who this process is among them.
+    """The tasks of the cluster, and which of them this process runs.
 
-    `cluster`: for each type of task the addresses "host:port" by index; empty for a process that is
-    alone. `attempt`, `epoch`: which start of the gang that is; they grow each time it starts anew.
+    `cluster`: for each type of task, the addresses "host:port" by index; empty if the job has only
+    one process. `attempt`, `epoch`: numbers that grow each time the gang starts again.
     """
 
     cluster: Mapping[str, tuple[str, ...]]
@@ -45,19 +45,19 @@ class TfConfig:
     epoch: int
 
     def text(self) -> str:
-        """What TensorFlow reads from the variable TF_CONFIG."""
+        """The text that TensorFlow reads from the variable TF_CONFIG."""
         return json.dumps({
             "cluster": {kind: list(addresses) for kind, addresses in self.cluster.items()},
             "task": dataclasses.asdict(self.task)})
 
 
 def tf_config(timeout: float = 5.0) -> TfConfig:
-    """That of this process, now. `timeout`: seconds for the connection, and for each piece of the
-    answer.
+    """Returns the current TF_CONFIG of this process. `timeout`: seconds for the connection, and for
+    each part of the answer.
 
-    Errors: NoJob (no runtime of ours has started this process, or it does not serve it),
-    InvalidArgument (the variable or `timeout`), LockstepError (SYSTEM: the runtime does not answer;
-    INTERNAL: it answers something else). Thread: any.
+    Errors: NoJob (lockstep-runtime did not start this process, or does not serve TF_CONFIG),
+    InvalidArgument (LOCKSTEP_TF_CONFIG_URL or `timeout` is wrong), LockstepError (SYSTEM: the
+    runtime does not answer; INTERNAL: the answer is not TF_CONFIG). Thread: any.
     """
     if not timeout > 0:
         raise InvalidArgument(f"timeout: {timeout!r} found, expected a number of seconds above 0")

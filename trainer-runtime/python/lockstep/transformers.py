@@ -1,4 +1,4 @@
-"""Recovery for Hugging Face's Trainer. Import this module before TrainingArguments are made."""
+"""Recovery for Hugging Face's Trainer. Import this module before you create TrainingArguments."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _NEEDED = ("_init_training_state", "_prepare_for_training", "_inner_training_loo
 
 
 class Recovers:
-    """In front of a Trainer, keeps all other processes when one is lost:
+    """Put this class before Trainer to keep all other processes when one is lost:
 
         class MyTrainer(lockstep.transformers.Recovers, transformers.Trainer):
             pass
 
-    The Trainer's own loop goes on. `training_step` returns once all ranks have applied the step:
-    where a rank is lost meanwhile, it meets the replacement and computes the same batch again. The
-    replacement's Trainer goes on where the others are, as from a checkpoint. Checkpoints are
-    the Trainer's.
+    The Trainer's own loop continues. `training_step` returns when all ranks have applied the step.
+    If a rank is lost meanwhile, it joins a rendezvous with the replacement and computes the same
+    batch again. The replacement's Trainer continues at the step of the others, as if from a
+    checkpoint. The Trainer saves its checkpoints as before.
 
-    Errors of `train`: InvalidArgument (an argument that this cannot do; names it), those of
-    lockstep.torch.groups.Job. With one process it does nothing.
+    Errors of `train`: InvalidArgument (an argument that does not work with recovery; names it),
+    those of lockstep.torch.groups.Job. With one process this class does nothing.
     """
 
     # Of Trainer, which the class that users write is as well.

@@ -1,3 +1,3 @@
-"""Programs written for Horovod, on the collectives of this package and without Horovod: where such
-a program says `import horovod.torch as hvd`, it says `import lockstep.horovod.torch as hvd`; and so
-for `horovod.tensorflow`, `horovod.tensorflow.keras` and `horovod.keras`."""
+"""Runs programs that were written for Horovod on the collectives of this package, without Horovod.
+Replace `import horovod.torch as hvd` by `import lockstep.horovod.torch as hvd`. The same works for
+`horovod.tensorflow`, `horovod.tensorflow.keras` and `horovod.keras`."""

@@ -10,7 +10,7 @@ from lockstep.library import Op
 
 
 class ReduceOp:
-    """What a reduction does, by Horovod's name. `own`: as the library calls it."""
+    """The operation of a reduction, with Horovod's name. `own`: the library's operation."""
 
     def __init__(self, name: str, own: Optional[Op]) -> None:
         self.name = name
@@ -55,20 +55,20 @@ class Reduction(NamedTuple):
 
 
 class ProcessSet:
-    """Ranks that call together. There is one set, of all ranks."""
+    """A set of ranks for collective calls. The only set is that of all ranks."""
 
     process_set_id = 0
 
     def included(self) -> bool:
-        """Whether this rank is one of them."""
+        """Whether this rank belongs to the set."""
         return True
 
     def rank(self) -> int:
-        """Of this process."""
+        """The rank of this process."""
         return current().rank
 
     def size(self) -> int:
-        """Ranks of the job."""
+        """The number of ranks of the job."""
         return current().size
 
 

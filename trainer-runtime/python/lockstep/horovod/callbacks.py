@@ -1,5 +1,5 @@
-"""What Horovod's callbacks do, for Keras 2 and 3, neither of which is imported here: classes to put
-before a Keras's own `Callback`."""
+"""Horovod's callbacks for Keras 2 and 3. This module imports neither; its classes are combined with
+the `Callback` class of the Keras in use."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def of_keras(kind: type[_Callback], keras: Any) -> Any:
 
 
 class BroadcastGlobalVariables(_Callback):
-    """After the first batch of the first `fit`, all ranks take model and optimizer of rank
-    `root_rank`."""
+    """After the first batch of the first `fit`, copies model and optimizer from rank `root_rank` to
+    all ranks."""
 
     def __init__(self, root_rank: int, device: str = "") -> None:
         """`device`: as `check_device`."""
@@ -51,8 +51,8 @@ class BroadcastGlobalVariables(_Callback):
 
 
 class MetricAverage(_Callback):
-    """At the end of each epoch its figures become the means of all ranks, for callbacks that come
-    after this one. All ranks have figures of the same names."""
+    """At the end of each epoch, replaces the epoch's metrics by their means over all ranks, for the
+    callbacks after this one. All ranks must have metrics with the same names."""
 
     def __init__(self, device: str = "") -> None:
         """`device`: as `check_device`."""
@@ -70,11 +70,12 @@ class MetricAverage(_Callback):
 
 
 class LearningRateSchedule(_Callback):
-    """From `start_epoch` on, before `end_epoch`, the learning rate is `initial_lr` times
-    `multiplier`: of the epoch where `staircase`, else of the epoch and the part of it that is
-    done; a number is raised to the power of the epochs since `start_epoch`.
+    """From `start_epoch` to before `end_epoch`, sets the learning rate to `initial_lr` times
+    `multiplier(epoch)`. With `staircase`, `epoch` is the number of the epoch; else it includes the
+    part of the epoch that is done. A number as `multiplier` is raised to the power of the epochs
+    since `start_epoch`.
 
-    With `momentum_correction` what an optimizer with momentum has gathered follows the rate
+    With `momentum_correction`, momentum is scaled with the rate
     (https://arxiv.org/abs/1706.02677). Errors: InvalidArgument.
     """
 
@@ -163,8 +164,9 @@ class LearningRateSchedule(_Callback):
 
 
 class LearningRateWarmup(LearningRateSchedule):
-    """In the first `warmup_epochs` epochs the rate grows, batch by batch, from `initial_lr` divided
-    by the number of ranks to `initial_lr`; in none where that is 0. Errors: InvalidArgument."""
+    """In the first `warmup_epochs` epochs, raises the learning rate batch by batch from
+    `initial_lr` divided by the number of ranks to `initial_lr`. 0: no warm-up. Errors:
+    InvalidArgument."""
 
     def __init__(
         self,
@@ -220,8 +222,8 @@ class CommitState(_Callback):
 
 
 class UpdateBatchState(_Callback):
-    """Keeps the number of the batch in `state.batch`; 0 at the end of an epoch. Keras itself begins
-    an epoch anew after a loss."""
+    """Keeps the number of the batch in `state.batch`, and sets it to 0 at the end of an epoch.
+    After a loss, Keras itself begins the epoch again."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()
@@ -235,7 +237,7 @@ class UpdateBatchState(_Callback):
 
 
 class UpdateEpochState(_Callback):
-    """Keeps the number of epochs that are done in `state.epoch`, those before a loss included."""
+    """Keeps the number of completed epochs in `state.epoch`, including those before a loss."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Programs that go on after the loss of a rank: Horovod's `elastic`, with as many ranks after a
-loss as before. A lost rank is replaced; the others keep their process, go back to what they
-committed last, meet the newcomer, and give it that."""
+"""Horovod's `elastic`: programs that continue after the loss of a rank, with the same number of
+ranks as before. Lockstep replaces the lost rank. The other ranks keep their processes, go back to
+their last commit, join a rendezvous with the replacement, and give it this state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ _FRUITLESS_MAX = 20
 
 
 class State:
-    """What a program holds that a newcomer lacks. Programs use ObjectState and those of torch and
-    TensorFlow; a class
-    of their own has `save`, `restore` and `sync`."""
+    """The state of a program that a replacement needs. Programs use ObjectState, or the states for
+    torch and TensorFlow. A class of your own has to define `save`, `restore` and `sync`."""
 
     def __init__(self) -> None:
         self._reset_callbacks: list[Callable[[], object]] = []
@@ -30,18 +29,19 @@ class State:
         self._is_whole = False  # the state is one that others may take
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
-        """They are called after each loss, in the processes that were there before it."""
+        """After each loss, calls `callbacks` in the processes that were not lost."""
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        """What follows a loss, before the state is taken over."""
+        """Called after a loss, before the state is synchronized."""
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def commit(self) -> None:
-        """What is here now is what is gone back to after a loss. All ranks commit after the same
-        steps. A commit without an optimizer's step before counts as a step."""
+        """Saves the current state; after a loss, all ranks go back to it. All ranks have to commit
+        after the same steps. A commit without a step of the optimizer before it counts as a
+        step."""
         here = current()
         if here.steps == self._steps:
             here.report_step()
@@ -51,10 +51,10 @@ class State:
         self._is_whole = True
 
     def check_host_updates(self) -> None:
-        """Does nothing: the number of ranks stays, and a loss is heard in the next call."""
+        """Does nothing: the number of ranks does not change, and the next call reports a loss."""
 
     def save(self) -> None:
-        """Keeps a copy."""
+        """Keeps a copy of the state."""
         raise NotImplementedError
 
     def restore(self) -> None:
@@ -62,20 +62,20 @@ class State:
         raise NotImplementedError
 
     def sync(self) -> None:
-        """Takes over the state of rank `source` of the newest meeting. Collective."""
+        """Takes over the state of rank `source` of the newest rendezvous. Collective."""
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Whatever a class of its own does after a loss."""
+        """Called after a loss, for derived classes."""
 
     @property
     def source(self) -> int:
-        """The rank whose state all take: the lowest of those that committed the most."""
+        """The rank whose state all ranks take: the lowest of those with the newest commit."""
         return current().state_source
 
 
 class ObjectState(State):
-    """Objects by name, which are attributes of the state; they can be copied and pickled."""
+    """A state of named objects, which are its attributes. They must support copy and pickle."""
 
     def __init__(self, **objects: Any) -> None:
         super().__init__()
@@ -99,9 +99,9 @@ class ObjectState(State):
 
 
 def run(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes of `work(state, ...)` a function that begins it again after each loss, from the last
-    commit, with the ranks that there are then. Errors: those of `work`; the process ends with 75
-    where losses come without a commit between them."""
+    """A decorator for `work(state, ...)`: after each loss, it calls `work` again with the state of
+    the last commit. Errors: those of `work`. After too many losses without a commit in between, the
+    process ends with 75."""
 
     @functools.wraps(work)
     def run_again(state: State, *arguments: Any, **named: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Horovod's calls on NumPy's arrays, which those of other libraries come down to. All ranks make
-the same calls in the same order, names included. Errors: InvalidArgument (of this call; nobody else
-hears of it), and those of `World`."""
+"""Horovod's calls on NumPy arrays, on which the calls of other libraries are built. All ranks make
+the same calls in the same order with the same names. Errors: InvalidArgument (only this call fails,
+on this rank), and those of `World`."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def world() -> World[Array]:
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
-    """Opens this process's session, and waits for all ranks. Again: does nothing. Errors: those of
-    `process.init`."""
+    """Opens the session of this process, and waits for all ranks. A second call does nothing.
+    Errors: those of `process.init`."""
     process.init(
         lambda seconds: World(Session(plan="lockstep.horovod 1"), NumpyArrays(), seconds),
         comm, process_sets)
@@ -189,7 +189,7 @@ def own_rows(array: Array) -> Array:
 
 
 def barrier() -> None:
-    """Returns once all ranks have called it."""
+    """Waits until all ranks have called it."""
     world().exchange(Call(Kind.BARRIER))
 
 

@@ -69,10 +69,11 @@ def init(open_world: Callable[[float], World[Any]], comm: Any, process_sets: Any
 
 
 def shutdown() -> None:
-    """Leaves the job, once all ranks do; at once on the way of an exception. Also at the end of the
-    process, which then ends with 1 for an error. Again, and before `init`: does nothing.
+    """Waits until all ranks call it, then leaves the job. During an exception it leaves at once. It
+    also runs at the end of the process, which ends with 1 after an error here. It does nothing
+    before `init`, or when called again.
 
-    Errors: Mismatch (others call instead).
+    Errors: Mismatch (other ranks made another call).
     """
     _shutdown(sys.exc_info()[0] is None)
 
@@ -83,12 +84,12 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """Of this process, from 0; the same after each loss."""
+    """The rank of this process, from 0. A loss does not change it."""
     return current().rank
 
 
 def size() -> int:
-    """Ranks of the job; the same after each loss."""
+    """The number of ranks of the job. A loss does not change it."""
     return current().size
 
 
@@ -98,7 +99,7 @@ def local_rank() -> int:
 
 
 def local_size() -> int:
-    """Ranks of this process's pod."""
+    """The number of ranks in this process's pod."""
     return _place("HOROVOD_LOCAL_SIZE")
 
 
@@ -108,7 +109,7 @@ def cross_rank() -> int:
 
 
 def cross_size() -> int:
-    """Pods of the job that have ranks."""
+    """The number of pods of the job that have ranks."""
     return _place("HOROVOD_CROSS_SIZE")
 
 

@@ -1,5 +1,5 @@
-"""Variables of TensorFlow and of Keras 2 and 3, none of which is imported here, from rank to rank
-and in elastic programs: whatever has `numpy` and `assign`."""
+"""Copies variables of TensorFlow and of Keras 2 and 3 between ranks, and keeps them in states of
+elastic programs. It imports none of these: a variable is any object with `numpy` and `assign`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of_optimizer(optimizer: Any, model: Any = None) -> list[Any]:
 
 
 class VariablesState(ObjectState):
-    """Variables, and objects of any name. Classes that derive from it say which by `_variables`."""
+    """A state of variables and named objects. Derived classes define `_variables`."""
 
     def __init__(self, **objects: Any) -> None:
         self._values: list[Any] = []
@@ -75,10 +75,10 @@ class VariablesState(ObjectState):
 
 
 class TensorFlowState(VariablesState):
-    """A list of variables, and objects of any name."""
+    """A state of a list of variables and other named objects."""
 
     def __init__(self, variables: Any = None, session: Any = None, **objects: Any) -> None:
-        """Errors: InvalidArgument (none, or a session of TensorFlow 1)."""
+        """Errors: InvalidArgument (`variables` is empty, or `session` is set)."""
         if session is not None:
             raise InvalidArgument(f"session: {session!r} found, expected None: TensorFlow 1 is not "
                                   "supported")
@@ -92,13 +92,13 @@ class TensorFlowState(VariablesState):
 
 
 class TensorFlowKerasState(VariablesState):
-    """A model that was built, its optimizer, and objects of any name."""
+    """A state of a model that is built, its optimizer, and other named objects."""
 
     def __init__(
         self, model: Any, optimizer: Any = None, backend: Any = None, **objects: Any
     ) -> None:
-        """`optimizer`: None for that which `model` was compiled with. `backend`: as Horovod has it;
-        nothing depends on it here. Errors: InvalidArgument."""
+        """`optimizer`: None for the optimizer that `model` was compiled with. `backend` has no
+        effect. Errors: InvalidArgument."""
         self.model = model
         self.optimizer = getattr(model, "optimizer", None) if optimizer is None else optimizer
         if self.optimizer is None:

@@ -1,5 +1,5 @@
-"""Training with torch that survives the loss of a process: `Job`, `Sampler`, and sessions on
-tensors."""
+"""Training with torch that continues after the loss of a process: `Job`, `Sampler`, and sessions
+for tensors."""
 
 from lockstep.torch.holdings import Stateful
 from lockstep.torch.job import Job

@@ -1,12 +1,14 @@
-"""The backend "lockstep" of torch.distributed: import this module, then
-`torch.distributed.init_process_group("lockstep")`, and DistributedDataParallel sums by our library.
+"""The backend "lockstep" of torch.distributed. Import this module, then call
+`torch.distributed.init_process_group("lockstep")`: DistributedDataParallel then sums gradients
+through liblockstep.
 
-Sums, broadcasts, gathers to all and barriers of the group of all ranks are the library's, and
-return when they are done. gloo, which torch has, makes its other calls (gather, scatter, send,
-receive, all-to-all) and all calls of the groups of `new_group`; its tensors are on the host.
+In the group of all ranks, liblockstep makes all-reduce, reduce-scatter, broadcast, all-gather and
+barrier; these calls return when they are done. torch's gloo makes the other calls of this group
+(gather, scatter, send, receive, all-to-all) and all calls of groups from `new_group`. gloo needs
+tensors in the host's memory.
 
-All ranks call `destroy_process_group` when all work is done: nobody meets after that. A rank that
-is lost ends the others with exit code 75, and the gang starts anew. A `Job` goes on instead.
+All ranks call `destroy_process_group` when all work is done. If a rank is lost, the other ranks end
+with exit code 75, and the gang restarts. With a `Job`, the other ranks continue instead.
 """
 
 from __future__ import annotations
@@ -52,8 +54,8 @@ class _Work(dist.distributed_c10d.Work):
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """All ranks of the job. Tensors on GPUs are copied to the host and back in the library's calls,
-    and refused in gloo's."""
+    """The group of all ranks of the job. Calls of liblockstep copy tensors from GPUs to the host
+    and back. Calls of gloo refuse tensors on GPUs."""
 
     def __init__(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         """Opens the session and meets. Errors: InvalidArgument (a group of some ranks), those of

@@ -21,7 +21,7 @@ from lockstep.torch.tensor_hash import hash64, hash_all
 
 
 class Stateful(Protocol):
-    """Whatever travels with the model: schedulers, counters of your own."""
+    """An object whose state belongs to the model: a scheduler, or your own counters."""
 
     def state_dict(self) -> Any: ...
 

@@ -1,4 +1,4 @@
-"""A training loop that survives the loss of a process."""
+"""A training loop that continues after the loss of a process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _has_finished = False
 
 
 class Job:
-    """Trains `model` by all ranks of the job together:
+    """Trains `model` on all ranks of the job together:
 
         job = lockstep.torch.Job(model=model, optimizer=optimizer, sampler=sampler)
         loader = DataLoader(dataset, batch_sampler=sampler)
@@ -46,13 +46,14 @@ class Job:
             loss.backward()
             job.step(loss)
 
-    The loss is the mean over the batch's samples. After each step all ranks hold the same weights
-    to the bit: those of one process that had used the whole global batch, but for rounding. State
-    changes in `step` alone, when all sums have arrived; a rank that is lost before makes all others
-    forget the step, meet its successor, hand over the state, and take the step again. So chance in
-    a step is seeded by its number (torch's only), and a step taken again comes out as before.
+    The loss is the mean over the batch's samples. After each step, the weights are equal bit by bit
+    on all ranks. They equal those of one process that uses the whole global batch, except for
+    rounding. Only `step` changes the state, after all sums have arrived. If a rank is lost before
+    that, the others forget the step, join a rendezvous with the replacement, give it the state, and
+    repeat the step. `Job` seeds torch's random numbers by the number of the step, so the repeated
+    step gives the same result.
 
-    Errors: Stopped from `batches` (end with 42, as `lockstep.run` does), NotSaved where the last
+    Errors: Stopped from `batches` (end with 42, as `lockstep.run` does); NotSaved if the last
     checkpoint cannot be written; Superseded, TakenOver, Finished from the constructor and
     `batches`. Thread: one.
     """
@@ -70,13 +71,13 @@ class Job:
         scaler: Any = None,
         options: JobOptions = JobOptions(),
     ) -> None:
-        """Opens the session, waits for all ranks, and takes over the state: of a rank that has one,
-        else of the newest checkpoint, else rank 0's initial one. `scaler`: the GradScaler that
-        scales the loss, if there is one; `step` does the rest of its work. Collective.
+        """Opens the session, waits for all ranks, and loads the state: from a rank that has a
+        state, else from the newest checkpoint, else rank 0's initial state. `scaler`: the
+        GradScaler that scales the loss, if any; `step` unscales and updates it. Collective.
 
-        Errors: NoJob, InvalidArgument (a second job after the first; a list of models, an optimizer
-        with closures), Mismatch (ranks with another model, optimizer, sampler, plan or `extra`:
-        names the difference), those of `meet`. The session is closed then.
+        Errors: NoJob, InvalidArgument (a second Job after the first; a list of models; an optimizer
+        that needs a closure), Mismatch (model, optimizer, sampler, plan or `extra` differ between
+        ranks; names the difference), those of `meet`. On an error the session is closed.
         """
         if _has_finished:
             raise InvalidArgument(
@@ -118,43 +119,44 @@ class Job:
 
     @property
     def rank(self) -> int:
-        """Of this process."""
+        """The rank of this process."""
         return self.session.rank
 
     @property
     def size(self) -> int:
-        """Ranks of the job."""
+        """The number of ranks of the job."""
         return self.session.size
 
     @property
     def is_chief(self) -> bool:
-        """Whether this rank writes what is written once. All others could do the same."""
+        """Whether this is rank 0, which writes files for all ranks, such as checkpoints."""
         return self.rank == 0
 
     @property
     def step_count(self) -> int:
-        """Updates applied to the model."""
+        """The number of updates applied to the model."""
         return self._step
 
     @property
     def meeting(self) -> Meeting:
-        """The newest: a higher epoch means that somebody was lost."""
+        """The newest rendezvous. If its epoch has grown, a rank was lost."""
         return self.session.meeting
 
     @property
     def totals(self) -> Totals:
-        """How often samples were used, of those that should have been, as far as was seen."""
+        """How many samples were used, lost and repeated, as far as the job has seen."""
         return self.sampler.totals()
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
-        """This rank's batches from the cursor to the end of the last data epoch, then the end of
-        the job. `loader` is iterated anew after each loss, and never sees the cursor move: make it
-        with `batch_sampler=job.sampler`, and wrap what this yields rather than the loader.
+        """Yields this rank's batches from the cursor to the end of the last data epoch, then ends
+        the job. After each loss, `loader` is iterated again from the cursor: make it with
+        `batch_sampler=job.sampler`. To transform batches, wrap this iterator, not the loader.
 
         Errors: Stopped, NotSaved, Diverged, Superseded, TakenOver, Finished, Mismatch;
-        InvalidArgument (`loader` cannot be iterated anew), LockstepError (its batches are not the
-        sampler's, or it has dropped or repeated some; `step` was not called). A program that
-        catches one of these and calls `batches` again is ended by SystemExit, with its code.
+        InvalidArgument (`loader` cannot be iterated again); LockstepError (the batches do not come
+        from the sampler; the loader dropped or repeated batches; `step` was not called). If a
+        program catches one of these errors and calls `batches` again, SystemExit ends the process
+        with the error's exit code.
         """
         if self._is_finished:
             print("lockstep: batches was called after the last step: one loop goes over all epochs "
@@ -174,13 +176,14 @@ class Job:
         before_update: Optional[Callable[[], object]] = None,
     ) -> bool:
         """Averages the gradients over all samples of the global batch, applies them, and resets
-        them. `before_update` is called between, as for clipping. False: a rank was lost, and the
-        step is forgotten, here and everywhere; the next batch is the same again. Collective.
+        them. It calls `before_update` before it applies them, for example to clip gradients.
+        Returns False if a rank was lost: all ranks forget the step, and the same batch comes again.
+        Collective.
 
-        Errors: InvalidArgument (`loss` is no number; no gradient on a rank; a GradScaler that the
-        job does not know), Diverged, Mismatch (ranks hold other values, train other parameters, or
-        some have left the loop), LockstepError (no batch is in progress). Whatever is raised once
-        the update has begun ends the job, also where the program catches it.
+        Errors: InvalidArgument (`loss` is not a number; a rank has no gradient; the job does not
+        know the GradScaler), Diverged, Mismatch (values or trained parameters differ between ranks,
+        or some ranks have left the loop), LockstepError (no batch is in progress). An error during
+        the update ends the job, even if the program catches it.
         """
         self._ending.raise_anew()
         if not self._is_open:
@@ -238,10 +241,10 @@ class Job:
             scaler.update()
 
     def close(self) -> None:
-        """Saves the steps since the newest checkpoint, as of a loop that was left early, waits for
-        it, and leaves the job. Collective where the loop was left early: all ranks leave it after
-        the same step. Errors: NotSaved, Superseded, TakenOver, Stopped, Diverged, Mismatch,
-        LockstepError (other ranks go on)."""
+        """Saves a checkpoint if the loop was left early, waits until it is written, and leaves the
+        job. If the loop was left early, all ranks have to leave it after the same step, and this
+        call is collective. Errors: NotSaved, Superseded, TakenOver, Stopped, Diverged, Mismatch,
+        LockstepError (other ranks continue)."""
         try:
             with self._ending.by_errors():
                 self._end_early()

@@ -1,4 +1,4 @@
-"""How a training loop goes about it."""
+"""The options of a training loop."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from lockstep.arguments import folder, seconds, text, truth, whole_number
 
 @dataclasses.dataclass(frozen=True)
 class JobOptions:
-    """How a job goes about it.
+    """The options of a `Job`.
 
-    `call_seconds` bounds each wait for other ranks within a step; a lost or frozen one is noticed
-    far sooner, so it is for ranks that live and do not come. `meeting_seconds` bounds a meeting, by
-    default by the job's `rendezvousTimeoutSeconds`. `state_seconds` bounds the waits in which rank
-    0 may read or write a checkpoint. `checkpoint_every`: steps, 0 for none but that at the end or a
-    stop; `checkpoint_directory`: by default LOCKSTEP_CHECKPOINT_DIR, and nothing is saved where
-    that is not set; `checkpoint_keep` of them stay. Each `compare_every` steps, before each
-    checkpoint and at the end, all ranks compare hashes of what they hold (0: not in between).
-    `terminate_on_nan`: stop at the first step whose loss or gradients are not finite, before the
-    model is changed by it, and before a checkpoint whose state is not.
+    - `plan`: a text that must be equal on all ranks and in the checkpoint.
+    - `checkpoint_directory`: where checkpoints go; by default LOCKSTEP_CHECKPOINT_DIR. If neither
+      is set, nothing is saved.
+    - `checkpoint_every`: steps between two checkpoints. 0: only at the end and at a stop.
+    - `checkpoint_keep`: how many checkpoints to keep.
+    - `call_seconds`: the time limit of each wait for other ranks within a step. Lost or frozen
+      ranks are noticed far sooner; this limit is for ranks that live but make no matching call.
+    - `meeting_seconds`: the time limit of a rendezvous; by default `rendezvousTimeoutSeconds`.
+    - `state_seconds`: the time limit of waits in which rank 0 may read or write a checkpoint.
+    - `compare_every`: steps between two comparisons of all ranks' state by hash. All ranks also
+      compare before each checkpoint and at the end; with 0 they compare only then.
+    - `terminate_on_nan`: stop before a step whose loss or gradients are not finite changes the
+      model, and before a checkpoint whose state is not finite.
 
     Errors: InvalidArgument (names the field).
     """
@@ -52,12 +56,12 @@ class JobOptions:
         truth("terminate_on_nan", self.terminate_on_nan)
 
     def long_seconds(self) -> float:
-        """Where others may wait for rank 0 to read or write a checkpoint."""
+        """The time limit of waits in which rank 0 may read or write a checkpoint."""
         return max(self.call_seconds, self.state_seconds)
 
     def checkpoint_folder(self) -> Union[str, os.PathLike[str], None]:
-        """Where a job saves, if it does. Errors: InvalidArgument (the environment names no
-        folder)."""
+        """The folder for checkpoints; None: nothing is saved. Errors: InvalidArgument
+        (LOCKSTEP_CHECKPOINT_DIR is not the path of a folder)."""
         variable = os.environ.get("LOCKSTEP_CHECKPOINT_DIR")
         if self.checkpoint_directory or not variable:
             return self.checkpoint_directory

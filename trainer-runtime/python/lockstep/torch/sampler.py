@@ -1,4 +1,4 @@
-"""Who reads which samples, and whether each was used exactly once.
+"""Which rank reads which samples, and whether each sample was used exactly once.
 
 Local words: a *data epoch* is one pass over the samples; a *position* counts those of one data
 epoch in the order in which it visits them; the *cursor* is where the next batch starts. A *global
@@ -56,9 +56,9 @@ def permutation(seed: int, data_epoch: int, sample_count: int) -> torch.Tensor:
 
 
 class Totals(NamedTuple):
-    """Uses of samples so far; `lost` and `repeated` against what should have been used, None where
-    the job has not seen it: `unseen` of `consumed` were drawn by a loader whose batches do not show
-    what became of them (docs/reference/python.md)."""
+    """How often samples were used so far. `lost` and `repeated` compare this with the plan; None if
+    the job could not see it. `unseen`: those of `consumed` that a loader drew, but whose batches do
+    not show which samples they have (docs/reference/python.md)."""
 
     consumed: int
     expected: int
@@ -83,12 +83,14 @@ class _Counts(NamedTuple):
 
 
 class Sampler:
-    """A seeded permutation of the samples in each data epoch, cut into global batches, of which
-    each rank reads a slice. Give it to the loader: `DataLoader(dataset, batch_sampler=sampler)`.
+    """Orders the samples of each data epoch by a seeded permutation, and cuts them into global
+    batches. Each rank reads one slice of a global batch. Pass the sampler to the loader:
+    `DataLoader(dataset, batch_sampler=sampler)`.
 
-    Equal on all ranks. The cursor moves when `lockstep.torch.Job` has applied a step, whatever a
-    loader has read ahead. Slices are contiguous, disjoint, and differ by at most one sample: those
-    of m samples for R ranks are [r*m/R, (r+1)*m/R). Thread: one.
+    Its arguments must be equal on all ranks. The cursor moves when `lockstep.torch.Job` has applied
+    a step, no matter what the loader has read ahead. Slices are contiguous and disjoint, and their
+    sizes differ by at most one sample: rank r of R reads samples [r*m/R, (r+1)*m/R) of a batch of
+    m. Thread: one.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class Sampler:
         seed: int = 0,
         shuffle: bool = True,
     ) -> None:
-        """`batch_size`: of all ranks together; the last batch of a data epoch has what is left.
+        """`batch_size`: samples of all ranks together. The last batch of a data epoch has the rest.
 
         Errors: InvalidArgument (names the argument).
         """
@@ -127,7 +129,7 @@ class Sampler:
 
     @property
     def steps_total(self) -> int:
-        """Steps of the whole training, if all its batches have this size."""
+        """The steps of the whole training, if the batch size does not change."""
         return self.epochs * self._batches(self.sample_count)
 
     @property
@@ -136,16 +138,16 @@ class Sampler:
         return self.data_epoch >= self.epochs
 
     def global_size(self) -> int:
-        """Samples of the batch at the cursor."""
+        """The number of samples in the batch at the cursor."""
         return self._end(self.position) - self.position
 
     def slice_size(self) -> int:
-        """Samples of it that this rank reads."""
+        """The number of samples of this batch that this rank reads."""
         begin, end = self._slice(self.position)
         return end - begin
 
     def place(self, rank: int, size: int) -> None:
-        """Who this rank is; batches that were handed out are forgotten."""
+        """Sets the rank and the number of ranks, and forgets batches that were handed out."""
         self.rank = rank
         self.size = size
         self._handed_out = collections.deque()  # a loader of before may still draw
@@ -191,15 +193,15 @@ class Sampler:
             self.position = 0
 
     def totals(self) -> Totals:
-        """As they would be if the running data epoch ended at the cursor."""
+        """The totals, as if the running data epoch ended at the cursor."""
         counts, unseen = self._counted(), self._unseen_count
         if unseen > 0:
             return Totals(counts.consumed, counts.expected, None, None, unseen)
         return Totals(*counts)
 
     def check_end(self) -> None:
-        """At the end of training, early or not. Errors: Inexact (not each sample up to the cursor
-        was used as often as planned)."""
+        """Checks the samples at the end of training, early or not. Errors: Inexact (some sample up
+        to the cursor was not used as often as planned)."""
         totals = self.totals()
         if totals.lost or totals.repeated:
             raise Inexact(f"training has ended, but samples were lost or repeated: {totals}; train "
@@ -217,9 +219,9 @@ class Sampler:
         )
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The slices of this rank from the cursor to the end of all data epochs. Where there are
-        fewer samples than ranks, one without any has the batch's first, which does not count: so
-        that a program does the same on all ranks."""
+        """Yields the slices of this rank from the cursor to the end of all data epochs. If a batch
+        has fewer samples than ranks, ranks without a sample get the first sample of the batch,
+        which does not count. So the program makes the same calls on all ranks."""
         data_epoch, position = self.data_epoch, self.position
         handed_out = self._handed_out
         while data_epoch < self.epochs:
@@ -232,7 +234,7 @@ class Sampler:
                 data_epoch, position = data_epoch + 1, 0
 
     def __len__(self) -> int:
-        """The steps from the cursor on, wherever another batch size has left it."""
+        """The number of steps from the cursor to the end."""
         if self.is_done:
             return 0
         later = self.epochs - self.data_epoch - 1
@@ -240,18 +242,19 @@ class Sampler:
                 + later * self._batches(self.sample_count))
 
     def ledger(self) -> bytes:
-        """Uses and totals, in the layout of the built-in trainer's ledger."""
+        """The use counts and totals, in the format of the built-in trainer's ledger."""
         header = _LEDGER_HEADER.pack(_LEDGER_MAGIC, self.sample_count, *self._counts)
         return header + array.array("H", self._uses.tolist()).tobytes()
 
     def state_dict(self) -> dict[str, Any]:
-        """Cursor and ledger."""
+        """The cursor and the ledger."""
         ledger = torch.frombuffer(bytearray(self.ledger()), dtype=torch.uint8)
         return {"data_epoch": self.data_epoch, "position": self.position, "ledger": ledger,
                 "unseen": self._unseen_count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes them over. Errors: InvalidArgument (of another number of samples)."""
+        """Loads cursor and ledger. Errors: InvalidArgument (`state` has another number of
+        samples)."""
         raw = raw_bytes(state["ledger"])
         counters = (len(raw) - _LEDGER_HEADER.size) // 2
         magic, sample_count, *counts = _LEDGER_HEADER.unpack_from(raw)

@@ -1,4 +1,4 @@
-"""Sessions on tensors of the host."""
+"""Sessions for tensors in the host's memory."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def torch_dtype_of(data_type: DataType) -> torch.dtype:
 
 
 class Session(_Session[torch.Tensor]):
-    """A session whose arrays are torch's: dense, contiguous, in the host's memory. Autograd knows
-    nothing of what is done to them."""
+    """A session for torch tensors, which must be dense, contiguous and in the host's memory.
+    Autograd does not record the session's calls."""
 
     def _memory(self, array: torch.Tensor, name: str, is_written: bool) -> Memory:
         if not isinstance(array, torch.Tensor):
@@ -61,5 +61,5 @@ class Session(_Session[torch.Tensor]):
 
 
 def open(plan: Optional[str] = None, catch_stop: bool = False) -> Session:
-    """Opens this process's session; arguments and errors as `lockstep.Session`."""
+    """Opens the session of this process. Arguments and errors: see `lockstep.Session`."""
     return Session(plan, catch_stop)

@@ -1,4 +1,4 @@
-"""What a `Job` has saved, for programs that use the model: evaluators, and those of later."""
+"""Reads what a `Job` has saved, for evaluators and for programs that use the model later."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lockstep.torch.checkpoint_files import CheckpointFiles, report
 
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
-    """`model` is for `load_state_dict`; `extra` has the state behind each key of the job's."""
+    """`model` is for `load_state_dict`. `extra` has the state for each key of the job's `extra`."""
 
     step: int
     model: dict[str, Any]
@@ -20,11 +20,12 @@ class Checkpoint:
 
 
 def newest_checkpoint(directory: Union[str, os.PathLike[str]]) -> Optional[Checkpoint]:
-    """The newest whole one that a `Job` has saved in `directory`; None where there is none. Any
-    process may ask, also while the job trains. Damaged ones are named on standard error.
+    """Returns the newest complete checkpoint that a `Job` has saved in `directory`; None: there is
+    none. Any process may call this, even while the job trains. Damaged checkpoints are skipped and
+    named on standard error.
 
-    Errors: Mismatch (the newest is of a later release), LockstepError (there are some, and all are
-    damaged; one, or the directory, cannot be read; names it).
+    Errors: Mismatch (a later release wrote the newest checkpoint), LockstepError (all checkpoints
+    are damaged, or a checkpoint or the directory cannot be read; names it).
     """
     files = CheckpointFiles(directory, keep=0)
     foreign: Optional[str] = None

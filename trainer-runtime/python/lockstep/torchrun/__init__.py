@@ -1,10 +1,10 @@
 """The rendezvous `lockstep` of torchrun: `torchrun --rdzv-backend=lockstep train.py`, or
 PET_RDZV_BACKEND=lockstep. When a pod of the job is lost, the torchrun processes of the other pods
-keep running. They start their workers again as soon as the pod's replacement has come, and count no
-restart.
+keep running. They start their workers again when the pod's replacement has joined. This does not
+count as a restart of torchrun.
 
-torch 2.6 and newer find the backend by the package's entry point. Every torchrun loads this module
-then, whatever backend it uses, so it loads no torch.
+torch 2.6 and newer find this backend through the package's entry point. Then every torchrun loads
+this module, even with another backend, so this module does not load torch.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _BACKEND = "lockstep"
 
 
 def handler_creator() -> Callable[[Any], Any]:
-    """What torch calls to have a rendezvous handler made: the entry point."""
+    """The entry point: returns the function with which torch makes a rendezvous handler."""
     return _create
 
 
 def register() -> None:
-    """Makes the backend known to a torch that reads no entry points, one before 2.6. Call it before
+    """Registers the backend with torch before 2.6, which reads no entry points. Call it before
     torch.distributed.run.main()."""
     from torch.distributed.elastic.rendezvous import rendezvous_handler_registry
 

@@ -1,8 +1,8 @@
-"""Horovod's names for the package keras, on TensorFlow, on the collectives of this package: where a
-program for Horovod 0.28 says `import horovod.keras as hvd`, it says
+"""Horovod's API for the package keras with TensorFlow, on the collectives of this package. In a
+program for Horovod 0.28, replace `import horovod.keras as hvd` by
 `import lockstep.horovod.keras as hvd`.
 
-What Horovod has and this has not is refused by name. docs/reference/horovod.md tells more.
+Names of Horovod that are missing here raise an error with the name. See docs/reference/horovod.md.
 """
 
 from typing import Any as _Any

@@ -1,4 +1,4 @@
-"""What elastic programs hold in the package keras, and the callbacks that commit it."""
+"""States of elastic programs for the package keras, and callbacks that commit them."""
 
 from __future__ import annotations
 

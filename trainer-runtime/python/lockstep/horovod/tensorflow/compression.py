@@ -1,4 +1,4 @@
-"""What gradients travel as."""
+"""The number types in which gradients travel."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from lockstep.horovod.tensorflow.graph import tf
 
 
 class Compressor:
-    """Makes a tensor smaller for its way, and what comes of it a tensor again."""
+    """Makes a tensor smaller before it is sent, and restores its type afterwards."""
 
     # What floating-point tensors travel as; None: as what they are.
     dtype: Any = None
 
     @classmethod
     def compress(cls, tensor: Any) -> tuple[Any, Any]:
-        """The tensor for the way, and what `decompress` needs to know."""
+        """Returns the tensor to send, and the context for `decompress`."""
         if cls.dtype is None or not tensor.dtype.is_floating:
             return tensor, None
         return tf.cast(tensor, cls.dtype), tensor.dtype
 
     @classmethod
     def decompress(cls, tensor: Any, context: Any) -> Any:
-        """Of the type that it had."""
+        """Returns the tensor in its original type."""
         return tensor if context is None else tf.cast(tensor, context)
 
 
@@ -37,7 +37,7 @@ class _Fp16(Compressor):
 
 
 class Compression:
-    """The choice."""
+    """The choices for `compression`."""
 
     none = _None
     fp16 = _Fp16

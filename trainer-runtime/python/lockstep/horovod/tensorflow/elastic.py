@@ -1,4 +1,4 @@
-"""What elastic programs hold in TensorFlow."""
+"""States of elastic programs for TensorFlow."""
 
 from lockstep.horovod.elastic import ObjectState, State, run
 from lockstep.horovod.variables import TensorFlowKerasState, TensorFlowState

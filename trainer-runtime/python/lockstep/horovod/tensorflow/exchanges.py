@@ -1,6 +1,6 @@
 """Horovod's calls that reduce nothing, in eager programs and within `tf.function`. All ranks make
-the same calls in the same order, names included; tensors travel through the host's memory.
-Gradients go back as Horovod has it. Errors: as of the reductions."""
+the same calls in the same order with the same names. Tensors travel through the host's memory. The
+calls are differentiable as in Horovod. Errors: as in the module of the reductions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def allgather(
     ignore_name_scope: bool = False,
     process_set: Optional[ProcessSet] = None,
 ) -> Any:
-    """The rows of all ranks one below the other, in the order of ranks; their numbers may differ.
+    """Concatenates the rows of all ranks in rank order. Ranks may have different numbers of rows.
     Shapes: tensor [rows, ...]; result [sum of rows, ...]."""
     check_process_set(process_set)
     tensor = tf.convert_to_tensor(tensor)
@@ -66,7 +66,7 @@ def broadcast(
     ignore_name_scope: bool = False,
     process_set: Optional[ProcessSet] = None,
 ) -> Any:
-    """That of rank `root_rank`, on all ranks."""
+    """Returns `tensor` of rank `root_rank` on all ranks."""
     check_process_set(process_set)
     check_root(root_rank, name or "broadcast")
     tensor = tf.convert_to_tensor(tensor)
@@ -97,8 +97,9 @@ def alltoall(
     ignore_name_scope: bool = False,
     process_set: Optional[ProcessSet] = None,
 ) -> Union[Any, tuple[Any, Any]]:
-    """Rows for each rank: `splits[r]` of them, next in `tensor`, for rank r; equally many where no
-    splits are given. With splits, also how many came from each. All rows travel to all."""
+    """Sends the next `splits[r]` rows of `tensor` to each rank r; without splits, the same number
+    to each. Returns the rows for this rank; with splits, also how many came from each rank. All
+    rows travel to all ranks."""
     check_process_set(process_set)
     tensor = tf.convert_to_tensor(tensor)
     check_elements("alltoall", tensor.dtype, name)
@@ -125,7 +126,7 @@ def alltoall(
 
 @as_is
 def barrier(process_set: Optional[ProcessSet] = None) -> None:
-    """Returns once all ranks have called it; within a `tf.function`, what comes after it waits."""
+    """Waits until all ranks have called it. In a `tf.function`, later operations wait for it."""
     check_process_set(process_set)
 
     def wait() -> list[host.Array]:
@@ -136,27 +137,27 @@ def barrier(process_set: Optional[ProcessSet] = None) -> None:
 
 
 def join() -> int:
-    """Of a rank that has no more data: takes part in the others' allreduce of Average and Sum with
-    zeros, until all have joined. Returns the rank that came last. Averages are over all ranks. Not
-    within a `tf.function`."""
+    """For a rank without more data: takes part with zeros in the other ranks' allreduce of Average
+    and Sum, until all ranks have called `join`. Returns the rank that called it last. Averages are
+    over all ranks. Do not call it within a `tf.function`."""
     return host.world().join()
 
 
 def size_op(process_set_id: int = 0, name: Optional[str] = None) -> Any:
-    """The number of ranks as a tensor, which stays the same."""
+    """The number of ranks as a constant tensor."""
     return tf.constant(process.size(), tf.int32, name=name)
 
 
 def rank_op(name: Optional[str] = None) -> Any:
-    """The rank as a tensor, which stays the same."""
+    """The rank as a constant tensor."""
     return tf.constant(process.rank(), tf.int32, name=name)
 
 
 def local_size_op(name: Optional[str] = None) -> Any:
-    """The number of ranks of this pod as a tensor, which stays the same."""
+    """The number of ranks in this pod as a constant tensor."""
     return tf.constant(process.local_size(), tf.int32, name=name)
 
 
 def local_rank_op(name: Optional[str] = None) -> Any:
-    """The number of this process in its pod as a tensor, which stays the same."""
+    """The number of this process in its pod as a constant tensor."""
     return tf.constant(process.local_rank(), tf.int32, name=name)

@@ -1,4 +1,4 @@
-"""Variables from one rank to all others."""
+"""Copies variables from one rank to all others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def broadcast_variables(
     process_set: Optional[ProcessSet] = None,
     inplace: bool = False,
 ) -> None:
-    """Those of rank `root_rank` to all ranks, in place, in one call; within a `tf.function`, too.
-    `inplace`: as Horovod has it; it is how they are assigned there, which makes no difference here.
-    Errors: InvalidArgument, those of `World`."""
+    """Copies `variables` from rank `root_rank` to all ranks, in place and in one call. It also
+    works within a `tf.function`. `inplace` has no effect. Errors: InvalidArgument, those of
+    `World`."""
     targets = list(variables)
     for one in targets:
         check_elements("broadcast_variables", one.dtype, None)
@@ -38,7 +38,7 @@ def broadcast_variables(
 
 
 def broadcast_global_variables(root_rank: int) -> None:
-    """As Horovod has it in TensorFlow 2: refused. Errors: InvalidArgument."""
+    """Raises an error, as Horovod does in TensorFlow 2. Errors: InvalidArgument."""
     no_global_variables(
         "call broadcast_variables(model.variables, root_rank), and the same for the variables of "
         "the optimizer")

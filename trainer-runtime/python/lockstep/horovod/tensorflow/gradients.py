@@ -1,4 +1,4 @@
-"""Gradients of all ranks, and the tape that gives them."""
+"""A gradient tape that returns the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class _DistributedTape:
         use_generic_names: bool = False,
         **named: Any,
     ) -> Any:
-        """As of tf.GradientTape, reduced. `use_generic_names`: as Horovod has it; names of tensors
-        are of no importance here."""
+        """Like `gradient` of tf.GradientTape, with the gradients reduced. `use_generic_names` has
+        no effect."""
         found = self._tape.gradient(target, sources, output_gradients, **named)
         return tf.nest.pack_sequence_as(found, self._reducer.reduce(tf.nest.flatten(found)))
 
@@ -125,11 +125,12 @@ def DistributedGradientTape(
     process_set: Optional[ProcessSet] = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """`gradtape`, a tf.GradientTape, whose `gradient` gives those of all ranks. All ranks ask for
-    gradients of the same variables in the same order, and the same ones have none.
+    """Returns a tape for `gradtape`, a tf.GradientTape, whose `gradient` returns the gradients of
+    all ranks. All ranks must ask for gradients of the same variables in the same order, and the
+    same variables must have none.
 
-    tf.IndexedSlices become those of all ranks one after the other; with `sparse_as_dense` they are
-    made dense first. Errors: InvalidArgument.
+    tf.IndexedSlices of all ranks are concatenated; with `sparse_as_dense` they are made dense
+    first. Errors: InvalidArgument.
     """
     return _DistributedTape(gradtape, reducer_of(
         "gradients", device_dense, device_sparse, compression, sparse_as_dense, op,

@@ -1,5 +1,5 @@
-"""What Horovod's modules for Keras have besides callbacks and states, for whichever Keras: each has
-all these names, and binds `load_model` to its Keras."""
+"""The names of Horovod's Keras modules, except callbacks and states, for any Keras. Each module
+binds `load_model` to its Keras."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def DistributedOptimizer(
     process_set: Optional[ProcessSet] = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """That of lockstep.horovod.tensorflow, with its arguments in the order of Horovod's Keras."""
+    """As in lockstep.horovod.tensorflow, with the argument order of Horovod's Keras module."""
     return _distribute(
         optimizer, name, False, device_dense, device_sparse, compression, sparse_as_dense,
         backward_passes_per_step, op, gradient_predivide_factor, average_aggregated_gradients,
@@ -78,29 +78,29 @@ def allreduce(
     op: Optional[ReduceOp] = None,
     compression: type[Compressor] = Compression.none,
 ) -> Any:
-    """`value`, which becomes a tensor, reduced over all ranks. Errors: as of the reductions."""
+    """Converts `value` to a tensor and reduces it over all ranks. Errors: those of `allreduce`."""
     return reductions.allreduce(
         tf.convert_to_tensor(value), average, compression=compression, op=op, name=name,
         prescale_factor=prescale_factor, postscale_factor=postscale_factor)
 
 
 def allgather(value: Any, name: Optional[str] = None) -> Any:
-    """The rows of all ranks one below the other. Errors: as of the reductions."""
+    """Concatenates the rows of all ranks. Errors: those of `allreduce`."""
     return exchanges.allgather(value, name)
 
 
 def broadcast(value: Any, root_rank: int, name: Optional[str] = None) -> Any:
-    """That of rank `root_rank`. Errors: as of the reductions."""
+    """Returns `value` of rank `root_rank`. Errors: those of `allreduce`."""
     return exchanges.broadcast(value, root_rank, name)
 
 
 def reducescatter(value: Any, name: Optional[str] = None, op: ReduceOp = Average) -> Any:
-    """This rank's rows of the reduced `value`. Errors: as of the reductions."""
+    """Reduces `value`, and returns this rank's rows. Errors: those of `allreduce`."""
     return reductions.reducescatter(value, op=op, name=name)
 
 
 def broadcast_global_variables(root_rank: int) -> None:
-    """As Horovod has it in TensorFlow 2: refused. Errors: InvalidArgument."""
+    """Raises an error, as Horovod does in TensorFlow 2. Errors: InvalidArgument."""
     no_global_variables(
         "pass callbacks.BroadcastGlobalVariablesCallback(root_rank) to fit, or call "
         "lockstep.horovod.tensorflow.broadcast_variables")
@@ -115,9 +115,9 @@ def load_model_by(keras: Any) -> Callable[..., Any]:
         custom_objects: Optional[dict[str, Any]] = None,
         compression: type[Compressor] = Compression.none,
     ) -> Any:
-        """A model from a file, with its optimizer as a DistributedOptimizer, whose state is what
-        was saved. `custom_optimizers`: classes of them that Keras does not know. Errors:
-        Keras's."""
+        """Loads a model from a file, and makes its optimizer a DistributedOptimizer with the saved
+        state. `custom_optimizers`: optimizer classes that Keras does not know. Errors: those of
+        Keras."""
         objects = {one.__name__: one for one in custom_optimizers or ()}
         model = keras.models.load_model(
             filepath, custom_objects={**objects, **(custom_objects or {})})

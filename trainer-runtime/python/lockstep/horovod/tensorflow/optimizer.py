@@ -1,4 +1,4 @@
-"""Keras's optimizers, of Keras 3 and of tf-keras, whose gradients are those of all ranks."""
+"""Optimizers of Keras 3 and tf-keras that apply the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class _Passes:
 
 
 class _CallableList(list[Any]):
-    """Variables, which programs ask for as an attribute or, as of old, by a call."""
+    """Variables that programs get as an attribute or, as in old releases, by a call."""
 
     def __call__(self) -> list[Any]:
         return self
@@ -155,13 +155,13 @@ def DistributedOptimizer(
     process_set: Optional[ProcessSet] = None,
     scale_local_gradients: bool = True,
 ) -> Any:
-    """`optimizer` itself, one of Keras's, which from now on applies the gradients of all ranks. Its
-    settings and its state stay; its class is one that derives from what it was.
+    """Changes `optimizer`, an optimizer of Keras, to apply the gradients of all ranks, and returns
+    it. It keeps its settings and state. Its new class derives from its old class.
 
-    `backward_passes_per_step`: gradients of so many calls are added up, or averaged where
-    `average_aggregated_gradients`, before they travel; calls between change nothing but
-    `iterations`. `name`: what its calls are called by. `use_locking`: as Horovod has it, for
-    TensorFlow 1. Errors: InvalidArgument.
+    `backward_passes_per_step`: gradients of this number of calls are added up (averaged with
+    `average_aggregated_gradients`) before they are reduced. The calls in between change only
+    `iterations`. `name`: the name of its reductions. `use_locking` has no effect. Errors:
+    InvalidArgument.
     """
     is_keras_3 = hasattr(optimizer, "apply") and hasattr(optimizer, "built")
     if not is_keras_3 and not (

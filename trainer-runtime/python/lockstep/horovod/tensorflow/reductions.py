@@ -1,7 +1,7 @@
 """Horovod's reductions, in eager programs and within `tf.function`. All ranks make the same calls
-in the same order, names included; tensors travel through the host's memory. Errors: InvalidArgument
-(of this call; nobody else hears of it), and those of `World`; within a `tf.function` an error of
-TensorFlow's that tells of them."""
+in the same order with the same names. Tensors travel through the host's memory. Errors:
+InvalidArgument (only this call fails, on this rank), and those of `World`. Within a `tf.function`,
+TensorFlow raises its own error, which contains theirs."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def allreduce(
     process_set: Optional[ProcessSet] = None,
     ignore_name_scope: bool = False,
 ) -> Any:
-    """`tensor` reduced over all ranks; of tf.IndexedSlices those of all ranks one after the other,
-    by Average or Sum. Gradients go back through Average and Sum. `ignore_name_scope`: as Horovod
-    has it; scopes are never part of names here."""
+    """Reduces `tensor` over all ranks. tf.IndexedSlices of all ranks are concatenated, for Average
+    or Sum. Average and Sum are differentiable. `ignore_name_scope` has no effect: scopes are never
+    part of names here."""
     reduction = _checked(average, device_dense, device_sparse, op, prescale_factor,
                          postscale_factor, process_set)
     if isinstance(tensor, tf.IndexedSlices):
@@ -72,7 +72,8 @@ def grouped_allreduce(
     ignore_name_scope: bool = False,
     name: Optional[str] = None,
 ) -> list[Any]:
-    """All `tensors`, those of one type in one call; tf.IndexedSlices one by one after them."""
+    """Reduces `tensors`; those of one type in one call, and tf.IndexedSlices one by one after
+    them."""
     reduction = _checked(average, device_dense, device_sparse, op, prescale_factor,
                          postscale_factor, process_set)
     return reduce_mixed(tensors, reduction, compression, name, "grouped_allreduce")
@@ -90,8 +91,9 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> Any:
-    """This rank's rows of the reduced `tensor` [rows, ...]: equally many on all ranks, and what is
-    left over one each on the first. By Average or Sum, through which gradients go back."""
+    """Reduces `tensor` [rows, ...] by Average or Sum, and returns this rank's rows. All ranks get
+    the same number of rows; if some are left over, the first ranks get one more. It is
+    differentiable."""
     reduction = _checked(None, device_dense, "", op, prescale_factor, postscale_factor, process_set)
     if reduction.op not in (Average, Sum):
         raise InvalidArgument(f"op: {op!r} found, expected Average or Sum")

@@ -1,8 +1,8 @@
-"""Horovod's names for torch on the collectives of this package: a program written for Horovod 0.28
-that says `import lockstep.horovod.torch as hvd` runs without Horovod.
+"""Horovod's API for torch on the collectives of this package. A program written for Horovod 0.28
+runs without Horovod if it says `import lockstep.horovod.torch as hvd`.
 
-All ranks make the same calls in the same order; a call that is another one elsewhere is an error on
-all ranks. What Horovod has and this has not is refused by name. See
+All ranks have to make the same calls in the same order; otherwise the call fails on all ranks.
+Names of Horovod that are missing here raise an error with the name. See
 docs/reference/horovod.md.
 """
 

@@ -13,7 +13,7 @@ from lockstep.horovod.world import Begun
 
 
 class Handle:
-    """A call that was begun. `synchronize` waits for it."""
+    """A call in progress. `synchronize` waits for it."""
 
     def __init__(self, begun: Sequence[Begun], finish: Callable[[], Any]) -> None:
         """`finish` makes what the call returns, once all of `begun` has ended."""
@@ -41,7 +41,7 @@ def poll(handle: Handle) -> bool:
 
 
 def synchronize(handle: Handle) -> Any:
-    """Waits for a call that was begun, and returns what it came to."""
+    """Waits for a call in progress, and returns its result."""
     return handle.wait()
 
 

@@ -1,4 +1,4 @@
-"""What elastic programs hold in torch."""
+"""States of elastic programs for torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
 
 
 class TorchState(ObjectState):
-    """A model, an optimizer, samplers of this module, and objects of any name."""
+    """A state of a model, an optimizer, samplers of this module, and other named objects."""
 
     def __init__(
         self,
@@ -59,12 +59,11 @@ class TorchState(ObjectState):
 
 
 class ElasticSampler(torch.utils.data.Sampler[int]):
-    """Samples in an order of its own for each data epoch, of which each rank takes every size-th,
-    from where `record_batch` has come. In a state it is handed over and gone back to as the
-    rest."""
+    """Shuffles the samples anew for each data epoch. Each rank takes every size-th sample, after
+    those counted by `record_batch`. As part of a state, it is saved, restored and synchronized."""
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
-        """`seed`: equal on all ranks."""
+        """`seed` must be equal on all ranks."""
         self.dataset = dataset
         self.shuffle = shuffle
         self.seed = seed
@@ -73,27 +72,28 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins that data epoch. Call it at the end of one, lest one is begun again."""
+        """Begins data epoch `epoch`. Call it at the end of each data epoch, so that none
+        repeats."""
         self.epoch = epoch
         self.processed_num = 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Each rank has used `batch_size` samples. `batch_idx` is Horovod's; they are counted."""
+        """Counts `batch_size` samples that each rank has used. `batch_idx` is not used."""
         self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, int]:
-        """Where it is."""
+        """The position."""
         return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes there."""
+        """Goes to the position in `state`."""
         self.epoch = state["epoch"]
         self.processed_num = state["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        """What is left of the epoch, for the ranks that there are."""
+        """Distributes the rest of the data epoch over the current ranks."""
         self.num_replicas = size()
         self.rank = rank()
         order = list(range(len(self.dataset)))
@@ -103,7 +103,7 @@ class ElasticSampler(torch.utils.data.Sampler[int]):
         self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
 
     def __iter__(self) -> Iterator[int]:
-        """All ranks give equally many: the first that are left come again at the end."""
+        """All ranks yield the same number of samples: at the end, the first ones repeat."""
         left = self.remaining_indices
         whole = (left * self.num_replicas)[: self.num_samples * self.num_replicas]
         return iter(whole[self.rank :: self.num_replicas])

@@ -1,6 +1,6 @@
-"""Horovod's calls that reduce nothing. All ranks make the same calls in the same order, names
-included; tensors on GPUs travel through the host's memory. Errors: InvalidArgument (of this call;
-nobody else hears of it), and those of `World`."""
+"""Horovod's calls that reduce nothing. All ranks make the same calls in the same order with the
+same names. Tensors on GPUs travel through the host's memory. Errors: InvalidArgument (only this
+call fails, on this rank), and those of `World`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lockstep.torch.state import bytes_of
 def allgather(
     tensor: torch.Tensor, name: Optional[str] = None, process_set: Optional[ProcessSet] = None
 ) -> torch.Tensor:
-    """The rows of all ranks one below the other, in the order of ranks; their numbers may differ.
+    """Concatenates the rows of all ranks in rank order. Ranks may have different numbers of rows.
     Shapes: tensor [rows, ...]; result [sum of rows, ...]."""
     check_process_set(process_set)
     name = world().name("allgather", name)
@@ -39,7 +39,7 @@ def allgather(
 def allgather_async(
     tensor: torch.Tensor, name: Optional[str] = None, process_set: Optional[ProcessSet] = None
 ) -> Handle:
-    """The same; done when it returns."""
+    """Like the call without `async`; it is already done when it returns."""
     return _done(allgather(tensor, name, process_set))
 
 
@@ -49,7 +49,7 @@ def broadcast(
     name: Optional[str] = None,
     process_set: Optional[ProcessSet] = None,
 ) -> torch.Tensor:
-    """That of rank `root_rank`, a new one."""
+    """Returns a new tensor with the values of `tensor` on rank `root_rank`."""
     check_detached(tensor, name or "broadcast")
     return broadcast_(tensor.clone(), root_rank, name, process_set)
 
@@ -60,7 +60,7 @@ def broadcast_async(
     name: Optional[str] = None,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """The same; done when it returns."""
+    """Like the call without `async`; it is already done when it returns."""
     return _done(broadcast(tensor, root_rank, name, process_set))
 
 
@@ -70,7 +70,7 @@ def broadcast_(
     name: Optional[str] = None,
     process_set: Optional[ProcessSet] = None,
 ) -> torch.Tensor:
-    """That of rank `root_rank`, in place."""
+    """Copies `tensor` from rank `root_rank` to all ranks, in place."""
     check_process_set(process_set)
     name = world().name("broadcast", name)
     check_tensor(tensor, name)
@@ -91,7 +91,7 @@ def broadcast_async_(
     name: Optional[str] = None,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """The same; done when it returns."""
+    """Like the call without `async`; it is already done when it returns."""
     return _done(broadcast_(tensor, root_rank, name, process_set))
 
 
@@ -101,8 +101,9 @@ def alltoall(
     name: Optional[str] = None,
     process_set: Optional[ProcessSet] = None,
 ) -> Union[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-    """Rows for each rank: `splits[r]` of them, next in `tensor`, for rank r; equally many where no
-    splits are given. With splits, also how many came from each rank. All rows travel to all."""
+    """Sends the next `splits[r]` rows of `tensor` to each rank r; without splits, the same number
+    to each. Returns the rows for this rank; with splits, also how many came from each rank. All
+    rows travel to all ranks."""
     check_process_set(process_set)
     here = world()
     name = here.name("alltoall", name)
@@ -129,20 +130,20 @@ def alltoall_async(
     name: Optional[str] = None,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """The same; done when it returns."""
+    """Like the call without `async`; it is already done when it returns."""
     return _done(alltoall(tensor, splits, name, process_set))
 
 
 def barrier(process_set: Optional[ProcessSet] = None) -> None:
-    """Returns once all ranks have called it."""
+    """Waits until all ranks have called it."""
     check_process_set(process_set)
     world().exchange(Call(Kind.BARRIER))
 
 
 def join(device: int = -1) -> int:
-    """Of a rank that has no more data: takes part in the others' allreduce of Average and Sum with
-    zeros, until all have joined. Returns the rank that came last. Averages are over all ranks.
-    `device`: as Horovod has it; nothing depends on it here."""
+    """For a rank without more data: takes part with zeros in the other ranks' allreduce of Average
+    and Sum, until all ranks have called `join`. Returns the rank that called it last. Averages are
+    over all ranks. `device` has no effect."""
     return world().join()
 
 

@@ -1,4 +1,4 @@
-"""Whole states from one rank to all others."""
+"""Copies whole states from one rank to all others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lockstep.torch import state as states
 def broadcast_parameters(
     params: Union[Mapping[str, torch.Tensor], Iterable[Any]], root_rank: int
 ) -> None:
-    """Those of rank `root_rank` to all ranks, in place: of `model.state_dict()`,
+    """Copies `params` from rank `root_rank` to all ranks, in place. `params`: `model.state_dict()`,
     `model.named_parameters()` or `model.parameters()`. Errors: InvalidArgument, those of
     `World`."""
     if isinstance(params, Mapping):
@@ -29,8 +29,8 @@ def broadcast_parameters(
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int) -> None:
-    """The settings and the state of rank `root_rank`'s to all ranks. Errors: InvalidArgument (a
-    state of other things than tensors, numbers and texts), those of `World`."""
+    """Copies settings and state of the optimizer from rank `root_rank` to all ranks. Errors:
+    InvalidArgument (the state has more than tensors, numbers and strings), those of `World`."""
     state = broadcast_state("optimizer state", optimizer.state_dict(), root_rank)
     if world().rank != root_rank:
         optimizer.load_state_dict(state)

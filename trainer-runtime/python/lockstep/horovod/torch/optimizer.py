@@ -1,4 +1,4 @@
-"""Optimizers whose gradients are those of all ranks."""
+"""Optimizers that apply the gradients of all ranks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class _Distributed(torch.optim.Optimizer):
     _is_synchronized: bool
 
     def synchronize(self) -> None:
-        """Returns once all gradients are the reduced ones, as before clipping them; then
+        """Waits until all gradients are reduced, for example to clip them. Then call
         `with optimizer.skip_synchronize(): optimizer.step()`."""
         self._reducer.synchronize()
         self._is_synchronized = True
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """`step` within reduces nothing."""
+        """Within it, `step` does not reduce the gradients again."""
         self._should_synchronize = False
         try:
             yield
@@ -48,8 +48,8 @@ class _Distributed(torch.optim.Optimizer):
             self._should_synchronize = True
 
     def step(self, closure: Any = None) -> Any:
-        """Reduces the gradients, unless they were, and applies them. Errors: InvalidArgument (a
-        closure, whose gradients nobody would reduce), those of `World`."""
+        """Reduces the gradients if this was not done yet, and applies them. Errors: InvalidArgument
+        (a closure was passed, whose gradients would not be reduced), those of `World`."""
         if closure is not None:
             raise InvalidArgument("step: a closure found, expected None: gradients of a closure "
                                   "would not be reduced over the ranks")
@@ -65,7 +65,7 @@ class _Distributed(torch.optim.Optimizer):
         return result
 
     def zero_grad(self, *arguments: Any, **named: Any) -> None:
-        """Errors: InvalidArgument (gradients are on their way)."""
+        """Errors: InvalidArgument (gradients are being reduced)."""
         if self._reducer.is_under_way:
             raise InvalidArgument(
                 "zero_grad: called between backward() and step() or synchronize(), while gradients "
@@ -73,7 +73,7 @@ class _Distributed(torch.optim.Optimizer):
         super().zero_grad(*arguments, **named)
 
     def load_state_dict(self, *arguments: Any, **named: Any) -> None:
-        """Forgets a step that has begun."""
+        """Loads the state, and forgets a step that has begun."""
         self._reducer.forget()
         self._is_synchronized = False
         super().load_state_dict(*arguments, **named)
@@ -85,7 +85,7 @@ class _Distributed(torch.optim.Optimizer):
             "before the DistributedOptimizer is made")
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """From the next step on. Errors: InvalidArgument."""
+        """Takes effect from the next step on. Errors: InvalidArgument."""
         self._reducer.forget()
         self._reducer.reduction = self._reducer.reduction._replace(passes=check_passes(passes))
 
@@ -102,9 +102,10 @@ def DistributedOptimizer(
     sparse_as_dense: bool = False,
     process_set: Optional[ProcessSet] = None,
 ) -> Any:
-    """`optimizer`, with its parameters, settings and state, whose `step` applies the gradients of
-    all ranks. They travel in buckets while the backward pass goes on; all ranks have the same
-    parameters in the same order. Gradients of several passes are added up, not averaged.
+    """Returns an optimizer with the parameters, settings and state of `optimizer`, whose `step`
+    applies the gradients of all ranks. Gradients travel in buckets during the backward pass. All
+    ranks must have the same parameters in the same order. Gradients of several passes are added up,
+    not averaged.
 
     Errors: InvalidArgument.
     """

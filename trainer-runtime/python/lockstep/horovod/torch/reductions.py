@@ -1,6 +1,6 @@
-"""Horovod's reductions. All ranks make the same calls in the same order, names included; tensors on
-GPUs travel through the host's memory. Errors: InvalidArgument (of this call; nobody else hears of
-it), and those of `World`."""
+"""Horovod's reductions. All ranks make the same calls in the same order with the same names.
+Tensors on GPUs travel through the host's memory. Errors: InvalidArgument (only this call fails, on
+this rank), and those of `World`."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: Optional[ProcessSet] = None,
 ) -> torch.Tensor:
-    """`tensor` reduced over all ranks, a new one. Gradients go back through Average and Sum."""
+    """Reduces `tensor` over all ranks into a new tensor. Average and Sum are differentiable."""
     check_process_set(process_set)
     reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     name = world().name("allreduce", name)
@@ -156,7 +156,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """The same beside this thread, without gradients."""
+    """Like `allreduce`, but in the background and not differentiable."""
     check_process_set(process_set)
     reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     name = world().name("allreduce", name)
@@ -165,7 +165,7 @@ def allreduce_async(
 
 
 def allreduce_(tensor: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
-    """`tensor` in place, and returned; arguments as of `allreduce_async`."""
+    """Reduces `tensor` in place, and returns it. Arguments: see `allreduce_async`."""
     result: torch.Tensor = allreduce_async_(tensor, *arguments, **named).wait()
     return result
 
@@ -179,7 +179,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """`tensor` in place, written by `synchronize`."""
+    """Reduces `tensor` in place, in the background; `synchronize` writes the result."""
     check_process_set(process_set)
     reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     name = world().name("allreduce", name)
@@ -197,7 +197,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: Optional[ProcessSet] = None,
 ) -> list[torch.Tensor]:
-    """All `tensors`, new ones, those of one type in one call."""
+    """Reduces `tensors` into new tensors; those of one type in one call."""
     for tensor in tensors:
         check_detached(tensor, name or "grouped_allreduce")
     small = [compression.compress(tensor) for tensor in tensors]
@@ -216,13 +216,13 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """The same beside this thread."""
+    """Like `grouped_allreduce`, but in the background."""
     reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     return _begin_group(tensors, reduction, name, process_set, is_in_place=False)
 
 
 def grouped_allreduce_(tensors: Sequence[torch.Tensor], *arguments: Any, **named: Any) -> Any:
-    """All `tensors` in place; arguments as of `grouped_allreduce_async`."""
+    """Reduces `tensors` in place. Arguments: see `grouped_allreduce_async`."""
     return grouped_allreduce_async_(tensors, *arguments, **named).wait()
 
 
@@ -235,7 +235,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: Optional[ProcessSet] = None,
 ) -> Handle:
-    """All `tensors` in place, written by `synchronize`."""
+    """Reduces `tensors` in place, in the background; `synchronize` writes the results."""
     reduction = Reduction(op_of(op, average), prescale_factor, postscale_factor)
     return _begin_group(tensors, reduction, name, process_set, is_in_place=True)
 
@@ -274,8 +274,8 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """This rank's rows of the reduced `tensor` [rows, ...]: equally many on all ranks, and what is
-    left over one each on the first. By Average or Sum."""
+    """Reduces `tensor` [rows, ...] by Average or Sum, and returns this rank's rows. All ranks get
+    the same number of rows; if some are left over, the first ranks get one more."""
     name = world().name("reducescatter", name)
     check_rows(tensor, name)
     check_detached(tensor, name)

@@ -1,5 +1,5 @@
-"""Recovery that keeps torch's own groups, NCCL's and gloo's: import this module before
-`torch.distributed.init_process_group`, and train by `Job`."""
+"""Recovery that keeps torch's own process groups of NCCL and gloo. Import this module before
+`torch.distributed.init_process_group`, and train with `Job`."""
 
 from lockstep.torch.groups import install
 

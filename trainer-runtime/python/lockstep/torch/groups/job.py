@@ -1,4 +1,4 @@
-"""A training loop on torch's own groups that survives the loss of a process."""
+"""A training loop on torch's own groups that continues after the loss of a process."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Batch = TypeVar("Batch")
 
 
 class Job(plain.Job):
-    """As lockstep.torch.Job, for a model that sums its gradients by torch's own groups, such as
-    DistributedDataParallel's over NCCL:
+    """Like lockstep.torch.Job, for a model that sums its gradients through torch's own groups, such
+    as DistributedDataParallel over NCCL:
 
         import lockstep.torch.groups
         torch.distributed.init_process_group("nccl")
@@ -36,13 +36,14 @@ class Job(plain.Job):
                 loss.backward()
                 job.step(loss)
 
-    A rank that is lost makes all others forget the step: they keep their processes, their groups
-    and the model's objects, meet the replacement, form the groups anew, hand over the state, and
-    take the step again. `raises`: calls of a step that is lost raise MeetAgain, which `attempt`
-    ends; else they return at once, and the step runs to its end on whatever they left.
+    If a rank is lost, all others forget the step. They keep their processes, their groups and the
+    model's objects. They join a rendezvous with the replacement, connect the groups again, give it
+    the state, and repeat the step. `raises=True`: collective calls of a lost step raise MeetAgain,
+    and `attempt` catches it. `raises=False`: the calls return at once with undefined results, and
+    the step runs to its end.
 
-    Errors: those of the base; InvalidArgument (a model or an optimizer that cannot forget a step,
-    no group of all ranks). Thread: one.
+    Errors: those of lockstep.torch.Job; InvalidArgument (the model or the optimizer cannot forget a
+    step, or there is no group of all ranks). Thread: one.
     """
 
     _reducer_type = StepVote
@@ -82,7 +83,7 @@ class Job(plain.Job):
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
-        """Around a step: an exception that comes of a loss ends here, and the batch comes again."""
+        """Put it around a step. It catches exceptions after a loss; then the batch comes again."""
         try:
             yield
         except Exception as error:
@@ -98,8 +99,9 @@ class Job(plain.Job):
         loss: Union[torch.Tensor, float, None] = None,
         before_update: Optional[Callable[[], object]] = None,
     ) -> bool:
-        """As that of the base, but that the gradients are summed already, as the mean over ranks
-        where the model is DistributedDataParallel. `before_update` may call other ranks."""
+        """Like `lockstep.torch.Job.step`, but the model has already summed the gradients;
+        DistributedDataParallel averages over the ranks. `before_update` may make collective
+        calls."""
         if self._lost is not None and not self._is_open:
             return False  # `attempt` has ended the step
         if self._control.lost is not None and self._is_open:

@@ -1,4 +1,4 @@
-"""Recovery for a loop that somebody else owns, such as a trainer's."""
+"""Recovery for the loop of another library, such as a trainer."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ Compute = Callable[[], torch.Tensor]
 
 
 class Steps(Job):
-    """A Job whose loop belongs to somebody else, who reads the batches and counts the steps:
+    """A Job for the loop of another library, which reads the batches and counts the steps:
 
         steps = Steps(model=model, optimizer=optimizer, loop=counters, step=0, steps_total=1000)
         ... for each step of the loop:
             loss = steps.take(lambda: backward(batch))
         steps.close()
 
-    `take` returns once the step is applied on all ranks: where a rank is lost, it meets the
-    replacement and computes the same batch again. The loop itself never goes back. A replacement
-    gets the model, the optimizer, `extra` and `loop`, which it has to go on from: it holds what the
-    loop itself counts, and ranks may hold different ones. The loop saves its own checkpoints.
+    `take` returns when the step is applied on all ranks. If a rank is lost, `take` joins a
+    rendezvous with the replacement and computes the same batch again, so the loop itself never goes
+    back. A replacement gets the model, the optimizer, `extra` and `loop`. `loop` holds the loop's
+    own counters, which may differ between ranks; the replacement's loop has to continue from them.
+    The loop saves its own checkpoints.
 
-    Errors: those of the base; InvalidArgument (a model of fully_shard). Thread: one.
+    Errors: those of Job; InvalidArgument (a model of fully_shard). Thread: one.
     """
 
     _rolls_forward = True
@@ -50,8 +51,8 @@ class Steps(Job):
         extra: Optional[Mapping[str, Stateful]] = None,
         options: JobOptions = JobOptions(),
     ) -> None:
-        """`step`: how many are done, by the program's checkpoint. After it, `step_count` is that of
-        the ranks that were not lost."""
+        """`step`: how many steps are done, according to the program's checkpoint. Afterwards
+        `step_count` is the number of steps of the ranks that were not lost."""
         if isinstance(adapter_of(model), Sharded):
             raise InvalidArgument(
                 "model: fully_shard found, expected DistributedDataParallel: to recover shards, "
@@ -73,10 +74,10 @@ class Steps(Job):
     def take(
         self, compute: Compute, before_update: Optional[Callable[[], object]] = None
     ) -> torch.Tensor:
-        """One step of the loop: `compute` makes the gradients and returns the loss, and is called
-        again where a rank is lost. Returns the mean of the losses over all ranks. Collective.
+        """Takes one step of the loop. `compute` makes the gradients and returns the loss; it is
+        called again if a rank is lost. Returns the mean loss of all ranks. Collective.
 
-        Errors: those of `batches` and `step`; LockstepError (`steps_total` are done).
+        Errors: those of `batches` and `step`; LockstepError (`steps_total` steps are done).
         """
         begin = self._step
         if begin >= self._steps_total:
