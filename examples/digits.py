@@ -1,4 +1,4 @@
-"""The digits of data/mnist as a data set for torch, for the programs beside this file."""
+"""The digits of data/mnist as a data set for torch, for the other programs in this folder."""
 
 import gzip
 import pathlib
@@ -6,12 +6,12 @@ import pathlib
 import torch
 
 MNIST = pathlib.Path(__file__).resolve().parent / "data" / "mnist"
-# What stands before the values in a file of images, and in one of labels.
+# The size of the header before the values, in a file of images and in a file of labels.
 IMAGES_HEADER_BYTES, LABELS_HEADER_BYTES = 16, 8
 
 
 def digits(begin, end):
-    """Those from `begin` to before `end` of 10,000: images of 0 to 1, [1, 28, 28], and labels."""
+    """The digits `begin` to `end` - 1 of 10,000: images [1, 28, 28] from 0 to 1, and labels."""
     images = gzip.decompress((MNIST / "t10k-images-idx3-ubyte.gz").read_bytes())
     labels = gzip.decompress((MNIST / "t10k-labels-idx1-ubyte.gz").read_bytes())
     inputs = torch.frombuffer(bytearray(images[IMAGES_HEADER_BYTES:]), dtype=torch.uint8)

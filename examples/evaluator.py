@@ -1,5 +1,5 @@
-"""Tests each new checkpoint of torch_job.py on digits that it has never seen, and ends with the
-last one.
+"""Tests each new checkpoint of torch_job.py on digits that were not used for training, and ends
+after the last checkpoint.
 """
 
 import os

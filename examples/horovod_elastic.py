@@ -1,10 +1,10 @@
-"""A program for Horovod that runs without it: but for one import it is as its elastic programs are.
-A small convolution on the digits, by all ranks of a job together; a rank that is lost is replaced,
-the others keep their process, and all go on after the last commit.
+"""A program for Horovod's elastic mode that runs without Horovod: only one import is changed. All
+ranks of a job train a small convolution on the digits. If a rank is lost, Lockstep replaces it, the
+other ranks keep their processes, and all continue after the last commit.
 
     lockstep run horovod_elastic.yaml
 
-Arguments: steps, and milliseconds that each takes at least.
+Arguments: the number of steps, and the milliseconds that each step takes at least.
 """
 
 import hashlib

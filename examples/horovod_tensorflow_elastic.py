@@ -1,10 +1,10 @@
-"""A program for Horovod's TensorFlow that runs without it: but for one import it is as its elastic
-programs are. A small convolution on the digits, by all ranks of a job together; a rank that is lost
-is replaced, the others keep their process, and all go on after the last commit.
+"""A TensorFlow program for Horovod's elastic mode that runs without Horovod: only one import is
+changed. All ranks of a job train a small convolution on the digits. If a rank is lost, Lockstep
+replaces it, the other ranks keep their processes, and all continue after the last commit.
 
     lockstep run horovod_tensorflow_elastic.yaml
 
-Arguments: steps, and milliseconds that each takes at least.
+Arguments: the number of steps, and the milliseconds that each step takes at least.
 """
 
 import gzip
@@ -35,7 +35,7 @@ def digits():
 
 
 def batch_of(step):
-    """This rank's samples of a step: of an order of its own for each data epoch."""
+    """This rank's samples of a step. Each data epoch has its own order."""
     epoch, batch = divmod(step, SAMPLES // GLOBAL_BATCH)
     order = np.random.default_rng([7, epoch]).permutation(SAMPLES)
     return order[batch * GLOBAL_BATCH : (batch + 1) * GLOBAL_BATCH][hvd.rank() :: hvd.size()]

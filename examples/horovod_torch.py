@@ -1,7 +1,7 @@
-"""A data-parallel PyTorch program for Horovod that knows nothing of Lockstep.
+"""A data-parallel PyTorch program for Horovod, without any code for Lockstep.
 
-It trains a small network on fixed data as Horovod's own examples do, and rank 0 prints each step's
-loss and saves the state now and then; a start goes on from what was saved.
+It trains a small network on fixed data as Horovod's own examples do. Rank 0 prints each step's loss
+and saves the state every 20 steps. When the program starts, it continues from the saved state.
 
 usage: horovod_torch.py STEPS [FOLDER FOR CHECKPOINTS]
 """

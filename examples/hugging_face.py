@@ -1,6 +1,6 @@
-"""Hugging Face's Trainer fine-tunes a tiny BERT, which this program makes itself: it downloads
-nothing. The Trainer finds its peers by the variables of torchrun, saves into the folder that
-Lockstep keeps, and goes on from there after a start. It tells its progress by itself
+"""Hugging Face's Trainer fine-tunes a tiny BERT. The program makes the model itself and downloads
+nothing. The Trainer finds its peers through the variables of torchrun, saves into Lockstep's folder
+for checkpoints, and continues from there after a restart. It reports its progress by itself
 (docs/how-to/show-progress.md).
 """
 
@@ -16,7 +16,7 @@ WORDS, LENGTH, SAMPLES = 64, 12, 2048
 
 
 def make_model(folder):
-    """Stands for a model that others have trained."""
+    """Makes the model that takes the place of a pretrained model."""
     config = transformers.BertConfig(
         vocab_size=WORDS, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
         intermediate_size=64, max_position_embeddings=LENGTH)
@@ -24,7 +24,7 @@ def make_model(folder):
 
 
 class Sentences(torch.utils.data.Dataset):
-    """Of random words; the label of each says whether its first word is of the upper half."""
+    """Sentences of random words. The label says whether the first word is in the upper half."""
 
     def __init__(self, seed):
         chance = torch.Generator().manual_seed(seed)

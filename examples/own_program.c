@@ -1,11 +1,11 @@
-// A program of one's own on liblockstep: gradient descent for a line through noisy points, by all
-// ranks of a job together. A rank that is lost is replaced while the others keep their processes;
-// the newcomer takes the model from one of them, and no step is lost or taken twice.
+// A program that uses liblockstep: all ranks of a job fit a line to noisy points by gradient
+// descent. If a rank is lost, Lockstep replaces it, and the other ranks keep their processes. The
+// replacement gets the model from one of them, and no step is lost or taken twice.
 //
 //   cc -std=c99 own_program.c -llockstep -o own_program
 //   lockstep run own_program.yaml
 //
-// Arguments: steps, and milliseconds that each takes.
+// Arguments: the number of steps, and the milliseconds that each step takes.
 
 #define _POSIX_C_SOURCE 200809L
 
@@ -19,16 +19,16 @@
 enum { kPointsPerRank = 64 };
 
 static const double kTimeoutSeconds = 60;          // for one call
-static const double kMeetingTimeoutSeconds = 600;  // for all ranks to come
+static const double kMeetingTimeoutSeconds = 600;  // for all ranks to join
 
-// All that a newcomer needs.
+// The model: all that a replacement needs.
 typedef struct {
   double slope;
   double offset;
   int64_t step;  // updates applied
 } model;
 
-// What one step adds up over the ranks.
+// The numbers that one step averages over the ranks.
 typedef struct {
   double slope;
   double offset;
@@ -43,7 +43,7 @@ static double noise(int64_t step, int rank, int point) {
   return (double)(x >> 11) / 4503599627370496.0 - 1.0;
 }
 
-// Of this rank's points, which lie near y = 3 x + 1.
+// The gradient and the loss for this rank's points, which lie near y = 3 x + 1.
 static gradient own_gradient(const model* now, int rank) {
   gradient sum = {0, 0, 0};
   for (int point = 0; point < kPointsPerRank; ++point) {
@@ -69,8 +69,8 @@ static void report(lockstep_session* session, const model* now, int64_t steps, d
   lockstep_report(session, &progress);
 }
 
-// Trains in one meeting, to the end of all steps or the first error. The model changes in one
-// place: when a step's sum is there.
+// Trains to the end of all steps, or to the first error. The model changes in one place: when the
+// mean of a step has arrived.
 static lockstep_status train(lockstep_session* session,
                              const lockstep_meeting* meeting,
                              model* now,
@@ -102,8 +102,8 @@ static lockstep_status train(lockstep_session* session,
   return status == LOCKSTEP_OK ? lockstep_finish(session, kTimeoutSeconds) : status;
 }
 
-// Meets and trains, again after every loss. A meeting that fails is not repeated: whoever is
-// missing does not come.
+// Joins a rendezvous and trains; after each loss it does so again. If the rendezvous itself fails,
+// it does not retry, because the missing ranks will not come.
 static lockstep_status run(lockstep_session* session, model* now, int64_t steps, long pause_ms) {
   for (;;) {
     lockstep_meeting meeting = {.struct_size = sizeof meeting};
@@ -127,7 +127,7 @@ static lockstep_status run(lockstep_session* session, model* now, int64_t steps,
   }
 }
 
-// Says how it ended, and with which code the process is to.
+// Prints how the training ended, and returns the exit code of the process.
 static int exit_code_of(lockstep_status status, const model* now) {
   switch (status) {
     case LOCKSTEP_OK:
@@ -157,6 +157,6 @@ int main(int argc, char** argv) {
   }
   model now = {0, 0, 0};
   const int exit_code = exit_code_of(run(session, &now, steps, pause_ms), &now);
-  lockstep_close(session);  // tells the last step, too
+  lockstep_close(session);  // also reports the last step
   return exit_code;
 }

@@ -1,10 +1,10 @@
-"""A program of one's own on lockstep.numpy: gradient descent for a line through noisy points, by
-all ranks of a job together. A rank that is lost is replaced while the others keep their processes;
-the newcomer takes the model from one of them, and no step is lost or taken twice.
+"""A program that uses lockstep.numpy: all ranks of a job fit a line to noisy points by gradient
+descent. If a rank is lost, Lockstep replaces it, and the other ranks keep their processes. The
+replacement gets the model from one of them, and no step is lost or taken twice.
 
     lockstep run own_program_python.yaml
 
-Arguments: steps, and milliseconds that each takes.
+Arguments: the number of steps, and the milliseconds that each step takes.
 """
 
 import os
@@ -17,11 +17,11 @@ import lockstep
 import lockstep.numpy
 
 POINTS_PER_RANK = 64
-SLOPE, OFFSET, STEP = 0, 1, 2  # the model's places: all that a newcomer needs
+SLOPE, OFFSET, STEP = 0, 1, 2  # places in the model, which is all that a replacement needs
 
 
 def own_gradient(model, rank):
-    """Of slope and offset, and the loss, for this rank's points of the step, near y = 3 x + 1."""
+    """Gradients of slope and offset, and the loss, for this rank's points near y = 3 x + 1."""
     chance = np.random.default_rng([int(model[STEP]), rank])
     x = chance.uniform(-1, 1, POINTS_PER_RANK)
     y = 3 * x + 1 + 0.1 * chance.uniform(-1, 1, POINTS_PER_RANK)
@@ -30,8 +30,8 @@ def own_gradient(model, rank):
 
 
 def train(session, model, steps, pause):
-    """To the end of all steps, or the first error. The model changes in one place: when a step's
-    mean is there."""
+    """Trains to the end of all steps, or to the first error. The model changes in one place: when
+    the mean of a step has arrived."""
     if session.meeting.state_source is not None:
         session.broadcast(model, root=session.meeting.state_source)
     while model[STEP] < steps:
@@ -54,7 +54,7 @@ def main():
         is_done = False
         while not is_done:
             try:
-                # One that fails is not repeated: lockstep.run ends the process with 75.
+                # If meet fails, the program does not retry: lockstep.run ends it with 75.
                 session.meet(has_state=model[STEP] > 0, step=int(model[STEP]))
             except lockstep.Finished:
                 break

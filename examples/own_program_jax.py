@@ -1,9 +1,9 @@
-"""A program of one's own on lockstep.jax: the loop of own_program.py, whose step is compiled by JAX
-and sums over all ranks in the middle of it.
+"""A program that uses lockstep.jax: the loop of own_program.py with a step that JAX compiles. The
+compiled step sums over all ranks.
 
     lockstep run own_program_jax.yaml
 
-Arguments: steps, and milliseconds that each takes.
+Arguments: the number of steps, and the milliseconds that each step takes.
 """
 
 import os
@@ -26,7 +26,7 @@ def loss_of(line, x, y):
 
 
 def compiled_step(collectives):
-    """The next line and the mean loss of all ranks: one compiled function."""
+    """Returns a compiled function that computes the next line and the mean loss of all ranks."""
 
     @jax.jit
     def step(line, x, y):
@@ -45,8 +45,8 @@ def points(step, rank):
 
 
 def train(session, collectives, step, state, steps, pause):
-    """To the end of all steps, or the first error. `state`, line and count, changes in one place:
-    when a step is whole."""
+    """Trains to the end of all steps, or to the first error. `state` has the line and the number of
+    steps. It changes in one place: when a step is complete."""
     if session.meeting.state_source is not None:
         state["line"] = collectives.broadcast(state["line"], session.meeting.state_source)
         state["step"] = int(collectives.broadcast(state["step"], session.meeting.state_source))
@@ -64,7 +64,7 @@ def train(session, collectives, step, state, steps, pause):
 
 
 def attempt(session, collectives, step, state, steps, pause):
-    """As `train`; an error in a compiled function is told by JAX, and here as what it was."""
+    """Like `train`. For an error in a compiled function, it raises the error of Lockstep."""
     try:
         train(session, collectives, step, state, steps, pause)
     except lockstep.LockstepError:
@@ -84,7 +84,7 @@ def main():
         is_done = False
         while not is_done:
             try:
-                # One that fails is not repeated: lockstep.run ends the process with 75.
+                # If meet fails, the program does not retry: lockstep.run ends it with 75.
                 session.meet(has_state=state["step"] > 0, step=state["step"])
             except lockstep.Finished:
                 break

@@ -1,6 +1,6 @@
-"""A TensorFlow program with MultiWorkerMirroredStrategy that knows nothing of Lockstep.
+"""A TensorFlow program with MultiWorkerMirroredStrategy, without any code for Lockstep.
 
-It finds its peers through TF_CONFIG alone, and the chief prints each epoch's loss. Runs with
+It finds its peers only through TF_CONFIG. The chief prints the loss of each epoch. It runs with
 tensorflow-cpu and tf-keras (TF_USE_LEGACY_KERAS=1): Keras 3 does not train on several workers.
 """
 

@@ -1,6 +1,6 @@
-"""A PyTorch program with DistributedDataParallel, as torchrun would start it: it knows nothing of
-Lockstep. It finds its peers by RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and keeps a
-checkpoint in the folder that CHECKPOINTS names, from which the next start goes on.
+"""A PyTorch program with DistributedDataParallel, as for torchrun, without any code for Lockstep.
+It finds its peers through RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. It keeps a checkpoint in
+the folder CHECKPOINTS, and continues from this checkpoint when it starts again.
 """
 
 import os
@@ -32,7 +32,7 @@ def main():
         optimizer.load_state_dict(saved["optimizer"])
         begin = saved["step"]
     print(f"rank {rank} of {world_size} begins with step {begin}", flush=True)
-    dist.barrier()  # all have read it before one writes
+    dist.barrier()  # all ranks have read the checkpoint before rank 0 writes a new one
     for step in range(begin, STEPS):
         optimizer.zero_grad()
         loss = loss_function(model(inputs[rank::world_size]), targets[rank::world_size])

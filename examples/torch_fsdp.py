@@ -1,12 +1,12 @@
-"""A model in shards (FSDP2) whose sums, gathers and scatters go through Lockstep's backend of
-torch.distributed. Only two lines name Lockstep. Each rank saves its shards, and a gang that starts
-anew goes on from them, also with another number of ranks.
+"""A model in shards (FSDP2), which communicates through Lockstep's backend of torch.distributed.
+Only two lines name Lockstep. Each rank saves its shards. A gang that restarts continues from them,
+even with a different number of ranks.
 """
 
 import os
 import pathlib
 
-import lockstep.torch.distributed  # knows the backend "lockstep"
+import lockstep.torch.distributed  # registers the backend "lockstep"
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
@@ -33,7 +33,7 @@ def save(folder, step, model, optimizer):
 
 
 def load_newest(folder, model, optimizer):
-    """Returns the steps that are done. A checkpoint is whole once it has its .metadata."""
+    """Returns the number of completed steps. A checkpoint with .metadata is complete."""
     whole = sorted(path.parent for path in folder.glob("step-*/.metadata"))
     if not whole:
         return 0

@@ -1,5 +1,5 @@
-"""A convolution learns the digits by lockstep.torch.Job. Three lines make it a program of many
-processes: the sampler, the `with`, and `job.step` in place of the optimizer's.
+"""Trains a convolution on the digits with lockstep.torch.Job. Three lines make it a program for
+many processes: the sampler, the `with`, and `job.step` in place of `optimizer.step`.
 """
 
 import os
@@ -12,7 +12,7 @@ from torch import nn
 
 from digits import digits
 
-SAMPLES, BATCH, EPOCHS = 6000, 60, 2  # the batch is that of all ranks together
+SAMPLES, BATCH, EPOCHS = 6000, 60, 2  # BATCH: samples of all ranks together
 STEPS = EPOCHS * SAMPLES // BATCH
 
 
