@@ -172,8 +172,8 @@ class Session(abc.ABC, Generic[Array]):
         one_per_pod: bool = False,
     ) -> None:
         """Opens the session from the job's environment. `plan`: a text that must be equal on all
-        ranks. `catch_stop`: SIGTERM becomes a request to stop, if the program has no handler for
-        it. `one_per_pod`: each pod is one rank, for a process that starts the pod's other
+        ranks. `catch_stop`: SIGTERM becomes a request to stop; the program must have no handler
+        for it. `one_per_pod`: each pod is one rank, for a process that starts the pod's other
         processes.
 
         Errors: NoJob, LockstepError (ALREADY_OPEN, SYSTEM), InvalidArgument.
