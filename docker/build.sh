@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the images with buildah, without a registry and without touching other images of this
-# machine: everything is kept under the cache folder. Needs root, buildah and mmdebstrap
-# (scripts/install.sh cluster). Where docker or podman and a registry are at hand, the Dockerfiles
-# need nothing of this: docker build -f docker/operator.Dockerfile .
+# Builds the images with buildah. It needs no registry, and does not touch other images on this
+# machine: it keeps everything in the cache folder. It needs root, buildah and mmdebstrap
+# (scripts/install.sh cluster). With docker or podman and a registry you do not need this script:
+# docker build -f docker/operator.Dockerfile .
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh

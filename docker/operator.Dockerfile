@@ -3,7 +3,7 @@
 #   docker build -f docker/operator.Dockerfile -t localhost/lockstep-operator:0.1.0 .
 ARG BASE_IMAGE=debian:bookworm-slim
 
-# The same lines in all images of this folder, so that they are run once.
+# All Dockerfiles of this folder share these lines, so that the build runs them once.
 FROM ${BASE_IMAGE} AS tools
 ENV LOCKSTEP_CACHE_DIR=/opt/lockstep
 COPY scripts/install.sh /src/scripts/install.sh

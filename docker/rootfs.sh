@@ -1,17 +1,22 @@
 #!/usr/bin/env bash
-# Lays out the root folder of an image that holds our programs, what they load, and nothing else.
+# Makes the root folder of an image that has only our programs and the libraries that they load.
 #
 #   docker/rootfs.sh ROOT [--notice PACKAGE[=FILE]]... [--beside DIR=PATH]... FILE=PATH...
 #
-# FILE (or folder) is copied to PATH below ROOT. Programs and libraries lose their symbols, and all
-# shared libraries they load come along, from the packages installed here. What was taken is written
-# down as a Debian system would: /var/lib/dpkg/status.d for scanners of vulnerabilities, the
-# licences in /usr/share/doc. --notice names a package that is inside our programs as a header or an
-# archive: its licence comes along too, FILE where the package is not installed. --beside names a
-# folder of other people's libraries that will be at PATH by a layer of its own, with its licences:
-# it is not laid out here, but what it loads of Debian's is, and our programs are looked at as they
-# will be with it. What it loads that nobody has (the driver's, network cards') is left to the node.
-# Runs in a build stage: as root, on Debian.
+# It copies FILE, a file or a folder, to PATH below ROOT. It strips programs and libraries, and adds
+# all shared libraries that they load, from the packages installed here. As on a Debian system,
+# /var/lib/dpkg/status.d lists the packages for vulnerability scanners, and /usr/share/doc has their
+# licences.
+#
+# --notice PACKAGE: our programs contain this package as a header or an archive, so its licence is
+# added. FILE is the licence, if the package is not installed.
+#
+# --beside DIR=PATH: DIR has third-party libraries with their licences, which another layer of the
+# image puts at PATH. This script does not copy them. It adds the libraries of Debian that they
+# load, and checks our programs together with them. Libraries of drivers and network cards come from
+# the node.
+#
+# It runs in a build stage, as root, on Debian.
 set -euo pipefail
 
 readonly USER_ID=65532 # nobody's in particular, as in other images without a shell
@@ -38,7 +43,7 @@ make_skeleton() {
 
 copy_file() {
   local from=$1 to=$root$2 file
-  [[ -e $from ]] || die "no $from"
+  [[ -e $from ]] || die "$from does not exist"
   mkdir -p "$(dirname "$to")"
   cp --recursive --dereference "$from" "$to"
   while IFS= read -r -d '' file; do
@@ -64,7 +69,7 @@ libraries_of() {
 # Lays DIR out at PATH, until take_out.
 copy_beside() {
   local from=$1 to=$root$2 file
-  [[ -d $from ]] || die "no folder $from"
+  [[ -d $from ]] || die "$from is not a folder"
   mkdir -p "$(dirname "$to")"
   cp --recursive "$from" "$to"
   beside+=("$to")
@@ -101,7 +106,7 @@ packages_of() {
   owners=$(dpkg-query --search "$@" "${@#/usr}" 2>/dev/null || true)
   # shellcheck disable=SC2001 # a line each, which ${...//} does not know
   diff <(sed 's|.*: \(/usr\)\?|/usr|' <<<"$owners" | sort -u) <(printf '%s\n' "$@" | sort -u) >&2 ||
-    die "these are of no package"
+    die "these files belong to no Debian package"
   sed 's/: .*//; s/:.*//' <<<"$owners" | sort -u
 }
 
@@ -146,7 +151,7 @@ check() {
     "FILE=PATH..."
 root=$(realpath --canonicalize-missing "$1")
 shift
-[[ ! -e $root ]] || die "$root exists"
+[[ ! -e $root ]] || die "$root exists already"
 programs=() foreign=() beside=()
 make_skeleton
 while [[ $# -gt 0 ]]; do
@@ -160,7 +165,7 @@ while [[ $# -gt 0 ]]; do
       shift
       ;;
     *=*) copy_file "${1%%=*}" "${1#*=}" ;;
-    *) die "neither FILE=PATH nor --notice: $1" ;;
+    *) die "$1 found, expected FILE=PATH or an option" ;;
   esac
   shift
 done

@@ -1,29 +1,29 @@
-# The runtime for nodes with NVIDIA GPUs: as runtime.Dockerfile, and with the engine for GPUs, the
-# LibTorch that it computes with, and NCCL. The driver's own libraries are never in an image: the
-# container toolkit of the node puts them in.
+# The runtime for nodes with NVIDIA GPUs: runtime.Dockerfile plus the engine for GPUs, its LibTorch,
+# and NCCL. The image does not contain the driver's libraries: the node's container toolkit adds
+# them.
 #
 #   docker build -f docker/runtime-cuda.Dockerfile -t localhost/lockstep-runtime-cuda:0.1.0 .
 #
-# No test builds it, as PyTorch's wheels are 3 GB to download; tests/images checks this file and the
-# scripts that it runs.
+# No test builds this image, because PyTorch's wheels are a download of 3 GB. tests/images checks this
+# file and the scripts that it runs.
 ARG BASE_IMAGE=debian:bookworm-slim
 
-# The same lines in all images of this folder, so that they are run once.
+# All Dockerfiles of this folder share these lines, so that the build runs them once.
 FROM ${BASE_IMAGE} AS tools
 ENV LOCKSTEP_CACHE_DIR=/opt/lockstep
 COPY scripts/install.sh /src/scripts/install.sh
 RUN /src/scripts/install.sh build \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
-# nvcc, and the half of PyTorch's wheel that the engine is compiled with, as for the tests; and what
-# NCCL loads where the node has InfiniBand or RoCE, without which it takes TCP and says nothing.
+# nvcc, and the part of PyTorch's wheel that the engine is compiled with, as for the tests. Also the
+# libraries that NCCL loads for InfiniBand or RoCE; without them it silently uses TCP.
 FROM tools AS compilers
 RUN /src/scripts/install.sh cuda torch \
  && apt-get update && apt-get install -y --no-install-recommends ibverbs-providers \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 
-# The same release with all that it loads on a GPU, NCCL among it: LibTorch brings its own, and one
-# process has one.
+# The same release with all libraries that it loads on a GPU, including NCCL: LibTorch brings its own
+# NCCL, and a process must have only one.
 FROM compilers AS torch
 COPY docker/torch_libraries.sh /src/docker/torch_libraries.sh
 RUN folder=$(/src/scripts/install.sh --path "torch") && version=${folder##*torch-} \
@@ -55,10 +55,10 @@ RUN --mount=type=cache,target=/var/cache/ccache \
  && rm -rf build
 
 FROM scratch
-# 5 GB that change with the release of PyTorch alone: a layer of its own, below the rest.
+# 5 GB that change only with the release of PyTorch, so they have their own layer below the rest.
 COPY --from=torch /opt/lockstep-engine-cuda /usr/lib/lockstep/lockstep-engine-cuda
 COPY --from=build /rootfs /
-# Where relative paths of data sets start: those of the examples lead to the digits.
+# Relative paths of data sets start here; the paths of the examples lead to the digits.
 ENV PATH=/usr/bin \
     LOCKSTEP_DATA_DIR=/usr/share/lockstep \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility

@@ -2,10 +2,10 @@
 #
 #   docker build -f docker/runtime.Dockerfile -t localhost/lockstep-runtime:0.1.0 .
 #
-# Also what puts the runtime in front of an image of your own: `lockstep-runtime install DIR`.
+# `lockstep-runtime install DIR` in this image copies the runtime into a pod with your own image.
 ARG BASE_IMAGE=debian:bookworm-slim
 
-# The same lines in all images of this folder, so that they are run once.
+# All Dockerfiles of this folder share these lines, so that the build runs them once.
 FROM ${BASE_IMAGE} AS tools
 ENV LOCKSTEP_CACHE_DIR=/opt/lockstep
 COPY scripts/install.sh /src/scripts/install.sh
@@ -31,7 +31,7 @@ RUN --mount=type=cache,target=/var/cache/ccache \
 
 FROM scratch
 COPY --from=build /rootfs /
-# Where relative paths of data sets start: those of the examples lead to the digits.
+# Relative paths of data sets start here; the paths of the examples lead to the digits.
 ENV PATH=/usr/bin \
     LOCKSTEP_DATA_DIR=/usr/share/lockstep
 USER 65532:65532

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Lays out what LibTorch loads on a GPU, of PyTorch's wheel and those of CUDA that it depends on:
-# libraries where their RPATHs look for each other, and licences. What only Python reads stays.
+# Moves what LibTorch loads on a GPU out of the wheels of PyTorch and CUDA: libraries, at the places
+# where their RPATHs look for each other, and licences. Files that only Python reads stay.
 #
 #   docker/torch_libraries.sh WHEELS TO
 #
-# WHEELS is what `pip install --target` has made. Its files are moved: there are 5 GB of them.
+# WHEELS: the folder from `pip install --target`. Its files (5 GB) are moved, not copied.
 set -euo pipefail
 
 die() {
@@ -14,8 +14,8 @@ die() {
 
 [[ $# -eq 2 ]] || die "usage: docker/torch_libraries.sh WHEELS TO"
 wheels=$1 to=$2
-[[ -d $wheels ]] || die "no $wheels"
-[[ ! -e $to ]] || die "$to exists"
+[[ -d $wheels ]] || die "$wheels is not a folder"
+[[ ! -e $to ]] || die "$to exists already"
 
 # move FILE...: to the same place below TO. Paths are relative to WHEELS.
 move() {
@@ -38,10 +38,11 @@ mapfile -t licences < <(
     sed 's|^\./||' | sort
 )
 for needed in torch/lib/libtorch_cpu.so torch/lib/libtorch_cuda.so torch/lib/libc10_cuda.so; do
-  [[ " ${libraries[*]} " == *" $needed "* ]] || die "no $needed in $wheels: not a wheel with CUDA"
+  [[ " ${libraries[*]} " == *" $needed "* ]] ||
+    die "there is no $needed in $wheels: this is not a wheel with CUDA"
 done
 nccl=$(printf '%s\n' "${libraries[@]}" | grep -m1 '/libnccl\.so\.2$') ||
-  die "no libnccl.so.2 in $wheels: PyTorch's wheel depends on NCCL's"
+  die "there is no libnccl.so.2 in $wheels: install the wheel of NCCL with that of PyTorch"
 move "${libraries[@]}" "${licences[@]}"
 # Where the image's /usr/lib/libnccl.so.2 leads to: releases of PyTorch have it in other folders.
 ln -s "$nccl" "$to/libnccl.so.2"

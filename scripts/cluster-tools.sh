@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds the programs that the test clusters are made of, from one Go module, and takes some out of
-# Debian's packages. Only what is missing is made; the first time takes 6 to 10 min on two cores.
+# Builds the programs of the test clusters from one Go module, or takes them from Debian packages.
+# It makes only what is missing. The first time takes 6 to 10 min on two cores.
 #
 #   scripts/cluster-tools.sh            builds
-#   scripts/cluster-tools.sh --path     only says where the programs are, built or not
-#   scripts/cluster-tools.sh --check    exit code 1 if one is missing
-#   scripts/cluster-tools.sh --version  only says of which version Kubernetes is
+#   scripts/cluster-tools.sh --path     prints the folder of the programs, built or not
+#   scripts/cluster-tools.sh --check    exit code 1 if a program is missing
+#   scripts/cluster-tools.sh --version  prints the version of Kubernetes
 #
-# Each of them takes --kubernetes VERSION, 1.36.3 (the default) or 1.37.2. The programs of the other
-# version lie in a folder of their own, with links to those that are not Kubernetes' own.
+# All of these take --kubernetes VERSION: 1.36.3 (the default) or 1.37.2. The second version has its
+# own folder, with links to the programs that do not belong to Kubernetes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -175,10 +175,10 @@ unpack() {
   (cd "$work" && apt-get -q -o APT::Sandbox::User="$(id -un)" download "$package" &&
     dpkg-deb --extract ./*.deb tree && mv "tree/usr/bin/$name" "$directory/$name") || {
     rm -rf "$work"
-    die "cannot take $name out of package $package; apt-get update may help"
+    die "cannot extract $name from package $package; apt-get update may help"
   }
   rm -rf "$work"
-  say "took $name out of package $package"
+  say "extracted $name from package $package"
 }
 
 # build_missing DIRECTORY MODULE LDFLAGS TOOL...

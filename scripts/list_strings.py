@@ -98,7 +98,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("paths", nargs="*", default=PATHS, help="files or folders")
     parser.add_argument("--sample", nargs=2, type=int, metavar=("COUNT", "SEED"),
-                        help="only this many, drawn by this seed")
+                        help="list only COUNT strings, chosen at random with SEED")
     arguments = parser.parse_args()
     found = list(strings(arguments.paths))
     if arguments.sample:

@@ -1,38 +1,39 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds everything and runs every test.
 #
-# One lane is for daily work, one is the gate, and the others add to the gate:
+# Use --quick for daily work. Without options it runs the gate: all tests that a change has to pass.
+# Each other option runs the gate, and more:
 #
 #   scripts/test.sh --quick         formatting and include rules, unit tests, 300 seeds of the
 #                                   simulation, and one training that loses a worker
 #   scripts/test.sh                 the gate
 #   scripts/test.sh --sanitizers    also all tests under AddressSanitizer with UBSan, and under
-#                                   ThreadSanitizer, there with each source compiled by itself, so
-#                                   that a missing include is found; and a missing fence that
-#                                   ThreadSanitizer must find
-#   scripts/test.sh --python        also the Python package as a wheel, for several Pythons and a
-#                                   current torch, with the examples for it (installs 6 GB)
-#   scripts/test.sh --peers         also programs for TensorFlow and Horovod, with the examples for
+#                                   ThreadSanitizer. For the latter, each source is compiled by
+#                                   itself to find missing includes, and a planted missing fence
+#                                   must be found
+#   scripts/test.sh --python        also the Python package as a wheel, with several Pythons and a
+#                                   current torch, and the examples for it (installs 6 GB)
+#   scripts/test.sh --peers         also programs for TensorFlow and Horovod, and the examples for
 #                                   them (installs 3 GB)
 #   scripts/test.sh --cluster       also rare failures on real nodes, and over cpprest
 #   scripts/test.sh --kubernetes VERSION
-#                                   also every test of a test cluster on that version of Kubernetes,
+#                                   also all tests of test clusters, on this version of Kubernetes,
 #                                   such as 1.37.2 (scripts/cluster-tools.sh --help names them)
-#   scripts/test.sh --soak          also 4,000 seeds of the simulation, 200 random runs under chaos,
-#                                   collectives of 1,024 ranks,
-#                                   100 workers killed that sum by NCCL's double, 40 parameter
-#                                   servers and their workers, 100 workers that share two cores, and
-#                                   workers stopped and killed 20 times, with how soon it is noticed
-#   scripts/test.sh --planted       also bugs planted in the operator, each of which the simulation
-#                                   must find
-#   scripts/test.sh --release       also a release: dist/ made twice and compared, and everything in
-#                                   it installed where nothing else is (scripts/release.sh)
+#   scripts/test.sh --soak          also long runs: 4,000 seeds of the simulation, 200 random runs
+#                                   with injected failures, collectives of 1,024 ranks, 100 kills of
+#                                   workers that use a test double of NCCL, 40 kills of parameter
+#                                   servers and their workers, 100 workers on two cores, and 20
+#                                   stops and kills of workers, with the time until they are noticed
+#   scripts/test.sh --planted       also planted bugs in the operator; the simulation must find each
+#                                   of them
+#   scripts/test.sh --release       also a release: makes dist/ twice, compares both, and installs
+#                                   everything on an empty system (scripts/release.sh)
 #   scripts/test.sh --cuda          also the real NCCL, without a GPU (installs 250 MB)
 #   scripts/test.sh --cuda-engine   also the engine for GPUs, on PyTorch's own LibTorch, without a
 #                                   GPU (installs 550 MB)
 #
-# On two cores --cluster adds 10 minutes, --soak 15, --planted 30, --release 30, and --kubernetes as
-# much as these tests take in the gate. scripts/times.py prints where the time of the last run went.
+# On two cores, --cluster adds 10 minutes, --soak 15, --planted 30, and --release 30. --kubernetes
+# adds the time of its tests in the gate. scripts/times.py prints where the last run spent its time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/lib.sh

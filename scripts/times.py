@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints where the time of the last scripts/test.sh or scripts/demo.sh went, as Markdown.
+"""Prints how long the parts of the last scripts/test.sh or scripts/demo.sh took, as Markdown.
 
 Usage: scripts/times.py [PRESET] [--rows COUNT]
 
-It reads what those leave in build/: the stages of the script, ninja's log of the preset (default
-dev; times of single steps, of which as many run at once as there are cores) and ctest's log."""
+It reads three files in build/: the stages of the script, ninja's log of the preset (default dev),
+and ctest's log. ninja's log has the times of single steps, several of which run at once."""
 
 import argparse
 import collections
