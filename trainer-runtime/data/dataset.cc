@@ -170,8 +170,8 @@ Result<DatasetSplits> LoadDataset(const DatasetSpec& spec, const std::string& da
   if (spec.test_samples >= splits.train.sample_count()) {
     return Error(ErrorCode::kInvalidArgument,
                  spec.train.images + ": " + std::to_string(splits.train.sample_count()) +
-                     " samples, expected more than the " + std::to_string(spec.test_samples) +
-                     " that testSamples keeps for the test");
+                     " samples found, expected more than the " + std::to_string(spec.test_samples) +
+                     " samples that testSamples keeps for the test");
   }
   if (!spec.test.has_value()) {
     splits.test = splits.train.SplitOffTail(spec.test_samples);
@@ -180,12 +180,12 @@ Result<DatasetSplits> LoadDataset(const DatasetSpec& spec, const std::string& da
   LOCKSTEP_ASSIGN_OR_RETURN(splits.test, LoadFiles(*spec.test, spec.scale, data_directory));
   if (splits.test.input_shape() != splits.train.input_shape() ||
       splits.test.label_width() != splits.train.label_width()) {
-    return Error(ErrorCode::kInvalidArgument,
-                 spec.test->images + ": samples of shape " +
-                     FormatShape(splits.test.input_shape()) + " with " +
-                     std::to_string(splits.test.label_width()) + " labels, expected " +
-                     FormatShape(splits.train.input_shape()) + " with " +
-                     std::to_string(splits.train.label_width()) + " as in " + spec.train.images);
+    return Error(
+        ErrorCode::kInvalidArgument,
+        spec.test->images + ": samples of shape " + FormatShape(splits.test.input_shape()) +
+            " with " + std::to_string(splits.test.label_width()) +
+            " labels found, expected shape " + FormatShape(splits.train.input_shape()) + " with " +
+            std::to_string(splits.train.label_width()) + " labels, as in " + spec.train.images);
   }
   return splits;
 }

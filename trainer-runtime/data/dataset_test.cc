@@ -163,7 +163,9 @@ TEST_F(LoadDatasetTest, DataSetWithoutSamplesIsCalledThat) {
 
 TEST_F(LoadDatasetTest, EachFaultNamesItsFile) {
   spec_.test_samples = 5;
-  ExpectRefused("images: 5 samples, expected more than the 5 that testSamples keeps for the test");
+  ExpectRefused(
+      "images: 5 samples found, expected more than the 5 samples that testSamples keeps for the "
+      "test");
   spec_.test_samples = 0;
   spec_.train.labels = "images";
   ExpectRefused("its labels have shape [5, 1, 2]");

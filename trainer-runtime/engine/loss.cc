@@ -133,7 +133,7 @@ Status CheckShapes(const LossSpec& loss, const Predictions& predictions, int64_t
   return Error(ErrorCode::kInvalidArgument,
                "the loss over " + std::to_string(predictions.output_width) + " outputs needs " +
                    std::to_string(expected) + " label values for each sample, got " +
-                   std::to_string(label_count) + " for " +
+                   std::to_string(label_count) + " label values for " +
                    std::to_string(predictions.sample_count) + " samples");
 }
 

@@ -101,7 +101,7 @@ void World::Deliver(int id, Event event) {
     std::visit([this, id](const auto& concrete) { Do(id, concrete); }, action);
   }
   const Epoch epoch = process.membership->epoch();
-  EXPECT_GE(epoch, process.epoch_seen) << "epoch of " << Name(process) << " went back";
+  EXPECT_GE(epoch, process.epoch_seen) << "epoch of " << Name(process) << " decreased";
   process.epoch_seen = epoch;
   ScheduleTick(id);
 }

@@ -90,7 +90,7 @@ void World::Push(const event::PeerGone& gone) {
 }
 
 void World::MakeZombie(int id) {
-  Note("stop for good " + Name(Of(id)));
+  Note("stop and replace " + Name(Of(id)));
   Pause(id, Between(1500, 7500));
   At(Between(500, 2500), [this, id] {
     if (!Of(id).is_dead && Of(id).is_current) {
@@ -120,10 +120,10 @@ void World::Resume(int id) {
 }
 
 void World::Split(int id) {
-  Note("cut off " + Name(Of(id)));
+  Note("disconnect " + Name(Of(id)));
   island_.insert(id);
   At(Between(50, 4000), [this, id] {
-    Note("joined up " + Name(Of(id)));
+    Note("reconnect " + Name(Of(id)));
     island_.erase(id);
   });
 }

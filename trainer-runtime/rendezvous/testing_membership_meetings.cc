@@ -65,7 +65,7 @@ void World::Do(int id, const action::Met& met) {
   ASSERT_TRUE(process.formed.has_value());
   process.met = met.epoch;
   process.formed.reset();
-  Note(Name(process) + " met at " + std::to_string(met.epoch.value()));
+  Note(Name(process) + " joined the rendezvous at epoch " + std::to_string(met.epoch.value()));
   if (is_faulty_ && Chance(0.03)) {  // a collective failed: meet again
     RequestMeetingIfMet(id, Between(50, 500));
   }
@@ -97,16 +97,17 @@ void World::Do(int id, const action::TimedOut& timed_out) {
 }
 
 void World::Do(int /*id*/, const action::PlansDiffer& /*plans_differ*/) {
-  LOCKSTEP_CHECK(false, "all plans are equal in this world");
+  LOCKSTEP_CHECK(false, "plans differ, although this test makes them equal");
 }
 
 void World::Do(int /*id*/, const action::NobodyNeeded& /*nobody_needed*/) {
-  LOCKSTEP_CHECK(false, "nobody finishes in this world");
+  LOCKSTEP_CHECK(false, "a rank has finished, although no rank finishes in this test");
 }
 
 void World::Do(int id, const action::Superseded& /*superseded*/) {
   Note(Name(Of(id)) + " superseded");
-  EXPECT_FALSE(Of(id).is_current) << Name(Of(id)) << " was told it is a zombie and is not";
+  EXPECT_FALSE(Of(id).is_current) << Name(Of(id))
+                                  << " was reported as superseded, but has not been replaced";
   Of(id).met.reset();
   Of(id).formed.reset();
 }
@@ -137,11 +138,13 @@ void World::CheckAgainst(const Record& earlier, const action::Formed& formed) {
     return;
   }
   if (earlier.epoch == formed.epoch) {
-    EXPECT_TRUE(is_same) << "two meetings at epoch " << formed.epoch.value();
+    EXPECT_TRUE(is_same) << "two different rendezvous have epoch " << formed.epoch.value();
   } else if (earlier.epoch < formed.epoch) {
-    EXPECT_FALSE(is_older) << "a zombie got in at epoch " << formed.epoch.value();
+    EXPECT_FALSE(is_older) << "a superseded process joined the rendezvous of epoch "
+                           << formed.epoch.value();
   } else {
-    EXPECT_FALSE(is_newer) << "a zombie got in at epoch " << earlier.epoch.value();
+    EXPECT_FALSE(is_newer) << "a superseded process joined the rendezvous of epoch "
+                           << earlier.epoch.value();
   }
 }
 
@@ -155,7 +158,7 @@ void World::ExpectConverged() {
       ExpectHarmless(*process);
       continue;
     }
-    ASSERT_TRUE(process->met.has_value()) << Name(*process) << " has not met";
+    ASSERT_TRUE(process->met.has_value()) << Name(*process) << " has joined no rendezvous";
     epoch = epoch.value_or(*process->met);
     EXPECT_EQ(*process->met, *epoch) << Name(*process);
   }
@@ -177,7 +180,7 @@ void World::ExpectHarmless(const Process& zombie) {
     for (const auto& process : processes_) {
       const auto rank = static_cast<std::size_t>(process->rank);
       EXPECT_FALSE(process->is_current && record.members[rank].incarnation == process->incarnation)
-          << "zombie " << Name(zombie) << " sits with " << Name(*process);
+          << "superseded process " << Name(zombie) << " is in a rendezvous with " << Name(*process);
     }
   }
 }

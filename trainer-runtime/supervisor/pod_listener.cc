@@ -181,8 +181,8 @@ std::string PodListener::Objection(int local_rank, int exit_code) {
           ", and never reported that all work is done",
       step < *met->steps_total
           ? "to end early, leave the loop and close the job, or call finish on all ranks"
-          : "after an error at the end the last steps may not be saved; a program whose work is "
-            "done calls finish on all ranks");
+          : "if an error ended the program, the last steps may not be saved; call finish on all "
+            "ranks when all work is done");
 }
 
 pid_t PodListener::SessionOf(int local_rank) const {

@@ -90,7 +90,7 @@ class SupervisorTest : public testing::Test {
   // Reads until the output holds `text`; fails at the end of the output.
   void AwaitOutput(const std::string& text) {
     while (seen_.find(text) == std::string::npos) {
-      ASSERT_TRUE(ReadSome()) << "ended without \"" << text << "\": " << seen_;
+      ASSERT_TRUE(ReadSome()) << "the output ended without \"" << text << "\": " << seen_;
     }
   }
 
@@ -102,7 +102,7 @@ class SupervisorTest : public testing::Test {
       if (log.ok() && log->find(text) != std::string::npos) {
         return;
       }
-      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "never said \"" << text << '"';
+      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "the log never had \"" << text << '"';
     }
   }
 
@@ -114,7 +114,8 @@ class SupervisorTest : public testing::Test {
     ASSERT_TRUE(writer.is_open());
     const Deadline deadline = Deadline::After(SteadyNow(), std::chrono::seconds(60));
     for (pollfd entry{writer.get(), POLLOUT, 0}; ::poll(&entry, 1, 0) > 0;) {
-      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "the output does not fill";
+      ASSERT_FALSE(deadline.HasPassed(SteadyNow()))
+          << "the pipe of the output does not become full";
       ::poll(nullptr, 0, 1);
     }
   }
@@ -129,7 +130,7 @@ class SupervisorTest : public testing::Test {
       if (!stat.has_value() || HasEnded(*stat)) {
         return;
       }
-      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "process " << pid << " does not end";
+      ASSERT_FALSE(deadline.HasPassed(SteadyNow())) << "process " << pid << " does not end in time";
     }
   }
 
