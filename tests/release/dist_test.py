@@ -134,7 +134,7 @@ class Content(DistCase):
             file.write("# changed\n")
         code, said = run(copy / "publish.sh", "--dry-run")
         self.assertEqual(code, 1)
-        self.assertIn("not the one that was released", said)
+        self.assertIn("a file differs from the released one", said)
 
     def test_the_bill_of_materials_names_what_is_inside(self):
         bill = json.loads(self.file("*.spdx.json").read_text())
