@@ -80,7 +80,8 @@ int InstallCommand(const InstallCommandOptions& options) {
                          {{"path", options.directory + "/" + kName}, {"bytes", *copied}});
     return kExitSuccess;
   }
-  options.logger->Error("not installed", {{"error", copied.error().ToString()}});
+  options.logger->Error("lockstep-runtime was not installed",
+                        {{"error", copied.error().ToString()}});
   return copied.error().code() == ErrorCode::kResourceExhausted ? kExitRetryable : kExitUserError;
 }
 

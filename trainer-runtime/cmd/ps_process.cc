@@ -67,7 +67,8 @@ Status PsProcess::Start() {
   const auto index = static_cast<std::size_t>(environment_.task.index);
   if (index >= count) {
     return Error(ErrorCode::kInvalidArgument,
-                 "ps " + std::to_string(index) + " of " + std::to_string(count))
+                 std::to_string(index) + " found, but the job has only " + std::to_string(count) +
+                     " ps")
         .WithField(env::kIndex);
   }
   std::vector<Incarnation> incarnations = environment_.ps_incarnations;

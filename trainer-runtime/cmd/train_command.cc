@@ -52,7 +52,7 @@ int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& opt
   }
   if (!spec.ok() || !environment->rank.has_value()) {
     const Error error = spec.ok()
-                            ? Error(ErrorCode::kInvalidArgument, "this pod's role does not train")
+                            ? Error(ErrorCode::kInvalidArgument, "pods of this role do not train")
                                   .WithField(env::kRole)
                             : spec.error();
     options.logger->Error("nothing to train", {{"error", error.ToString()}});

@@ -196,8 +196,7 @@ Result<TrainerVerdict> TrainingProcess::TrainOverPs() {
 // did nothing wrong.
 Error TrainingProcess::AwaitEndOfAttempt(const Error& lost) const {
   constexpr Duration kLookAtStop = std::chrono::milliseconds(100);
-  options_.logger->Warn("waiting until the operator stops this attempt",
-                        {{"error", lost.ToString()}});
+  options_.logger->Warn("waiting for the end of this attempt", {{"error", lost.ToString()}});
   const Deadline deadline = Deadline::After(SteadyNow(), environment_.rendezvous_timeout);
   while (!options_.stop->requested().load() && !deadline.HasPassed(SteadyNow())) {
     std::this_thread::sleep_for(kLookAtStop);

@@ -31,7 +31,8 @@ std::vector<double> PackTotals(const StepTotals& mine, int64_t first_slot, int64
   list[kStopRequests] = static_cast<double>(mine.stop_requests);
   list[kOverflowCount] = static_cast<double>(mine.overflow_count);
   std::size_t slot = kFirstId + static_cast<std::size_t>(first_slot);
-  LOCKSTEP_CHECK(slot + mine.sample_ids.size() <= list.size(), "more samples than slots");
+  LOCKSTEP_CHECK(slot + mine.sample_ids.size() <= list.size(),
+                 "more samples than places in the list of totals");
   for (const int64_t id : mine.sample_ids) {
     list[slot++] = static_cast<double>(id + 1);
   }

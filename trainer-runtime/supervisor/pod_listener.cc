@@ -136,7 +136,7 @@ void PodListener::Tell(ControlMessage message) {
                                         {ChannelWord::kControl, text},
                                         Deadline::After(SteadyNow(), kTellPatience));
       if (!sent.ok()) {
-        logger_->Warn("a control message of the operator did not reach a process of this pod",
+        logger_->Warn("a control message did not reach a process of this pod",
                       {{"error", sent.error().ToString()}});
       }
     }

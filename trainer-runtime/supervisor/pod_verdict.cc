@@ -90,8 +90,7 @@ bool IsHoldable(const PodFailure& failure) {
 PodFailure HaltedInVain() {
   PodFailure failure;
   failure.exit_code = kExitRetryable;
-  failure.reason =
-      "was stopped for a relaunch of the gang, but the operator did not relaunch the gang";
+  failure.reason = "was stopped for a relaunch of the gang, but no relaunch came";
   return failure;
 }
 

@@ -73,7 +73,7 @@ bool ProgramHold::AwaitRelaunch(HeldEnd end, int stop_fd) {
   if (!IsAskedFor(begin)) {
     return false;
   }
-  logger_->Info("the pod is held: it waits for a relaunch of its programs",
+  logger_->Info("the programs have ended; the pod waits for their relaunch",
                 {{"seconds", ToSeconds(time_)}});
   end.monotonic_ns = end.monotonic_ns.value_or(begin.time_since_epoch().count());
   board_->Update([&end](StatusDocument& document) { document.held = end; });

@@ -147,7 +147,7 @@ void Supervisor::NoteStart(const Status& started) {
     return;
   }
   // The one place that shows the PATH, which may be long: the reason goes to many.
-  options_.logger->Error("command not started",
+  options_.logger->Error("the command was not started",
                          {{"error", started.error().ToString()}, {"PATH", starter_.search_path()}});
   failure_ = PodFailure{ExitCodeOf(started.error()), 0, started.error().ToString(), {}, {}};
   may_hold_ = false;

@@ -115,7 +115,7 @@ TEST_F(SupervisorHoldTest, StopEndsAPodThatIsHeldAsItsProgramEnded) {
   options_.hold = hold_.get();
   UseScript("exit 5");
   Start();
-  AwaitLog("the pod is held");
+  AwaitLog("the pod waits for their relaunch");
   Signal(SIGTERM);
   EXPECT_EQ(Finish(), 5);
 }

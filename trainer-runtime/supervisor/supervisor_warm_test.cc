@@ -228,7 +228,7 @@ TEST_F(SupervisorWarmTest, AModuleThatIsNotThereMeansAPlainStartAndAWarning) {
   EXPECT_EQ(Run(), 0);
   EXPECT_THAT(seen_,
               AllOf(HasSubstr("[rank 0] runs"),
-                    HasSubstr("no warm interpreter; the process starts without one"),
+                    HasSubstr("there is no warm interpreter, so the process starts without one"),
                     HasSubstr("No module named 'no_such_module'")));
 }
 
@@ -250,7 +250,7 @@ TEST_F(SupervisorWarmTest, AnInterpreterThatDiesMeansAPlainStartAndAWarning) {
       "while os.path.exists('/proc/%d' % heavy.imported_by): pass\n"
       "os.kill(os.getpid(), signal.SIGKILL)");
   EXPECT_EQ(Run(), 5);
-  EXPECT_THAT(seen_, HasSubstr("no warm interpreter; the process starts without one"));
+  EXPECT_THAT(seen_, HasSubstr("there is no warm interpreter, so the process starts without one"));
 }
 
 // It would cost its patience at each start, in which the pod hears no signal.

@@ -18,7 +18,7 @@ WarmStarts::WarmStarts(std::vector<std::string> names, Logger* logger)
 
 void WarmStarts::TellMissing(Slot* slot, const std::string& why) {
   if (!slot->is_told) {
-    logger_->Warn("no warm interpreter; the process starts without one",
+    logger_->Warn("there is no warm interpreter, so the process starts without one",
                   {{"process", slot->name}, {"error", why}});
     slot->is_told = true;
   }
@@ -45,7 +45,7 @@ void WarmStarts::TakeNews(Slot* slot) {
     TellMissing(slot, interpreter.trouble());
   } else if (interpreter.thread_count() > 0) {
     logger_->Warn(
-        "modules in the warm interpreter have started threads; forked processes will not have them",
+        "modules in the warm interpreter have started threads, which forked processes do not get",
         {{"process", slot->name}, {"threads", interpreter.thread_count()}});
   }
 }

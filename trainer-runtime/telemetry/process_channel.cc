@@ -68,7 +68,7 @@ Result<std::optional<ChannelMessage>> ReceiveFromChannel(int fd) {
     return Error(ErrorCode::kPeerLost, "the other end of the channel is closed");
   }
   if (!IsWord(bytes.front())) {
-    return Error(ErrorCode::kInvalidArgument, "this is not a channel message");
+    return Error(ErrorCode::kInvalidArgument, "this is not a message of the channel");
   }
   bytes.resize(static_cast<std::size_t>(count));
   return std::optional(ChannelMessage{static_cast<ChannelWord>(bytes.front()), bytes.substr(1)});

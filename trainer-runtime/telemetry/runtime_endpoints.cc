@@ -39,7 +39,7 @@ HttpServerResponse AnswerStatus(const RuntimeEndpointsOptions& options,
     case TokenVerdict::kForeign:
       return Refusal(401, "a status token for this pod, signed with the job's key, is required");
   }
-  LOCKSTEP_CHECK(false, "token verdict out of range");
+  LOCKSTEP_CHECK(false, "unknown verdict on a token");
 }
 
 // Refuses what is not signed before anything of it is read, and what is old before it is obeyed.

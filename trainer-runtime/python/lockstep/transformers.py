@@ -264,6 +264,6 @@ def _check(trainer: Any, trial: Any) -> None:
     for name, (is_set, instead) in refused.items():
         if is_set:
             raise InvalidArgument(
-                f"{name}: {getattr(args, name, None) or 'one'} found, which "
+                f"{name}: {getattr(args, name, None) or 'a value'} found, which "
                 f"lockstep.transformers.Recovers cannot recover; expected {instead}. Without "
                 "Recovers, the gang restarts from the Trainer's newest checkpoint")

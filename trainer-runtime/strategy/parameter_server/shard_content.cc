@@ -67,7 +67,7 @@ void ShardContent::Take(const entry::Admit& admit, const UpdateRule& /*rule*/) {
 void ShardContent::Take(const entry::Push& push, const UpdateRule& rule) {
   LOCKSTEP_CHECK(is_seeded, "a push came before the first values");
   LOCKSTEP_CHECK(Judge(push.process, push.sequence) == PushStanding::kNext,
-                 "out of order: push " + std::to_string(push.sequence) + " of worker " +
+                 "a push came out of order: push " + std::to_string(push.sequence) + " of worker " +
                      std::to_string(push.process.worker));
   LOCKSTEP_CHECK(push.gradient->size() == parameters.size(),
                  std::to_string(push.gradient->size()) + " gradients");

@@ -188,8 +188,8 @@ class Rendezvous(_elastic.RendezvousHandler):  # type: ignore[misc]
             while self._lost is lost:
                 loss = self._session.await_loss(epoch, _WATCH_SECONDS)
                 if loss is not None:
-                    _say(f"{_of_job(loss)}; the workers of this pod start again when all pods have "
-                         "met")
+                    _say(f"{_of_job(loss)}; the workers of this pod start again when all pods "
+                         "have joined")
                     lost.set()
                     return
 
