@@ -353,8 +353,8 @@ class AutogradEngine final : public Engine {
   void NoteLateMarks(const StepShape& shape) {
     if (shape.ready_at.has_value() && !device_->MarksAtLaunch()) {
       late_marks_ =
-          "gradients of a step from the CUDA graph are summed only when the step has ended, "
-          "because with this driver, a wait could return for an event of the previous step";
+          "gradients of a step from the CUDA graph are summed only when the step has ended. With "
+          "this driver, a wait could otherwise return for an event of the previous step";
     }
   }
 
