@@ -133,7 +133,7 @@ TEST(DecideEdit, GangStaysInItsQueueUntilItStartsAnew) {
   EXPECT_EQ(QueueOf(world.job.spec, world.job.status), "default");
   const std::string message = MessageOf(world.job.status, ConditionType::kScheduled);
   EXPECT_NE(message.find(
-                "manifest of generation 1 and still counts in queue default instead of vision; "),
+                "manifest of generation 1 and still counts in queue default instead of vision. "),
             std::string::npos)
       << message;
   EXPECT_EQ(PriorityClassOf(world.job.spec, world.job.status), "urgent");

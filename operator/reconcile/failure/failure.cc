@@ -337,6 +337,9 @@ bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
 
 std::string DescribeEnd(const kube::ContainerTermination& end, const std::string& reason) {
   const std::string how = DescribeExit(end.exit_code, end.signal, reason);
+  if (how.starts_with("exit code")) {
+    return "ended with " + how;
+  }
   return how.find("exit code") == std::string::npos
              ? how + " (exit code " + std::to_string(end.exit_code) + ")"
              : how;
@@ -430,8 +433,7 @@ Failure EndedFailure(const DecisionBuilder& builder, const Member& member) {
     failure.sentence = DescribeMember(member) + " " + DescribeDeparture(builder, *member.pod);
     return failure;
   }
-  failure.sentence = DescribeCulprit(builder, member, words, end.container) +
-                     (how.starts_with("exit code") ? " ended with " : " ") + how;
+  failure.sentence = DescribeCulprit(builder, member, words, end.container) + " " + how;
   if (words.reason.empty()) {
     words.reason = ReadLastWords(status.message, /*was_killed=*/false).reason;
   }

@@ -393,7 +393,7 @@ class Loop(unittest.TestCase):
     def test_a_batch_without_step_says_how_to_accumulate(self):
         made = self.job(FakeSession())
         data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
-        with self.assertRaisesRegex(LockstepError, "step was not called .*to accumulate gradients"):
+        with self.assertRaisesRegex(LockstepError, "step was not called .*To accumulate gradients"):
             for _ in made.batches(torch.utils.data.DataLoader(data, batch_sampler=made.sampler)):
                 pass
 

@@ -51,12 +51,12 @@ class OptimizerState(unittest.TestCase):
         state = saved(holdings(split=2))
         for target, words in (
                 (holdings(order=(2, 1, 0, 3), split=2),
-                 "model: 0.weight not found in group 0, expected there"),
+                 "model: 0.weight is not in group 0"),
                 (holdings(order=(0, 1, 2), split=2),
-                 "model: 1.bias not found in group 1, expected there"),
+                 "model: 1.bias is not in group 1"),
                 (holdings(order=(0, 1, 2, 3), split=1),
-                 "model: 0.bias not found in group 0, expected there")):
-            with self.assertRaisesRegex(Mismatch, f"^optimizer: {words}, as in the checkpoint"):
+                 "model: 0.bias is not in group 0")):
+            with self.assertRaisesRegex(Mismatch, f"^optimizer: {words}, but in the checkpoint it is"):
                 self.load(target, state)
 
     def test_a_file_without_names_is_read_by_position(self):
