@@ -175,6 +175,21 @@ Json LivenessProbe() {
           {"failureThreshold", kLivenessFailures}};
 }
 
+// The Prometheus Operator's PodMonitor finds only pods that declare where their metrics are.
+void DeclareStatusPort(Json* trainer) {
+  Json* const ports = ListAt(trainer, "ports");
+  if (ports == nullptr) {
+    return;
+  }
+  for (const Json& port : *ports) {
+    const Json* const number = FindField(port, "containerPort");
+    if (number != nullptr && *number == kStatusPort) {
+      return;
+    }
+  }
+  ports->push_back({{"containerPort", kStatusPort}, {"protocol", "TCP"}});
+}
+
 void FillTrainer(const Parts& parts, Json* trainer) {
   const kube::ContainerSpec& container = parts.pod.spec.container;
   SetDefault(trainer, "name", kTrainerContainer);
@@ -190,8 +205,11 @@ void FillTrainer(const Parts& parts, Json* trainer) {
   }
   (*trainer)["env"] = EnvironmentOf(parts, *trainer);
   AskForGpus(parts.role.gpus, trainer);
-  if (IsSupervised(parts.job, parts.role) && !parts.settings.termination_message_file.empty()) {
-    (*trainer)["terminationMessagePath"] = parts.settings.termination_message_file;
+  if (IsSupervised(parts.job, parts.role)) {
+    DeclareStatusPort(trainer);
+    if (!parts.settings.termination_message_file.empty()) {
+      (*trainer)["terminationMessagePath"] = parts.settings.termination_message_file;
+    }
   }
   SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
   if (parts.job.spec.training.has_value()) {

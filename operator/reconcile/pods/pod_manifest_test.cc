@@ -95,6 +95,19 @@ TEST(PodManifest, WholePodsAreAsWrittenDown) {
   }
 }
 
+TEST(PodManifest, PortOfTheMetricsIsDeclaredOnce) {
+  const Json own = {{"name", "status"}, {"containerPort", 2223}};
+  const Json other = {{"containerPort", 8888}};
+  const auto ports_of = [](const Json& ports) {
+    const Json container = {{"command", Json::array({"run"})}, {"ports", ports}};
+    const TrainingJob job = JobWith(DumpJson({{"containers", Json::array({container})}}));
+    return TrainerIn(ManifestOf(job)).at("ports");
+  };
+  const Json declared = {{"containerPort", 2223}, {"protocol", "TCP"}};
+  EXPECT_EQ(ports_of(Json::array({other})), Json::array({other, declared}));
+  EXPECT_EQ(ports_of(Json::array({own})), Json::array({own}));
+}
+
 TEST(PodManifest, ValuesThatTheClusterKeepsAreHandedOnAsWritten) {
   const Json sources = Json::array(
       {{{"name", "TOKEN"}, {"valueFrom", {{"secretKeyRef", {{"name", "s"}, {"key", "k"}}}}}},
@@ -119,7 +132,7 @@ TEST(PodManifest, ValuesThatTheClusterKeepsAreHandedOnAsWritten) {
   EXPECT_EQ(Json(found), sources);
 }
 
-// P3 of the third review: with the node's resolver no pod finds another.
+// With the node's resolver no pod finds another.
 TEST(PodManifest, PodsInTheirNodesNetworkFindEachOtherByName) {
   const std::string containers = R"("containers": [{"command": ["python3"]}])";
   const auto policy_of = [&](const std::string& fields) {
