@@ -1,5 +1,6 @@
 """Ranks that add up numbers by torch.distributed on gloo, and one that does not come: arguments are
-how ("skip", "data", "compute", "slow"), which rank, and at which step."""
+how ("skip", "data", "compute", "slow"), which rank, and at which step. With "unreported" they
+report no steps, and their optimizer takes some."""
 
 import os
 import sys
@@ -31,9 +32,24 @@ def finish():
         time.sleep(0.1)
 
 
+class Optimizer:
+    """Stands for a reporter."""
+
+    def __init__(self):
+        weight = torch.nn.Parameter(torch.ones(1))
+        weight.grad = torch.ones(1)
+        self._optimizer = torch.optim.SGD([weight])
+
+    def report(self, _):
+        self._optimizer.step()
+
+    def close(self):
+        pass
+
+
 def train(how, culprit, moment):
     rank = dist.get_rank()
-    reporter = lockstep.Reporter()
+    reporter = Optimizer() if "unreported" in sys.argv else lockstep.Reporter()
     reported_at = 0.0
     steps = SLOW_STEPS if how == "slow" else STEPS
     for step in range(1, steps + 1):

@@ -55,6 +55,13 @@ class HangCourt(LocalTest):
                    r"rank 1 has not called all_reduce #7 of group default_pg, in which 1 rank "
                    rf"waits; rank 1 is in load_batch \({NAME}:\d+\)")
 
+    def test_a_rank_of_a_program_that_reports_nothing(self):
+        """The steps are those of the optimizers of both pods."""
+        run = self.run_ranks("data", 1, 7, "unreported", workers=2, processes=1)
+        self.check(run, r"rank 1 has not called all_reduce #7 of group default_pg, in which 1 rank "
+                   rf"waits; rank 1 is in load_batch \({NAME}:\d+\)")
+        self.assertEqual(run.summary["steps"], 6, run.output)
+
     def test_a_slow_rank_is_not_judged(self):
         run = self.run_ranks("slow", 1, 0)
         self.assertEqual(run.exit_code, 0, run.output)

@@ -17,6 +17,7 @@
 #include "common/contract/supervised_place.h"
 #include "common/contract/torch_variables.h"
 #include "trainer-runtime/cmd/pod_devices.h"
+#include "trainer-runtime/cmd/program_service.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/supervisor/horovod_gate.h"
 #include "trainer-runtime/supervisor/horovod_rendezvous.h"
@@ -28,9 +29,7 @@
 #include "trainer-runtime/supervisor/ras_client.h"
 #include "trainer-runtime/supervisor/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
-#include "trainer-runtime/supervisor/tf_config_endpoint.h"
 #include "trainer-runtime/supervisor/torchrun_watch.h"
-#include "trainer-runtime/supervisor/trainer_status.h"
 
 namespace lockstep::runtime {
 namespace {
@@ -154,7 +153,7 @@ class PodOfPrograms {
     supervise->count_reports = [this](int local_rank) {
       return listener_.CountReports(local_rank);
     };
-    supervise->court.has_stepped = [this] { return listener_.newest_step() > Step(); };
+    supervise->court.has_stepped = [this] { return listener_.HasStepped(); };
     supervise->court.on_evidence = [this](const std::vector<RankEvidence>& ranks) {
       board_->Update([&ranks](StatusDocument& document) { document.hang_evidence = ranks; });
     };
@@ -243,53 +242,6 @@ bool IsAskedToEnd() {
   sigset_t pending;
   ::sigpending(&pending);
   return ::sigismember(&pending, SIGTERM) == 1 || ::sigismember(&pending, SIGINT) == 1;
-}
-
-// What is served to the programs of this pod alone.
-struct ProgramService {
-  std::optional<TrainerToken> token;
-  std::unique_ptr<HttpServer> server;  // null: nothing is
-};
-
-// Has the programs find TF_CONFIG of now, where `pod` says which start of the gang is the newest,
-// and where trainers that tell how far they are may do so. They do without what cannot be served.
-// `pod` outlives the service.
-ProgramService ServePrograms(const WorkerEnvironment& environment,
-                             PodOfPrograms* pod,
-                             Logger* logger,
-                             std::vector<SupervisedProcess>* processes) {
-  ProgramService service;
-  HttpRoutes routes = MakeTfConfigRoutes(environment, [pod] { return pod->start(); });
-  Result<TrainerToken> token = TrainerToken::Make();
-  if (token.ok()) {
-    service.token = std::move(token).value();
-    routes.merge(MakeTrainerStatusRoutes(
-        environment, service.token->word(), [pod](const TrainerStatus& status) {
-          pod->listener()->TakeTrainerStatus(status);
-        }));
-  } else {
-    logger->Warn("status reports of trainers are not accepted",
-                 {{"error", token.error().ToString()}});
-  }
-  auto server = ServeToPrograms(environment, std::move(routes), logger);
-  if (!server.ok()) {
-    logger->Warn("TF_CONFIG is not served, and status reports of trainers are not accepted",
-                 {{"error", server.error().ToString()}});
-  }
-  for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
-    EnvironmentMap& variables = (*processes)[local_rank].environment;
-    variables.erase(env::kTfConfigUrl);  // that of whoever has started this runtime
-    if (!server.ok()) {
-      continue;
-    }
-    const int port = (*server)->port();
-    variables[env::kTfConfigUrl] = TfConfigUrl(environment, port, static_cast<int>(local_rank));
-    if (service.token.has_value()) {
-      OfferTrainerStatus(environment, port, service.token->path(), &variables);
-    }
-  }
-  service.server = server.ok() ? std::move(server).value() : nullptr;
-  return service;
 }
 
 // Waits for the gang of a job whose ranks meet by Horovod, and returns the server that they meet
@@ -483,8 +435,12 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     pod.Attach(&(*service)->board(), &supervise);
     pod.Hold(*environment, &(*service)->board(), options.logger, &supervise);
   }
-  const ProgramService programs =
-      ServePrograms(*environment, &pod, options.logger, &supervise.processes);
+  const ProgramService programs = ServePrograms(
+      *environment,
+      [&pod] { return pod.start(); },
+      pod.listener(),
+      options.logger,
+      &supervise.processes);
   const TorchrunTrouble trouble(
       *environment, static_cast<int>(supervise.processes.size()), options);
   const int exit_code = Supervise(supervise);

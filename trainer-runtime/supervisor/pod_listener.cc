@@ -54,7 +54,8 @@ PodListener::PodListener(int process_count,
       logger_(logger),
       has_own_models_(has_own_models),
       processes_(static_cast<std::size_t>(process_count)),
-      reports_(static_cast<std::size_t>(process_count)) {}
+      reports_(static_cast<std::size_t>(process_count)),
+      optimizers_(static_cast<std::size_t>(process_count)) {}
 
 void PodListener::ShowOn(StatusBoard* board) {
   board_ = board;
@@ -111,6 +112,10 @@ void PodListener::ForgetLosses() {
   furthest_.reset();
   trainer_.reset();
   trainer_progress_ = TrainerProgress();
+  for (std::size_t i = 0; i < optimizers_.size() && step_file_.has_value(); ++i) {
+    step_file_->ForgetStep(static_cast<int>(i));
+    optimizers_[i].step.reset();
+  }
   pace_.Reset();
 }
 
@@ -119,6 +124,11 @@ void PodListener::TakeTrainerStatus(const TrainerStatus& status) {
   trainer_ = status;
   trainer_progress_.Take(status);
   ++trainer_report_count_;
+}
+
+void PodListener::ReadSteps(StepFile file) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  step_file_ = std::move(file);
 }
 
 std::string PodListener::ToldPage() const {
@@ -194,7 +204,18 @@ pid_t PodListener::SessionOf(int local_rank) const {
 
 int64_t PodListener::CountReports(int local_rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return processes_[static_cast<std::size_t>(local_rank)].report_count + trainer_report_count_;
+  const auto index = static_cast<std::size_t>(local_rank);
+  return processes_[index].report_count + trainer_report_count_ + optimizers_[index].count;
+}
+
+bool PodListener::HasStepped() const {
+  if (newest_step() > Step()) {
+    return true;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(optimizers_.begin(), optimizers_.end(), [](const OptimizerSteps& steps) {
+    return steps.count > 0;
+  });
 }
 
 Step PodListener::newest_step() const {
@@ -204,12 +225,31 @@ Step PodListener::newest_step() const {
 
 std::optional<StatusDocument> PodListener::Furthest() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (SessionCountsSteps() || !trainer_.has_value()) {
-    return furthest_;
-  }
   StatusDocument document;
-  trainer_progress_.ShowIn(&document);
-  return document;
+  return ShowToldSteps(&document) ? document : furthest_;
+}
+
+std::optional<Step> PodListener::OptimizerStep() const {
+  std::optional<Step> newest;
+  for (const OptimizerSteps& steps : optimizers_) {
+    newest = std::max(newest, steps.step);
+  }
+  return newest;
+}
+
+bool PodListener::ShowToldSteps(StatusDocument* document) const {
+  const std::optional<Step> taken = OptimizerStep();
+  if (SessionCountsSteps() || (!trainer_.has_value() && !taken.has_value())) {
+    return false;
+  }
+  document->step = Step();
+  if (trainer_.has_value()) {
+    trainer_progress_.ShowIn(document);
+  }
+  if (document->step == Step()) {
+    document->step = taken.value_or(Step());
+  }
+  return true;
 }
 
 bool PodListener::SessionCountsSteps() const {
@@ -271,11 +311,12 @@ void PodListener::HearAll() {
   for (std::size_t i = 0; i < processes_.size(); ++i) {
     Hear(i);
   }
+  for (std::size_t i = 0; i < optimizers_.size() && step_file_.has_value(); ++i) {
+    optimizers_[i] = step_file_->Read(static_cast<int>(i));
+  }
   board_->Update([this](StatusDocument& document) {
     document = PodStatus(document, reports_, has_own_models_);
-    if (trainer_.has_value() && !SessionCountsSteps()) {
-      trainer_progress_.ShowIn(&document);
-    }
+    ShowToldSteps(&document);
     pace_.Note(document.step, SteadyNow());
     const std::optional<Duration> left =
         document.steps_total.has_value() ? pace_.Until(*document.steps_total) : std::nullopt;

@@ -19,6 +19,7 @@
 #include "common/process/silence.h"
 #include "common/process/thread_watch.h"
 #include "trainer-runtime/supervisor/pod_report.h"
+#include "trainer-runtime/supervisor/step_file.h"
 #include "trainer-runtime/supervisor/trainer_status.h"
 #include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/status_board.h"
@@ -67,7 +68,11 @@ class PodListener {
   // says so over its channel.
   void TakeTrainerStatus(const TrainerStatus& status);
 
-  // The metrics of those, as a page; empty where there were none.
+  // Reads from now on the steps that the program's optimizers take. They count as progress, and are
+  // shown where nobody says otherwise: neither a session nor a trainer's status.
+  void ReadSteps(StepFile file);
+
+  // The metrics of trainers' statuses, as a page; empty where there were none.
   std::string ToldPage() const;
 
   // Passes a message of the operator on to all processes.
@@ -90,14 +95,19 @@ class PodListener {
   pid_t SessionOf(int local_rank) const;
 
   // How often the processes that stood for `local_rank` have told of another step, epoch or phase.
-  // A trainer's status, which the first rank tells for all, counts for each.
+  // A trainer's status, which the first rank tells for all, counts for each. So does each step of
+  // the process's own optimizers.
   int64_t CountReports(int local_rank) const;
 
-  // The newest step that any process of the pod has completed, or that a trainer's status has told.
+  // Whether a step is known to have been taken, whichever it was.
+  bool HasStepped() const;
+
+  // The newest step that any process of the pod has completed, or that a trainer's status has told,
+  // or the program's optimizers have taken.
   Step newest_step() const;
 
   // The newest document of who has completed the newest step, ended or not; else what a trainer's
-  // status has told; null while nobody has told of any.
+  // status has told, and the steps of the program's optimizers; null while nobody has told of any.
   std::optional<StatusDocument> Furthest() const;
 
   // Those of all processes as one; empty when none was told.
@@ -127,6 +137,11 @@ class PodListener {
   // Whether a process has told its steps itself, even if it is lost: the trainer's are older then.
   // Holds mutex_.
   bool SessionCountsSteps() const;
+  // The newest step that optimizers are known to have taken. Holds mutex_.
+  std::optional<Step> OptimizerStep() const;
+  // Shows how far the program is where no session says so. Returns whether that is known. Holds
+  // mutex_.
+  bool ShowToldSteps(StatusDocument* document) const;
   void Listen(const std::stop_token& stop);
   void HearAll();
   void Hear(std::size_t local_rank);
@@ -144,6 +159,8 @@ class PodListener {
   std::optional<TrainerStatus> trainer_;
   TrainerProgress trainer_progress_;  // by `trainer_` and those before it
   int64_t trainer_report_count_ = 0;
+  std::optional<StepFile> step_file_;
+  std::vector<OptimizerSteps> optimizers_;  // by local rank, as read last
   StepPace pace_;
   StatusBoard* board_ = nullptr;
   std::jthread thread_;  // last: ends before what it uses

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <fcntl.h>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -326,6 +327,38 @@ TEST_F(PodListenerTest, StepOfATrainersStatusIsNotShownWhereTheSessionThatToldSt
   EXPECT_TRUE(Becomes([&] { return !listener_->MetricsPage().empty(); }));
   EXPECT_EQ(board_.Snapshot().step, Step(17));
   EXPECT_EQ(listener_->newest_step(), Step(17));
+}
+
+// A program on torch that reports nothing.
+TEST_F(PodListenerTest, StepsOfOptimizersAreShownWhereNobodyTellsOthers) {
+  Listen(kNeverSilent);
+  StepFile file = StepFile::Make(2).value();
+  const UniqueFd program(::open(file.path().c_str(), O_RDWR));
+  listener_->ReadSteps(std::move(file));
+  EXPECT_FALSE(listener_->HasStepped());
+  const auto write = [&](int local_rank, int64_t count, int64_t step) {
+    const int64_t numbers[] = {count, step};
+    return ::pwrite(program.get(), numbers, sizeof(numbers), 24 * local_rank);
+  };
+  write(1, 2, -1);  // it went on from a checkpoint, and does not know from which
+  EXPECT_TRUE(Becomes([&] { return listener_->HasStepped(); }));
+  EXPECT_EQ(listener_->newest_step(), Step());
+  EXPECT_EQ(listener_->CountReports(0), 0) << "one process of the pod may hang beside the other";
+  EXPECT_EQ(listener_->CountReports(1), 2);
+
+  write(0, 7, 7);
+  EXPECT_TRUE(Becomes([&] { return board_.Snapshot().step == Step(7); }));
+  listener_->TakeTrainerStatus({std::nullopt, {{"loss", 0.5}}});
+  EXPECT_EQ(listener_->newest_step(), Step(7));
+  listener_->TakeTrainerStatus({std::nullopt, {{"current_step", 6}}});
+  EXPECT_EQ(listener_->newest_step(), Step(6)) << "a trainer knows better";
+  listener_->ForgetLosses();
+  EXPECT_EQ(listener_->newest_step(), Step());
+  Say(0, ChannelWord::kStatus, EncodeStatusDocument(Document(0, 5)));
+  EXPECT_TRUE(Becomes([&] { return listener_->newest_step() == Step(5); }));
+  write(0, 9, 9);
+  EXPECT_TRUE(Becomes([&] { return listener_->CountReports(0) >= 9; }));
+  EXPECT_EQ(listener_->newest_step(), Step(5)) << "so does a session";
 }
 
 // A program that only tells its progress meets nobody: a successor would wait in vain.

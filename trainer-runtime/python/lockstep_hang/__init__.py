@@ -1,6 +1,7 @@
 """Answers the runtime where this process stands while the job's steps have stopped: what it has
-called in each process group of torch, and where its main thread is. torch starts it by itself where
-the package is installed (entry points in pyproject.toml, torch 2.5 and newer).
+called in each process group of torch, and where its main thread is. It also counts the steps
+(steps.py). torch starts it by itself where the package is installed (entry points in
+pyproject.toml, torch 2.5 and newer).
 
 It is no part of the package `lockstep`: a program with a module of that name beside it could not
 import torch any more."""
@@ -15,6 +16,8 @@ import sys
 import threading
 import zlib
 from typing import Any, Optional
+
+from lockstep_hang import steps
 
 # Set by the runtime. Each process listens at this name, "-" and its
 # number, in Linux's abstract namespace: no file is left behind.
@@ -31,6 +34,12 @@ _CALLS = os.path.join("torch", "distributed", "distributed_c10d.py")
 _FOREIGN = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen ")
 
 _listening: Optional[int] = None  # the process that does: a fork has no such thread
+
+
+def start() -> None:
+    """Begins all of it. A fork begins anew."""
+    answer_requests()
+    steps.count()
 
 
 def answer_requests() -> None:
