@@ -32,6 +32,9 @@ constexpr seconds kGivesWaySoon{45};
 constexpr seconds kToldSoon{30};
 constexpr minutes kStartsSoon{15};
 
+// From a round to the places that it gave, as the server has them. Choice.
+constexpr seconds kWrittenSoon{3};
+
 bool IsNewlyPlaced(const TrainingJob& before, const Json& after) {
   return before.status.placement.empty() && sim::HasPlaces(after);
 }
@@ -164,7 +167,7 @@ void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_obj
   if (!context_->has_fair_queues || !IsNewlyPlaced(before, *after_object) || context_->has_faults ||
       context_->now - cluster_since_ < kViewLag ||
       context_->now - context_->peace_since < 2 * kViewLag || IsAnyPodLeaving() ||
-      server_->admission.raised_count > 0) {
+      context_->now - pod_left_at_ < kWrittenSoon || server_->admission.raised_count > 0) {
     return;
   }
   const std::string own = QueueNamedBy(*after_object);

@@ -49,6 +49,9 @@ void Checks::NoteCluster() {
     pods_seen_ = own;
     pods_since_ = context_->now;
   }
+  if (context_->has_fair_queues && IsAnyPodLeaving()) {
+    pod_left_at_ = context_->now;
+  }
 }
 
 // What nodes have that take pods, beside the pods of others.
