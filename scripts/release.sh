@@ -117,7 +117,17 @@ render() { "$helm" template lockstep "$work/chart" --namespace "$NAMESPACE" "$@"
 make_install_yaml() {
   say "rendering install.yaml"
   {
-    printf '# Lockstep %s. Install: kubectl apply -f install.yaml\n' "$version"
+    cat <<TEXT
+# Lockstep $version
+#
+# Install or upgrade:
+#   kubectl apply -f install.yaml
+#
+# Never run kubectl delete -f install.yaml: with the CRDs it deletes every job and queue, and with
+# the namespace the operator's key. This uninstalls the operator and keeps all of them:
+#   kubectl delete --namespace $NAMESPACE --selector app.kubernetes.io/instance=lockstep \\
+#     deployments,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings
+TEXT
     render --show-only templates/crd.yaml
     printf -- '---\napiVersion: v1\nkind: Namespace\nmetadata:\n  name: %s\n' "$NAMESPACE"
     render --set crds.install=false

@@ -10,7 +10,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "helm"))
 
 from helm import helm  # noqa: E402 (found through the line above)
-from sources import LICENCE, VERSION, Sources  # noqa: E402
+from sources import LICENCE, REPOSITORY, VERSION, Sources  # noqa: E402
 from tools import require_tools  # noqa: E402
 
 
@@ -91,6 +91,22 @@ class Manifests(Case):
         images = re.findall(r"[\w./-]+/lockstep-\w+:[\w.]+", text)
         self.assertEqual(sorted(images), [f"registry.example/team/lockstep-operator:{VERSION}",
                                           f"registry.example/team/lockstep-runtime:{VERSION}"])
+
+    def test_the_head_of_install_yaml_uninstalls_the_operator_and_keeps_jobs_and_key(self):
+        text = (self.make(self.sources) / "install.yaml").read_text()
+        head = re.match(r"(?:#.*\n)+", text)[0]
+        page = (REPOSITORY / "docs" / "reference" / "install.md").read_text()
+        for place in (head, page):
+            self.assertIn("kubectl delete -f install.yaml", place)
+            command = re.search(r"kubectl delete --namespace lockstep-system --selector "
+                                r"app.kubernetes.io/instance=lockstep \\\n[# ]+(\S+)\n", place)
+            deleted = {kind.removesuffix("s") for kind in command[1].split(",")}
+            self.assertEqual(deleted & {"customresourcedefinition", "namespace", "secret"}, set())
+            for item in re.split(r"^---$", text, flags=re.MULTILINE):
+                kind = re.findall(r"^kind: (\w+)$", item, re.MULTILINE)
+                if kind and kind[0] not in ("CustomResourceDefinition", "Namespace"):
+                    self.assertIn(kind[0].lower(), deleted)
+                    self.assertIn('\n    app.kubernetes.io/instance: "lockstep"\n', item)
 
     def test_helm_makes_the_same_objects_of_the_chart(self):
         dist = self.make(self.sources)
