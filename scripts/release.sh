@@ -25,8 +25,8 @@ usage: scripts/release.sh VERSION (--key FILE | --unsigned) [OPTION]...
                      openssl genpkey -algorithm ed25519 -out FILE
   --unsigned         makes a release without a signature
   --registry NAME    where the images will be, such as registry.example/team [localhost]
-  --url URL          where the files will be, such as https://example.com/lockstep/0.1.0; the krew
-                     manifest names it
+  --url URL          where the folder of each version will be, such as https://example.com/lockstep;
+                     the krew manifest names URL/VERSION
   --images LIST      the images to make [operator,runtime,runtime-cuda]; none makes no image.
                      runtime-cuda downloads 4 GB and takes 25 GB of disk while it is made
   --manifests-only   makes install.yaml and the chart, and nothing else; seconds
@@ -260,7 +260,7 @@ make_sbom() {
 # fill TEMPLATE: with what it asks for.
 fill() {
   sed -e "s|@VERSION@|$version|g" -e "s|@REGISTRY@|$registry|g" \
-    -e "s|@URL@|${url:-https://lockstep.invalid/$version}|g" \
+    -e "s|@URL@|${url:-https://lockstep.invalid}/$version|g" \
     -e "s|@TAR_SHA256@|$(sha256sum "$out/lockstep-$version-linux-amd64.tar.gz" | cut -c1-64)|g" "$1"
 }
 

@@ -120,14 +120,10 @@ class Content(DistCase):
             sums.write(f"{'0' * 64}  install.yaml\n")
         self.assertNotEqual(run(*verify, cwd=copy)[0], 0)
 
-    def test_publishing_prints_each_command_and_refuses_a_changed_file(self):
-        said = self.check(self.dist / "publish.sh", "--dry-run", "wheels", "files",
-                          "--files", "host:/www")
-        self.assertRegex(said, r"(?m)^\+ twine upload .*any\.whl")
-        self.assertRegex(said, r"(?m)^\+ rsync .* host:/www/$")
-        code, said = run(self.dist / "publish.sh", "--dry-run", "images")
+    def test_publishing_accepts_the_release_and_refuses_a_changed_file(self):
+        code, said = run(self.dist / "publish.sh", "--dry-run")
         self.assertEqual(code, 1)
-        self.assertIn("--registry", said)
+        self.assertIn("--registry", said)  # all that is wrong with it; publish_test.py has the rest
         copy = scratch_folder() / "dist"
         shutil.copytree(self.dist, copy)
         with open(copy / "mnist.yaml", "a", encoding="ascii") as file:
@@ -148,7 +144,7 @@ class Content(DistCase):
         archive = self.file("*-linux-amd64.tar.gz")
         (digest,) = re.findall(r"sha256: (\w{64})", manifest)
         self.assertIn(f"{digest}  {archive.name}", (self.dist / "SHA256SUMS").read_text())
-        self.assertIn(f"uri: {URL}/{archive.name}\n", manifest)
+        self.assertIn(f"uri: {URL}/{VERSION}/{archive.name}\n", manifest)
         held = self.check("tar", "--list", "--file", archive).splitlines()
         listed = self.check("tar", "--list", "--verbose", "--file", archive)
         self.assertEqual(set(re.findall("^.", listed, re.MULTILINE)), {"d", "-"})  # krew's types
