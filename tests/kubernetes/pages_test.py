@@ -121,13 +121,15 @@ class HowToTest(PageCase):
         self.wait_running("segment", 4)
 
     def test_upgrade(self):
-        queues, upgrade, ready, definitions = commands("how-to/upgrade.md")
+        queues, upgrade, apply, rollout, ready, definitions = commands("how-to/upgrade.md")
         self.paste(commands("how-to/share-gpus.md")[0])
         self.addCleanup(self.admin.delete_all, "TrainingQueue", None)
         self.assertIn("OK (queue vision)", self.paste(queues))
         self.assertIn("helm upgrade", upgrade)
+        self.assertIn("kubectl apply", apply)
+        self.assertIn("rollout status", rollout)
         self.assertIn("readyz", ready)
-        self.paste(definitions)
+        self.paste(definitions, CHART="helm/lockstep")
 
     def test_private_registry(self):
         operator, jobs = commands("how-to/private-registry.md")

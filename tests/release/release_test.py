@@ -123,6 +123,20 @@ class Manifests(Case):
         for part in rendered.split("---\n"):
             self.assertIn(part.strip(), installed)
 
+    def test_the_chart_that_pages_upgrade_to_names_the_releases_registry(self):
+        dist = self.make(self.sources, "--registry", "registry.example/team")
+        upgrade = (REPOSITORY / "docs" / "how-to" / "upgrade.md").read_text()
+        (chart,) = re.findall(r"^helm upgrade lockstep (\S+)", upgrade, re.MULTILINE)
+        code, rendered, errors = helm(self.scratch / "helm", "template", "lockstep",
+                                      dist / chart.replace("VERSION", VERSION))
+        self.assertEqual(code, 0, errors)
+        images = re.findall(r"image[:=] ?(\S+)$", rendered, re.MULTILINE)
+        self.assertEqual([image.rpartition("/")[0] for image in images],
+                         ["registry.example/team"] * 2, images)
+        for page in (REPOSITORY / "docs").rglob("*.md"):
+            for line in re.findall(r"^helm upgrade .*", page.read_text(), re.MULTILINE):
+                self.assertRegex(line, rf"^helm upgrade lockstep (CHART|{chart}) ", page)
+
     def test_two_clones_make_the_same_files(self):
         one = self.make(self.sources)
         other = self.make(Sources(self.scratch / "another-name"))
