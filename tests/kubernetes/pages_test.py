@@ -128,7 +128,8 @@ class HowToTest(PageCase):
         self.assertIn("helm upgrade", upgrade)
         self.assertIn("kubectl apply", apply)
         self.assertIn("rollout status", rollout)
-        self.assertIn("readyz", ready)
+        # Not by the Service, which has no address of a pod that is not ready.
+        self.assertIn("/pods/POD:8080/proxy/readyz?verbose", ready)
         self.paste(definitions, CHART="helm/lockstep")
 
     def test_private_registry(self):
