@@ -31,6 +31,7 @@ REFUSED = {
     "log.level=loud": "level",
     "image.repository=": "repository",
     "image.tag=a b": "tag",
+    "image.digest=0123": "digest",
     "image.pullPolicy=Sometimes": "pullPolicy",
     "metrics.port=80": "port",
     "watchNamespaces={Team_A}": "watchNamespaces",
@@ -70,7 +71,7 @@ NEEDED = (
 # What can be done without.
 SPARED = (
     "affinity", "alerts", "clusterDomain", "dashboards",
-    "extraArgs", "fairShareHalfLife", "imagePullSecrets", "keySecret",
+    "extraArgs", "fairShareHalfLife", "image.digest", "imagePullSecrets", "keySecret",
     "kueue", "learnRunTimes", "metrics.podMonitor", "metrics.serviceMonitor", "nativeBinding",
     "networkPolicy.metricsFrom", "nodeSelector", "placeholderPods", "podAnnotations", "podLabels",
     "priorityClassName", "provisioning", "resources", "runtimeImagePullSecrets",
@@ -154,6 +155,12 @@ class ChartTest(unittest.TestCase):
                 self.assertTrue(any(text in rendered for text in texts), rendered)
                 bare = rf"(name|namespace|Name): {re.escape(value.strip('{}'))}$"
                 self.assertIsNone(re.search(bare, rendered, re.MULTILINE), name)
+
+    def test_images_may_be_named_by_digest(self):
+        digest = f"sha256:{'0123abcd' * 8}"
+        rendered = self.render("--set", f"image.digest={digest},runtimeImage.digest={digest}")
+        self.assertIn(f"image: localhost/lockstep-operator@{digest}\n", rendered)
+        self.assertIn(f"--runtime-image=localhost/lockstep-runtime@{digest}\n", rendered)
 
     def test_a_release_may_be_called_by_a_number_or_with_dots(self):
         rendered = self.helm("template", "1.5", CHART, "--namespace", "123")

@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- define "lockstep.image" -}}
-{{ .image.repository }}:{{ .image.tag | default .version }}
+{{ .image.repository }}{{ with .image.digest }}@{{ . }}{{ else }}:{{ .image.tag | default .version }}{{ end }}
 {{- end }}
 
 {{- /* Rights on jobs and on the objects that belong to jobs. */}}
