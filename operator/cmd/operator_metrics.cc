@@ -107,11 +107,13 @@ std::string CodeOf(const CallRecord& record) {
 }  // namespace
 
 struct OperatorMetrics::Families {
-  explicit Families(const std::string& api_host) : host(api_host) {}
+  Families(const std::string& api_host, const std::string& lease_name)
+      : host(api_host), lease(lease_name) {}
 
   prometheus::Counter& CounterOf(const MetricDelta& delta);
 
   std::string host;
+  std::string lease;
   prometheus::Registry registry;
 
   // controller-runtime's and client-go's names.
@@ -161,7 +163,7 @@ struct OperatorMetrics::Families {
                                           .Add({{"host", host}});
   prometheus::Gauge& leading =
       AddGauges(&registry, "leader_election_master_status", "1 if this replica leads, else 0.")
-          .Add({{"name", "lockstep-operator"}});
+          .Add({{"name", "lockstep-operator"}, {"lease", lease}});
 
   // Our own.
   Gauges& jobs = AddGauges(&registry, "lockstep_jobs", "Jobs, by state.");
@@ -253,8 +255,8 @@ struct OperatorMetrics::Families {
   ProcessMetrics process{&registry};
 };
 
-OperatorMetrics::OperatorMetrics(const std::string& host)
-    : families_(std::make_unique<Families>(host)) {
+OperatorMetrics::OperatorMetrics(const std::string& host, const std::string& lease)
+    : families_(std::make_unique<Families>(host, lease)) {
   // Every series is there from the start, so that a rate over the first event is right.
   for (const std::string_view result : kResults) {
     Labels labels = kController;

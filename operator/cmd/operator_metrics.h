@@ -34,8 +34,9 @@ struct CacheCounts {
 // Counters move when the caller says that the fact is durable. Thread: any.
 class OperatorMetrics final : public CallObserver {
  public:
-  // `host` is the API server's, as rest_client_* name it.
-  explicit OperatorMetrics(const std::string& host);
+  // `host` is the API server's, as rest_client_* name it. `lease` is the name of the lease that the
+  // replicas of this operator compete for: it tells operators of one namespace apart.
+  OperatorMetrics(const std::string& host, const std::string& lease);
   ~OperatorMetrics() override;
   OperatorMetrics(const OperatorMetrics&) = delete;
   OperatorMetrics& operator=(const OperatorMetrics&) = delete;

@@ -15,11 +15,12 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(OperatorMetrics, EverySeriesIsThereBeforeAnythingHappened) {
-  const std::string page = OperatorMetrics("api:443").RenderText();
+  const std::string page = OperatorMetrics("api:443", "lockstep").RenderText();
 
   for (const char* series :
        {"controller_runtime_reconcile_total{controller=\"trainingjob\",result=\"error\"} 0\n",
         "workqueue_depth{name=\"trainingjob\"} 0\n",
+        "leader_election_master_status{lease=\"lockstep\",name=\"lockstep-operator\"} 0\n",
         "lockstep_jobs{state=\"Waiting\"} 0\n",
         "lockstep_restarts_total{cause=\"hang\"} 0\n",
         "lockstep_restarts_total{cause=\"oom\"} 0\n",
@@ -33,7 +34,7 @@ TEST(OperatorMetrics, EverySeriesIsThereBeforeAnythingHappened) {
 }
 
 TEST(OperatorMetrics, EveryCauseOfARestartHasItsSeries) {
-  const std::string page = OperatorMetrics("api:443").RenderText();
+  const std::string page = OperatorMetrics("api:443", "lockstep").RenderText();
   for (const std::string_view cause : RestartCauses()) {
     EXPECT_THAT(page,
                 HasSubstr("lockstep_restarts_total{cause=\"" + std::string(cause) + "\"} 0\n"));
@@ -44,7 +45,7 @@ TEST(OperatorMetrics, EveryCauseOfARestartHasItsSeries) {
 }
 
 TEST(OperatorMetrics, EveryReasonOfARollbackHasItsSeries) {
-  const std::string page = OperatorMetrics("api:443").RenderText();
+  const std::string page = OperatorMetrics("api:443", "lockstep").RenderText();
   for (const std::string_view reason : kRollbackReasons) {
     EXPECT_THAT(
         page,
@@ -53,7 +54,7 @@ TEST(OperatorMetrics, EveryReasonOfARollbackHasItsSeries) {
 }
 
 TEST(OperatorMetrics, CountersFollowWhatIsReported) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   metrics.TurnDone({{"default", "mnist"}, TurnResult::kFailed, {}, std::chrono::milliseconds(3)});
   metrics.Count({Metric::kRestarts, "killed", 2});
   metrics.Count({Metric::kRollbacks, "PodRefused", 3});
@@ -87,7 +88,7 @@ TEST(OperatorMetrics, CountersFollowWhatIsReported) {
 }
 
 TEST(OperatorMetrics, WhatHappensInAQueueIsCountedThere) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   metrics.Count({Metric::kPreemptions, "borrowed", 2, "vision"});
   metrics.GangPlaced("vision", std::chrono::seconds(20));
   metrics.RoundDone(std::chrono::microseconds(300));
@@ -103,7 +104,7 @@ TEST(OperatorMetrics, WhatHappensInAQueueIsCountedThere) {
 }
 
 TEST(OperatorMetrics, AsksForRoomAreCountedByQueueAndClassAndWhatBecameOfThem) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   const std::string check = "check-capacity.autoscaling.x-k8s.io";
   metrics.Count({Metric::kCapacityAsks, "", 1, "vision", check});
   metrics.Count({Metric::kCapacityAnswers, "no_room", 1, "vision", check});
@@ -127,7 +128,7 @@ TEST(OperatorMetrics, AsksForRoomAreCountedByQueueAndClassAndWhatBecameOfThem) {
 }
 
 TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   QueueStatus vision;
   vision.nominal = {{"nvidia.com/gpu", 4}};
   vision.used = {{"cpu", 1500}, {"nvidia.com/gpu", 6}};
@@ -174,7 +175,7 @@ TEST(OperatorMetrics, QueuesAreToldWhileTheyAreThere) {
 
 // So the first gang of a queue counts in a rate. Alerts tell by it which queues jobs can name.
 TEST(OperatorMetrics, QueuesThatJobsMayNameHaveAHistogramOfWaitsFromTheStart) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   QueueStatus above;
   above.has_queues_below = true;
   metrics.SetQueues({{"vision", {}}, {"research", above}}, WallTime{});
@@ -184,7 +185,7 @@ TEST(OperatorMetrics, QueuesThatJobsMayNameHaveAHistogramOfWaitsFromTheStart) {
 }
 
 TEST(OperatorMetrics, VersionAndSuspectNodesAreTold) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   EXPECT_THAT(metrics.RenderText(), HasSubstr("lockstep_suspect_nodes 0\n"));
   metrics.SetSuspectNodes(2);
   EXPECT_THAT(metrics.RenderText(), HasSubstr("lockstep_suspect_nodes 2\n"));

@@ -372,7 +372,8 @@ Status OperatorProcess::Parts::Connect(const OperatorFlags& flags) {
   LOCKSTEP_ASSIGN_OR_RETURN(ApiAccess access, FindApiAccess(options));
   namespace_name_ = access.namespace_name.empty() ? "default" : access.namespace_name;
   logger_->Info("connecting", {{"server", access.endpoint.Url()}, {"by", access.source}});
-  metrics_.emplace(access.endpoint.host + ":" + std::to_string(access.endpoint.port));
+  metrics_.emplace(access.endpoint.host + ":" + std::to_string(access.endpoint.port),
+                   flags.lease_name);
   RotationOptions rotation;
   rotation.clock = &kClock;
   rotation.logger = logger_;

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 constexpr WallTime kWallStart{seconds(1'000'000)};
 
 TEST(OperatorPublisher, PlacesAfterAnAskForRoomTellHowLongTheyTookFromTheAsk) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   OperatorPublisher publisher(nullptr, &metrics, nullptr);  // nothing is said or logged here
   TrainingJob job;
   job.spec.scheduling.queue = "vision";
@@ -41,7 +41,7 @@ TEST(OperatorPublisher, PlacesAfterAnAskForRoomTellHowLongTheyTookFromTheAsk) {
 }
 
 TEST(OperatorPublisher, TimeForWhichAGangWasBrokenIsLostToItsLastFailure) {
-  OperatorMetrics metrics("api:443");
+  OperatorMetrics metrics("api:443", "lockstep");
   OperatorPublisher publisher(nullptr, &metrics, nullptr);
   TrainingJob job;
   SetCondition(&job.status, {ConditionType::kRestarting, true, "GangRestart", "b"}, kWallStart);

@@ -8,7 +8,9 @@ import unittest
 
 from monitoring import ALERTS, REPOSITORY, RUNBOOK, alert_names, promtool, require_tools
 
-LEADER = 'leader_election_master_status{name="lockstep-operator",namespace="o",pod="%s"}'
+LEADER = 'leader_election_master_status{name="lockstep-operator",namespace="o",lease="l",pod="%s"}'
+SECOND = LEADER.replace('lease="l"', 'lease="l2"')  # another release in the namespace
+ELSEWHERE = LEADER.replace('namespace="o"', 'namespace="p"')
 LEADS = {LEADER % "a": "1x1440"}
 JOB = ('namespace="team",lockstep_dev_job="mnist",lockstep_dev_role="worker",'
        'lockstep_dev_index="%d",pod="mnist-worker-%d"')
@@ -75,12 +77,20 @@ CASES = {
     "LockstepNoLeader": [
         ("nobody leads", {LEADER % "a": "0x60", LEADER % "b": "0x60"}, 5, True),
         ("nobody is scraped", {LEADER % "a": "_x60"}, 5, True),
+        ("only the operator of another namespace is scraped",
+         {LEADER % "a": "1x10 _x60", ELSEWHERE % "a": "1x80"}, 20, True),
+        ("of two releases in one namespace one leads",
+         {LEADER % "a": "0x60", SECOND % "a": "1x60"}, 5, True),
+        ("both lead", {LEADER % "a": "1x60", SECOND % "a": "1x60"}, 5, False),
         ("one of two leads", {LEADER % "a": "0x60", LEADER % "b": "1x60"}, 5, False),
         ("a handover", {LEADER % "a": "1x10 0x60", LEADER % "b": "0x11 1x60"}, 12, False),
     ],
     "LockstepLeaseFlaps": [
         ("the lease goes to and fro", {LEADER % "a": "1 0 1 0 1x60", LEADER % "b": "0 1 0 1 0x60"},
          30, True),
+        ("each of four releases has two handovers",
+         {LEADER.replace('lease="l"', f'lease="{lease}"') % "a": "1 0 1x60" for lease in "klmn"},
+         30, False),
         ("three handovers", {LEADER % "a": "1 0 1 0x60", LEADER % "b": "0 1 0 1x60"}, 30, False),
     ],
     "LockstepRoundSlow": [
