@@ -146,6 +146,20 @@ class ChartTest(unittest.TestCase):
             with self.subTest(name):
                 self.render("--set", f"{name}=null")
 
+    def test_two_releases_share_no_name_outside_of_their_namespaces(self):
+        names = []
+        for release, namespace in (("lockstep", "a-b"), ("lockstep-a", "b"), ("lockstep", "a"),
+                                   ("lockstep", "a-view")):
+            rendered = self.helm(
+                "template", release, CHART, "--namespace", namespace, "--set", "crds.install=false",
+                "--set", "networkPolicy.enabled=true,watchNamespaces={x,y}")
+            objects = [(kind, name, place or "") for kind, name, place in re.findall(
+                r'^kind: (\w+)\nmetadata:\n  name: (\S+)(?:\n  namespace: "(.*)")?$', rendered,
+                re.MULTILINE)]
+            names += [each for each in objects if each[2] != namespace]
+        self.assertEqual(len(names), 4 * (4 + 2 * 3), names)
+        self.assertEqual(len(set(names)), len(names), sorted(names))
+
     def test_odd_names_stay_texts(self):
         for setting in ODD_NAMES:
             with self.subTest(setting):

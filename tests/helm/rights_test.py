@@ -111,7 +111,7 @@ class RightsTest(KubernetesCase):
 
     def rules(self):
         roles = [self.admin.get("Role", "lockstep", NAMESPACE),
-                 self.admin.get("ClusterRole", f"lockstep-{NAMESPACE}")]
+                 self.admin.get("ClusterRole", f"lockstep:{NAMESPACE}")]
         return {
             (verb, group, resource)
             for role in roles for rule in role["rules"]

@@ -38,9 +38,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* Cluster-scoped names contain the namespace, so two releases may have the same name. */}}
+{{- /* Names outside of the release's namespace contain this namespace, so two releases may have the same
+   name. The separator is a character that neither part can have: release "a" in "b-c" is not "a-b" in
+   "c". Only names of RBAC may have a colon. */}}
 {{- define "lockstep.clusterName" -}}
-{{ include "lockstep.name" . }}-{{ .Release.Namespace }}
+{{ include "lockstep.name" . }}:{{ .Release.Namespace }}
 {{- end }}
 
 {{- define "lockstep.image" -}}
