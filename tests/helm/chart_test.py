@@ -52,6 +52,13 @@ REFUSED = {
     r"podLabels.app\.kubernetes\.io/name=mine": "podLabels",
     "networkPolicy.enabled=true,watchNamespaces=null": "watchNamespaces",
     "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=null": "interval",
+    # A monitor of a Service that is not there; a slip of the pen that would let everybody in.
+    "metrics.service.enabled=false,metrics.serviceMonitor.enabled=true": "service",
+    "networkPolicy.metricsFrom[0].podSelecter.matchLabels.a=b": "podSelecter",
+    "networkPolicy.workersFrom[0].podSelector.a=b": "podSelector",
+    "networkPolicy.metricsFrom[0].ipBlock.except={10.0.0.0/8}": "cidr",
+    "tolerations[0].efect=NoSchedule": "efect",
+    "affinity.podAntiAfinity.a=b": "podAntiAfinity",
     "dashboards.enabled=maybe": "dashboards",
     r"dashboards.labels.app\.kubernetes\.io/name=mine": "dashboards",
     "alerts.enabled=maybe": "alerts",
@@ -169,6 +176,25 @@ class ChartTest(unittest.TestCase):
                 self.assertTrue(any(text in rendered for text in texts), rendered)
                 bare = rf"(name|namespace|Name): {re.escape(value.strip('{}'))}$"
                 self.assertIsNone(re.search(bare, rendered, re.MULTILINE), name)
+
+    def notes(self, *settings):
+        """What helm prints after an installation. helm shows it to a cluster only, so this renders
+        a copy of the chart whose notes are in an object."""
+        copy = pathlib.Path(tempfile.mkdtemp(dir=self.home)) / "lockstep"
+        shutil.copytree(CHART, copy)
+        text = (copy / "templates" / "NOTES.txt").read_text()
+        (copy / "templates" / "notes.yaml").write_text(
+            f'{{{{- define "notes" }}}}{text}{{{{ end }}}}\n'
+            'kind: Notes\ntext: {{ include "notes" . | quote }}\n')
+        return self.helm("template", "lockstep", copy, "--show-only", "templates/notes.yaml",
+                         *(word for setting in settings for word in ("--set", setting)))
+
+    def test_notes_warn_of_alerts_without_a_scrape(self):
+        warning = "LockstepNoLeader fires for ever"
+        self.assertIn(warning, self.notes("alerts.enabled=true"))
+        self.assertNotIn(warning, self.notes("alerts.enabled=true",
+                                             "metrics.serviceMonitor.enabled=true"))
+        self.assertNotIn(warning, self.notes("metrics.serviceMonitor=null"))
 
     def test_images_may_be_named_by_digest(self):
         digest = f"sha256:{'0123abcd' * 8}"
