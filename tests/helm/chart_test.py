@@ -3,16 +3,18 @@
     tests/helm/chart_test.py              compares
     tests/helm/chart_test.py --rewrite    writes the snapshots anew, to be reviewed as a diff"""
 
+import json
 import pathlib
 import re
 import shutil
+import subprocess
 import sys
 import tarfile
 import tempfile
 import unittest
 
 from helm import CHART, REPOSITORY, helm
-from tools import require_tools
+from tools import BIN, require_tools
 
 HERE = pathlib.Path(__file__).parent
 # Snapshot: the values that it is rendered with, besides the chart's own.
@@ -27,9 +29,13 @@ REFUSED = {
     "terminationGracePeriodSeconds=30": "terminationGracePeriodSeconds",
     "transport=curl": "transport",
     "keySecret=Upper": "keySecret",
+    "keySecret=a..b": "keySecret",
+    "clusterDomain=a..b": "clusterDomain",
     "networkPolicy.enabled=true": "watchNamespaces",
     "log.level=loud": "level",
     "image.repository=": "repository",
+    "image.repository=registry.example:5000:80/x": "repository",
+    "runtimeImage.repository=registry.example//x": "repository",
     "image.tag=a b": "tag",
     "image.digest=0123": "digest",
     "image.pullPolicy=Sometimes": "pullPolicy",
@@ -65,6 +71,30 @@ REFUSED = {
     "alerts.runbookBase=https://wiki.example/no-slash": "runbookBase",
     "alerts.runbookBase=": "runbookBase",
 }
+
+# What the operator ends with 2 on, which the chart must refuse before.
+REFUSED_BY_OPERATOR = (
+    *(f"fairShareHalfLife={each}" for each in (
+        "599s", "31536001s", "5m", "9m", "525601m", "8761h", "366d", "999999999d")),
+    "topologyLevels={a..b/c}", "topologyLevels={a/b/c}", "topologyLevels={-a}",
+    f"topologyLevels={{{'a' * 64}}}", f"topologyLevels={{{'a.' * 127}b/c}}",
+    "watchNamespaces={a.b}", "runtimeImage.pullPolicy=Sometimes", "podSecurity=privileged",
+    "transport=curl", "log.level=loud", "log.format=yaml",
+    "roundLog.enabled=true,roundLog.mib=0", "roundLog.enabled=true,roundLog.mib=65537",
+    "extraArgs={--log-level=debug}", "extraArgs={--metrics-address=:1}", "extraArgs={--one=1}",
+    "extraArgs={--api-concurrency=0}", "extraArgs={--api-concurrency=257}",
+    "extraArgs={--api-concurrency=1,--api-concurrency=1}", "extraArgs={--lease-duration=15}",
+)
+
+# The widest that both accept.
+ACCEPTED = (
+    *(f"fairShareHalfLife={each}" for each in (
+        "0s", "600s", "31536000s", "10m", "525600m", "1h", "8760h", "1d", "365d")),
+    f"topologyLevels={{{'a' * 63},{'a.' * 126}b/c}}", "watchNamespaces={1-a}",
+    "extraArgs={--api-concurrency=1}", "extraArgs={--api-concurrency=256}",
+    r"extraArgs={--lease-duration=1m,--renew-deadline=40s,--retry-period=500ms}",
+    "image.repository=localhost:5000/team/a__b", "runtimeImage.repository=x",
+)
 
 # What cannot be done without: taken away, it is refused by name.
 NEEDED = (
@@ -139,6 +169,36 @@ class ChartTest(unittest.TestCase):
                 self.assertNotEqual(code, 0)
                 self.assertIn("values don't meet the specifications", errors)
                 self.assertIn(word, errors)
+
+    def run_operator(self, setting, *options):
+        """The exit code of the operator with the arguments that the chart gives it."""
+        rendered = self.render("--set", setting, *options)
+        arguments = re.findall(r"^            - (--.*)$", rendered, re.MULTILINE)
+        self.assertGreater(len(arguments), 10)
+        ran = subprocess.run([BIN / "lockstep-operator", *arguments, "--kubeconfig=none"],
+                             capture_output=True, timeout=60, stdin=subprocess.DEVNULL)
+        return ran.returncode
+
+    def test_what_the_operator_refuses_the_chart_refuses_first(self):
+        for setting in REFUSED_BY_OPERATOR:
+            with self.subTest(setting):
+                self.assertEqual(self.run_operator(setting, "--skip-schema-validation"), 2)
+                code, _, errors = helm(self.home, "template", "x", CHART, "--set", setting)
+                self.assertNotEqual(code, 0)
+                self.assertIn("values don't meet the specifications", errors)
+        for setting in ACCEPTED:
+            with self.subTest(setting):
+                self.assertEqual(self.run_operator(setting), 1, "there is no kubeconfig")
+
+    def test_extra_args_are_the_flags_that_the_chart_does_not_set(self):
+        said = subprocess.run([BIN / "lockstep-operator", "--help"], capture_output=True, text=True,
+                              check=True, timeout=60).stdout
+        flags = set(re.findall(r"^ +(?:-\w,)?--([a-z-]+)", said, re.MULTILINE))
+        chart = (CHART / "templates" / "deployment.yaml").read_text()
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        extra = re.findall(r"[a-z]+(?:-[a-z]+)+", json.dumps(schema["properties"]["extraArgs"]))
+        outside = {"help", "version", "kubeconfig", "context"}  # of no use in the pod
+        self.assertEqual(flags - set(re.findall(r"- --([a-z-]+)", chart)) - outside, set(extra))
 
     def test_what_is_needed_is_missed_by_name(self):
         for name in NEEDED:

@@ -126,7 +126,7 @@ class PublishTest(unittest.TestCase):
             self.assert_refused(name, "--files", "h:/w")
             (self.dist / name).unlink()
         (self.dist / "install.yaml").write_text("changed")
-        self.assert_refused("not the one that was released", "--files", "h:/w")
+        self.assert_refused("differs from the released one", "--files", "h:/w")
 
     def test_a_published_version_is_not_overwritten(self):
         for reference in (IMAGE_TAG, CHART_TAG):
