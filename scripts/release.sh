@@ -29,7 +29,7 @@ usage: scripts/release.sh VERSION (--key FILE | --unsigned) [OPTION]...
                      the krew manifest names URL/VERSION
   --images LIST      the images to make [operator,runtime,runtime-cuda]; none makes no image.
                      runtime-cuda downloads 4 GB and takes 25 GB of disk while it is made
-  --manifests-only   makes install.yaml and the chart, and nothing else; seconds
+  --manifests-only   makes install.yaml, the chart and the pages, and nothing else; seconds
 TEXT
 }
 
@@ -134,6 +134,9 @@ TEXT
   } >"$out/install.yaml"
   cp examples/mnist.yaml "$out/mnist.yaml"
 }
+
+# The runbook of the alerts, and what it links to.
+make_docs() { pack docs "$out/lockstep-$version-docs.tar.gz" docs; }
 
 # stripped FROM TO: equal in every clone, as the compiler leaves no path in it.
 stripped() { strip --strip-unneeded -o "$2" "$1"; }
@@ -291,6 +294,7 @@ mkdir "$out"
 
 make_chart
 make_install_yaml
+make_docs
 if ! $manifests_only; then
   build_preset release lockstep lockstep-runtime lockstep_engine
   make_tar

@@ -69,7 +69,7 @@ REFUSED = {
     r"dashboards.labels.app\.kubernetes\.io/name=mine": "dashboards",
     "alerts.enabled=maybe": "alerts",
     "alerts.runbookBase=https://wiki.example/no-slash": "runbookBase",
-    "alerts.runbookBase=": "runbookBase",
+    "alerts.runbookBase=docs/": "runbookBase",
 }
 
 # What the operator ends with 2 on, which the chart must refuse before.

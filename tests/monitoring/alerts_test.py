@@ -194,16 +194,18 @@ DAY = {
 
 # What people read, where words depend on labels.
 READ = [
+    ({LEADER % "a": "0x60"}, 5, "LockstepNoLeader",
+     {"namespace": "o", "lease": "l", "severity": "critical"},
+     {"summary": "No Lockstep operator leads by the lease o/l: no job starts, restarts or ends",
+      "description": "For 2 minutes no replica has led, or Prometheus has scraped no replica."}),
     (recoveries("0+1x60"), 40, "LockstepRestartLoop",
      {"namespace": "team", "lockstep_dev_job": "mnist", "severity": "warning"},
      {"summary": "Job team/mnist loses ranks again and again",
-      "description": "30 times within 30 minutes.",
-      "runbook_url": f"{RUNBOOK}#locksteprestartloop"}),
+      "description": "30 times within 30 minutes."}),
     ({of_operator("lockstep_restarts_total", ',cause="oom"'): "0+1x60"}, 40, "LockstepRestartLoop",
      {"namespace": "o", "cause": "oom", "severity": "warning"},
      {"summary": "Pods and gangs restart again and again: oom",
-      "description": "30 times within 30 minutes.",
-      "runbook_url": f"{RUNBOOK}#locksteprestartloop"}),
+      "description": "30 times within 30 minutes."}),
 ]
 
 
@@ -258,13 +260,11 @@ class AlertsTest(unittest.TestCase):
 
 
 class RunbookTest(unittest.TestCase):
-    def test_every_alert_has_its_part_and_points_to_it(self):
+    def test_every_alert_has_its_part(self):
         text = (REPOSITORY / RUNBOOK).read_text()
         parts = dict(re.findall(r"^## (Lockstep\w+)\n(.*?)(?=^## |\Z)", text,
                                 re.MULTILINE | re.DOTALL))
         self.assertEqual(list(parts), alert_names())
-        links = re.findall(r"^ +runbook_url: (\S+)$", ALERTS.read_text(), re.MULTILINE)
-        self.assertEqual(links, [f"{RUNBOOK}#{name.lower()}" for name in alert_names()])
         for name, part in parts.items():
             with self.subTest(name):
                 for word in ("**Means:**", "**Look at:**", "**Do:**"):

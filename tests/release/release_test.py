@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -143,6 +144,8 @@ class Manifests(Case):
         names = sorted(path.name for path in one.iterdir())
         self.assertEqual(names, sorted(path.name for path in other.iterdir()))
         self.assertIn(f"lockstep-{VERSION}.tgz", names)
+        with tarfile.open(one / f"lockstep-{VERSION}-docs.tar.gz") as pages:
+            self.assertIn("docs/alerts.md", pages.getnames())
         for name in names:
             self.assertEqual((one / name).read_bytes(), (other / name).read_bytes(), name)
         sums = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=one, capture_output=True)
