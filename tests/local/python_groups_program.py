@@ -1,14 +1,15 @@
 """A small network on torch's own groups by lockstep.torch.groups. Arguments: the kind (ddp, fsdp,
 hsdp), steps, then words: raises, view, unused, accumulate, scaler, shares (an object in the
 set-up), steps (by Steps, whose loop is this program's), pairs (groups of two ranks), late (a group
-after two steps), frozen (stops in place of a death), and moments at which a rank kills itself, as
-PLACE:RANK:STEP. The places:
+after two steps), metric (a sum of the program's own after each step), frozen (stops in place of a
+death), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
 
     setup        before the Job is made
     forward      before the model has seen the batch
     NAME.N       in the N-th call NAME of the step, as allreduce.2
     update       when all ranks have voted, before the update
     deaf         when all ranks have voted: it does not die, and does not hear the outcome
+    metric       after the step, before the program's own sum
     meeting      in the meeting after a loss
 """
 
@@ -188,6 +189,9 @@ def main():
                 if job.step(loss, before_update=clip):
                     scheduler.step()
                     assert all(found == wanted for found, wanted in sums), sums
+                if "metric" in words:
+                    moments.come("metric")
+                    dist.all_reduce(torch.ones(1))
             if "late" in words and job.step_count == 2:
                 words.remove("late")
                 dist.new_group([0, 1])

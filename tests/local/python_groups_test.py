@@ -77,6 +77,9 @@ class Ddp(GroupsCase):
     def test_a_rank_that_does_not_hear_the_outcome_of_a_vote(self):
         self.check("ddp", moments=["deaf:1:3", "deaf:0:5"])
 
+    def test_a_rank_killed_in_a_sum_of_the_programs_own_after_a_step(self):
+        self.check("ddp", "metric", moments=["metric:1:4"])
+
     def test_a_loop_of_the_programs_own_goes_on_when_ranks_are_killed_in_its_steps(self):
         self.check("ddp", "steps", moments=["allreduce.2:1:3", "update:0:5"])
 
@@ -110,6 +113,9 @@ class Shards(GroupsCase):
 
     def test_a_rank_that_does_not_hear_the_outcome_of_a_vote_takes_the_step_by_itself(self):
         self.check("hsdp", moments=["deaf:2:3"], workers=4)
+
+    def test_a_rank_that_did_not_hear_the_outcome_takes_the_step_though_another_is_lost_then(self):
+        self.check("hsdp", "metric", moments=["deaf:2:3", "metric:1:4"], workers=4)
 
     def test_without_a_rank_that_holds_the_same_the_gang_starts_anew(self):
         for kind, moments, workers, words in (

@@ -346,22 +346,23 @@ class Job:
     def _between_steps(self) -> None:
         """What comes after a step: after the program's own doing, so that the state is whole."""
         self._owes_turn = False
-        if self._lost is not None:
-            self._recover(self._lost)
-            return
-        self._report()
-        try:
-            if self._is_save_due():
-                self._watch.check_before_save(self._step)
-                self._keeper.save()
-            leave = self.session.should_stop(self._options.call_seconds)
-        except MeetAgain as lost:
+        leave = Leave.NOT
+        lost = self._lost
+        if lost is None:
+            self._report()
+            try:
+                if self._is_save_due():
+                    self._watch.check_before_save(self._step)
+                    self._keeper.save()
+                leave = self.session.should_stop(self._options.call_seconds)
+            except MeetAgain as error:
+                lost = error
+        if lost is not None:
             self._recover(lost)
             if self._is_save_due() and self._keeper.is_behind:
                 self._watch.check_state(self._step)  # those that were not lost have compared it
                 self._keeper.save()
-            return
-        if leave and not self.sampler.is_done:
+        elif leave and not self.sampler.is_done:
             self._stop(leave)
 
     def _is_save_due(self) -> bool:

@@ -92,7 +92,10 @@ class Job(plain.Job):
             loss = self._control.await_loss() if not isinstance(error, MeetAgain) else error
             if not isinstance(loss, MeetAgain):
                 raise
-            self._forget(loss)
+            if self._is_open:
+                self._forget(loss)
+            else:  # the step has had its vote, and what came of it stays
+                self._note_loss(loss)
 
     def step(
         self,
@@ -155,15 +158,19 @@ class Job(plain.Job):
 
     def _forget(self, lost: MeetAgain) -> None:
         """The step in progress: as where its vote was lost."""
-        self._control.raises = True
+        self._note_loss(lost)
         self._voted = None
         self._is_open = False
-        self._owes_turn = True
-        self._lost = lost
         self._reducer.forget_step()
         if self._holdings.scaler is not None:  # it would not unscale the step again
             self._holdings.scaler._per_optimizer_states.pop(id(self.optimizer), None)
         self.optimizer.zero_grad(set_to_none=True)
+
+    def _note_loss(self, lost: MeetAgain) -> None:
+        """Ranks meet before the next batch."""
+        self._control.raises = True
+        self._owes_turn = True
+        self._lost = lost
 
     def batches(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         """As that of the base."""

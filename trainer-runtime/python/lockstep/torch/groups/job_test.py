@@ -1,0 +1,105 @@
+"""The loop on torch's groups, on a session without peers: what a loss leaves of a step."""
+
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+import torch
+
+from lockstep import exits
+from lockstep.errors import MeetAgain, Status
+from lockstep.torch import job as plain
+from lockstep.torch.groups import job
+from lockstep.torch.groups.job import Job
+from lockstep.torch.job_test import FakeSession
+from lockstep.torch.options import JobOptions
+from lockstep.torch.sampler import Sampler
+
+LOST = MeetAgain("rank 1 is lost", Status.LOST_PEER)
+
+
+class FakeControl:
+    """Of a process whose groups nobody uses."""
+
+    def __init__(self):
+        self.session = FakeSession()
+        self.raises = True
+        self.lost = None
+        self.formed_count = 0
+
+    def await_loss(self):
+        return self.lost
+
+    def leave(self):
+        self.lost = None
+
+    def form(self):
+        self.formed_count += 1
+
+
+class GroupsJob(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
+        self.addCleanup(scratch.cleanup)
+        self.addCleanup(unittest.mock.patch.stopall)
+        self.directory = pathlib.Path(scratch.name) / "checkpoints"
+        self.control = FakeControl()
+        plain._has_finished = False
+        unittest.mock.patch.object(exits, "call_at_exit").start()
+        unittest.mock.patch.multiple(
+            job, is_group_initialized=lambda: True, is_open=lambda: True,
+            control=lambda: self.control).start()
+        torch.manual_seed(1)
+        self.model = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.BatchNorm1d(2))
+
+    def job(self, checkpoint_every=0, **named):
+        return Job(model=self.model, optimizer=torch.optim.SGD(self.model.parameters(), lr=0.1),
+                   sampler=Sampler(8, 4), options=JobOptions(
+                       checkpoint_every=checkpoint_every,
+                       checkpoint_directory=str(self.directory)), **named)
+
+    def batches(self, made):
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).reshape(8, 1))
+        loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
+        for (inputs,) in made.batches(loader):
+            yield inputs
+
+    def state(self):
+        return {name: one.clone() for name, one in self.model.state_dict().items()}
+
+    def saved(self):
+        return sorted(path.name for path in self.directory.glob("step-*"))
+
+    def test_a_loss_after_a_step_leaves_what_the_step_came_to_and_its_checkpoint(self):
+        made = self.job(checkpoint_every=1)
+        batches = self.batches(made)
+        with made.attempt():
+            self.model(next(batches)).square().mean().backward()
+            self.assertTrue(made.step())
+            after = self.state()
+            raise LOST
+        for name, one in self.state().items():
+            self.assertTrue(torch.equal(one, after[name]), name)
+        next(batches)
+        self.assertEqual((made.step_count, self.control.formed_count), (1, 2))
+        self.assertFalse(made._keeper.is_behind)
+        made.close()
+        self.assertEqual(self.saved(), ["step-00000001"])
+
+    def test_a_loss_in_a_step_forgets_it(self):
+        made = self.job()
+        batches = self.batches(made)
+        before = self.state()
+        with made.attempt():
+            self.model(next(batches)).square().mean().backward()
+            raise LOST
+        for name, one in self.state().items():
+            self.assertTrue(torch.equal(one, before[name]), name)
+        next(batches)
+        self.assertEqual((made.step_count, self.control.formed_count), (0, 2))
+        made.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
