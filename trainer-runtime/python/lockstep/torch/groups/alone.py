@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Optional
 
 import torch
+import torch.distributed
 
-from lockstep.errors import LockstepError, Status
+from lockstep.errors import InvalidArgument, LockstepError, Status
 
 if TYPE_CHECKING:
     from lockstep.torch.groups.facade import GroupFacade
 
 # Calls that leave what this rank holds as it is: all others are taken to hold the same.
-_AS_IT_IS = ("allreduce", "allreduce_coalesced", "broadcast", "reduce", "barrier")
+_AS_IT_IS = ("broadcast", "barrier")
+
+_Op: Any = torch.distributed.ReduceOp
+
+# Reductions of equal values that are this value again.
+_IDEMPOTENT = (_Op.AVG, _Op.MIN, _Op.MAX, _Op.BAND, _Op.BOR)
 
 
 def answer_alone(
@@ -22,7 +28,8 @@ def answer_alone(
     compare shapes and give weights to each other: the state comes with the meeting. `object_call`:
     the function for objects that the call is made by, if any.
 
-    Errors: LockstepError (a call whose answer only the other ranks have).
+    Errors: LockstepError (a call whose answer only the other ranks have), InvalidArgument (an
+    operator that no answer is known for).
     """
     if object_call is not None or name not in (*_AS_IT_IS, *_BY_NAME):
         raise LockstepError(
@@ -56,21 +63,52 @@ def _gather_singles(group: GroupFacade, outputs: Any, inputs: Any, *_: Any) -> N
         _gather_single(group, output, own)
 
 
-def _reduce_scatter(group: GroupFacade, outputs: Any, inputs: Any, *_: Any) -> None:
+def _reduce_all(group: GroupFacade, tensors: Any, options: Any, *_: Any) -> None:
+    for tensor in tensors:
+        _reduce(group, tensor, options)
+
+
+def _reduce_to_root(group: GroupFacade, tensors: Any, options: Any, *_: Any) -> None:
+    if options.rootRank == group.group_rank:  # what others are left with is not told
+        _reduce_all(group, tensors, options)
+
+
+def _reduce_scatter(group: GroupFacade, outputs: Any, inputs: Any, options: Any, *_: Any) -> None:
     for output, blocks in zip(outputs, inputs):
         output.copy_(blocks[group.group_rank])
+    _reduce_all(group, outputs, options)
 
 
-def _scatter_single(group: GroupFacade, output: Any, own: Any, *_: Any) -> None:
+def _scatter_single(group: GroupFacade, output: Any, own: Any, options: Any, *_: Any) -> None:
     output.view(-1).copy_(own.reshape(group.group_size, -1)[group.group_rank])
+    _reduce(group, output, options)
 
 
-def _scatter_singles(group: GroupFacade, outputs: Any, inputs: Any, *_: Any) -> None:
+def _scatter_singles(group: GroupFacade, outputs: Any, inputs: Any, options: Any, *_: Any) -> None:
     for output, own in zip(outputs, inputs):
-        _scatter_single(group, output, own)
+        _scatter_single(group, output, own, options)
+
+
+def _reduce(group: GroupFacade, tensor: Any, options: Any) -> None:
+    """In place, of as many equal values as there are ranks. Errors: InvalidArgument."""
+    reduction = options.reduceOp
+    op = reduction.op
+    if op in _IDEMPOTENT or (op == _Op.SUM and tensor.dtype == torch.bool):
+        return
+    if op == _Op.SUM:
+        tensor.mul_(group.group_size)
+    elif op == _Op.PREMUL_SUM:
+        tensor.mul_(reduction.factor).mul_(group.group_size)
+    else:
+        raise InvalidArgument(
+            f"{op.name}: a process that replaces a lost rank has called a reduction by this "
+            "operator before it made its Job, expected SUM, AVG, PREMUL_SUM, MIN, MAX, BAND or BOR")
 
 
 _BY_NAME = {
+    "allreduce": _reduce_all,
+    "allreduce_coalesced": _reduce_all,
+    "reduce": _reduce_to_root,
     "allgather": _all_gather,
     "allgather_coalesced": _gather_coalesced,
     "all_gather_single": _gather_single,
