@@ -2,7 +2,8 @@
 hsdp), steps, then words: raises, view, unused, accumulate, scaler, shares (an object in the
 set-up), steps (by Steps, whose loop is this program's), pairs (groups of two ranks), late (a group
 after two steps), metric (a sum of the program's own after each step), frozen (stops in place of a
-death), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
+death), ema (a mean of the weights in `extra`, whose state_dict gathers it), shard (in `extra`, a tensor
+that ranks hold different values of), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
 
     setup        before the Job is made
     forward      before the model has seen the batch
@@ -51,6 +52,26 @@ class Pairs:
             dist.all_reduce(total, group=group)
             found.append((total.item(), sum(pair)))
         return found
+
+
+class Average:
+    """A moving mean of the weights, which its state_dict gathers."""
+
+    def __init__(self, model):
+        self.tensors = {name: one.detach().clone() for name, one in model.named_parameters()}
+
+    def state_dict(self):
+        return {name: one.full_tensor() for name, one in self.tensors.items()}
+
+    def load_state_dict(self, state):
+        raise AssertionError("a run without a loss has loaded a state")
+
+
+class Shard(Average):
+    """As ranks hold it."""
+
+    def state_dict(self):
+        return {name: one.to_local() for name, one in self.tensors.items()}
 
 
 class Moments:
@@ -165,8 +186,11 @@ def main():
         tell_end(bare, scheduler, steps)
         return
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0) if "scaler" in words else None
+    extra = {"scheduler": scheduler}
+    extra.update({name: kind(model) for name, kind in (("ema", Average), ("shard", Shard))
+                  if name in words})
     job = lockstep.torch.groups.Job(
-        model=model, optimizer=optimizer, sampler=sampler, extra={"scheduler": scheduler},
+        model=model, optimizer=optimizer, sampler=sampler, extra=extra,
         scaler=scaler, raises="raises" in words)
     moments.watch(job)
     group = dist.group.WORLD

@@ -117,6 +117,14 @@ class Shards(GroupsCase):
     def test_a_rank_that_did_not_hear_the_outcome_takes_the_step_though_another_is_lost_then(self):
         self.check("hsdp", "metric", moments=["deaf:2:3", "metric:1:4"], workers=4)
 
+    def test_extra_that_is_not_the_same_on_all_ranks_is_refused_by_name(self):
+        for word, refusal in (("ema", "called by state_dict of extra: ema"),
+                              ("shard", "extra/shard/.* differs between rank 0 and rank 1: extra")):
+            run = self.run_job(command_manifest(python_words(PROGRAM, "fsdp", str(STEPS), word),
+                                                name="own"))
+            self.assertEqual(run.exit_code, 1, run.output)
+            self.assertRegex(run.output, refusal)
+
     def test_without_a_rank_that_holds_the_same_the_gang_starts_anew(self):
         for kind, moments, workers, words in (
                 ("fsdp", ["reduce_scatter_single.2:1:3"], 2,
@@ -170,9 +178,9 @@ class Calls(GroupsCase):
 @unittest.skipUnless(can_make_backends(), "a torch of 2.15 or newer is not installed")
 class Parts(unittest.TestCase):
     def test_the_units_that_need_such_a_torch(self):
-        for name in ("alone", "inner", "install", "models", "vote"):
+        for path in sorted((PACKAGE / "lockstep" / "torch" / "groups").glob("*_test.py")):
             ran = subprocess.run(
-                [PYTHON, "-B", "-m", "unittest", f"lockstep.torch.groups.{name}_test"],
+                [PYTHON, "-B", "-m", "unittest", f"lockstep.torch.groups.{path.stem}"],
                 env={**VARIABLES, "PYTHONPATH": str(PACKAGE), "PATH": "/usr/bin:/bin"},
                 capture_output=True, text=True, check=False)
             self.assertEqual(ran.returncode, 0, ran.stderr)

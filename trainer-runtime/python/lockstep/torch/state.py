@@ -66,6 +66,11 @@ def _flatten(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Json:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, torch.Tensor):
+        if type(value).__name__ == "DTensor":  # which has no memory of its own
+            raise InvalidArgument(
+                f"state: {path}: DTensor found, expected a plain tensor: keep tensors that are "
+                "spread over ranks as parameters of the model (requires_grad=False), which move "
+                "with their shard")
         dtype_name(value.dtype, f"state: {path}: ")
         if value.layout != torch.strided:
             raise InvalidArgument(f"state: {path}: {value.layout} found, expected a dense tensor")

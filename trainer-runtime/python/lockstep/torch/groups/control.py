@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import signal
 import threading
-from typing import Any, Optional
+from typing import Any, Iterator, Optional
 
 import torch
 import torch.distributed
@@ -33,6 +34,11 @@ _WATCH_SECONDS = 0.1
 _CONFIRM_SECONDS = 10.0
 
 _HOST_VARIABLE = "LOCKSTEP_HOST"
+
+# Of calls between the end of a meeting's groups and the next ones.
+_MEETING = ("called while the ranks join a new rendezvous and hand over the state, when no group "
+            "exists. Call collectives within job.attempt() or after the Job has ended, and not from "
+            "other threads or from what loads a state")
 
 # Where a rank meets: a word that ranks of a meeting tell each other.
 _AT_BEGINNING, _AT_JOB = 0, 1
@@ -104,6 +110,7 @@ class Control:
     def __init__(self) -> None:
         self.raises = True  # a loss raises MeetAgain from calls: nobody would forget what they gave
         self.is_agreed = False  # all ranks hold the same, so that calls need not ask the others
+        self.silence: Optional[str] = None  # why no call may be made now
         self._facades: dict[str, GroupFacade] = {}
         self._epoch: Optional[int] = None  # of the groups that are formed; None: this rank is alone
         self._lost: Optional[LockstepError] = None  # why the meeting of `_epoch` is over
@@ -144,8 +151,20 @@ class Control:
         if self._facades.get(facade.key) is facade:
             del self._facades[facade.key]
 
+    @contextlib.contextmanager
+    def silent(self, why: str) -> Iterator[None]:
+        """Calls raise LockstepError, whose sentence begins with their name and goes on with `why`.
+        """
+        before, self.silence = self.silence, why
+        try:
+            yield
+        finally:
+            self.silence = before
+
     def leave(self) -> None:
-        """Before a meeting: all calls end, and all inner backends go."""
+        """Before a meeting: all calls end, and all inner backends go. From the first one on this
+        rank is not alone any more: a call before the groups are formed has no answer."""
+        self.silence = _MEETING
         self._end_epoch()
         for facade in self._facades.values():
             facade.drop()
@@ -175,6 +194,7 @@ class Control:
             if loss is not None:
                 raise loss from None
             raise
+        self.silence = None
 
     def end_watch(self) -> None:
         """Before the session ends, or another epoch begins."""

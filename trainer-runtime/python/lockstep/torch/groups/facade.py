@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 import torch
 import torch.distributed as dist
 
+from lockstep.errors import LockstepError, Status
 from lockstep.torch.groups.alone import answer_alone
 from lockstep.torch.groups.inner import Inner, Maker
 
@@ -169,6 +170,9 @@ class GroupFacade(Backend):  # type: ignore[misc]
         first = arguments[0] if arguments else []
         result = first if isinstance(first, list) else [first]
         work = None
+        if self._control.silence is not None:
+            raise LockstepError(
+                f"{object_call() or name}: {self._control.silence}", Status.NOT_MET)
         if self._control.is_agreed:
             answer_alone(self, name, object_call(), arguments)
         elif self._control.lost is not None:

@@ -9,6 +9,7 @@ import torch
 
 from lockstep.errors import InvalidArgument, LockstepError, MeetAgain, Status
 from lockstep.torch import job as plain
+from lockstep.torch.agreement import check_equal
 from lockstep.torch.gradients import StepShare
 from lockstep.torch.groups.control import control, is_open
 from lockstep.torch.groups.models import check_optimizer, is_group_initialized, synchronize
@@ -74,12 +75,24 @@ class Job(plain.Job):
             self._holdings_type = ShardHoldings
             options = ProgramSaves.like(options)
         self._control = control()
+        self._check_extra(extra or {})
         self._session = self._control.session  # type: ignore[assignment]
         self._raises = raises
         self._voted: Optional[Voted] = None
         super().__init__(model=self._adapter.bare, optimizer=optimizer, sampler=sampler,
                          extra=extra, scaler=scaler, options=options)
         self.model = model
+
+    def _check_extra(self, extra: Mapping[str, Stateful]) -> None:
+        """One rank alone takes its state when it hands it over. Errors: LockstepError (this calls
+        the others)."""
+        for key, one in extra.items():
+            with self._control.silent(
+                    f"called by state_dict of extra: {key}, expected a state_dict that calls no "
+                    "other rank. Keep tensors that are spread over ranks as parameters of the "
+                    "model with requires_grad=False: a replacement gets these with its shard"):
+                if callable(getattr(one, "state_dict", None)):  # else the base names it
+                    one.state_dict()
 
     @contextlib.contextmanager
     def attempt(self) -> Iterator[None]:
@@ -202,14 +215,17 @@ class Job(plain.Job):
         if not isinstance(self._adapter, Sharded):
             super()._take_over()
             return
-        if source is None:
-            return  # ranks begin with what the program has made of one seed
+        holdings, timeout = self._holdings, self._options.long_seconds()
+        assert isinstance(holdings, ShardHoldings)
+        if source is None:  # ranks begin with what the program has made of one seed
+            check_equal(self.session, holdings.extra_hashes(), timeout,
+                        "extra must hold the same on all ranks, as a replacement gets it from any "
+                        "of them; keep what is of a shard as parameters of the model")
+            return
         step = members[source].step
         if self._has_state and self._step < step:
             self._roll_forward(step)
         self._voted = None
-        holdings, timeout = self._holdings, self._options.long_seconds()
-        assert isinstance(holdings, ShardHoldings)
         for lost, donor in self._adapter.donors(members, step).items():
             own = holdings.shard() if self.rank == donor else None
             shard = broadcast_state(self.session, own, donor, timeout)

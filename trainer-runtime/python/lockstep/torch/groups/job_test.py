@@ -1,5 +1,6 @@
 """The loop on torch's groups, on a session without peers: what a loss leaves of a step."""
 
+import contextlib
 import pathlib
 import tempfile
 import unittest
@@ -28,6 +29,13 @@ class FakeControl:
         self.lost = None
         self.formed_count = 0
 
+        self.silences = []
+
+    @contextlib.contextmanager
+    def silent(self, why):
+        self.silences.append(why)
+        yield
+        self.silences.pop()
     def await_loss(self):
         return self.lost
 

@@ -16,6 +16,7 @@ from lockstep.session import Member
 from lockstep.torch.groups.models import Plain, plain_or_ddp
 from lockstep.torch.holdings import Holdings, has_no_nan, is_finite
 from lockstep.torch.options import JobOptions
+from lockstep.torch.tensor_hash import hash64
 
 
 class ShardLost(Ended):
@@ -163,6 +164,11 @@ class ShardHoldings(Holdings):
             self.scaler.load_state_dict(state["scaler"])
         for name, parameter in self.parameters().items():
             parameter.requires_grad_(name in state["trained"])
+
+    def extra_hashes(self) -> dict[str, str]:
+        """Of the tensors of `extra`, by name."""
+        return {name: f"{hash64(one):016x}" for flat in self._extra_flats().values()
+                for name, one in flat.tensors.items()}
 
     def trained_hashes(self) -> dict[str, str]:
         return {}  # ranks hold different shards
