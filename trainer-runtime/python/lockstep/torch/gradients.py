@@ -180,15 +180,17 @@ class StepReducer:
         self._meet_others(session, _LEAVES, timeout)
 
     def _meet_others(
-        self, session: Session, count: int, timeout: float, unseen_count: int = 0
+        self, session: Session, count: int, timeout: float, unseen_count: int = 0,
+        has_inf: bool = False,
     ) -> torch.Tensor:
-        """What all ranks are about: `count` samples, which parameters, how many new ones, and how
-        many samples were not seen.
+        """What all ranks are about: `count` samples, which parameters, how many new ones, how many
+        samples were not seen, and whether a GradScaler has found infinities.
 
-        Shapes: result [size, 4] of int64. Errors: LeftLoop, on all ranks.
+        Shapes: result [size, 5] of int64. Errors: LeftLoop, on all ranks.
         """
         new = sum(id(one) not in self._known for one in self._all.values())
-        own = torch.tensor([count, self._signature, new, unseen_count], dtype=torch.int64)
+        own = torch.tensor(
+            [count, self._signature, new, unseen_count, int(has_inf)], dtype=torch.int64)
         each = session.all_gather(own, timeout)
         ranks = range(session.size)
         leaving = [rank for rank in ranks if int(each[rank][0]) == _LEAVES]

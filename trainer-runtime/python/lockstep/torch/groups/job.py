@@ -137,6 +137,9 @@ class Job(plain.Job):
         voted = Voted(self._step, self._holdings) if self._rolls_forward else None
         is_taken = super()._take_step(share, None)
         if not is_taken:
+            scaled = self._forget_scaled()
+            if voted is not None:
+                voted.scaled = scaled
             self._voted = voted
         return is_taken
 
@@ -175,9 +178,14 @@ class Job(plain.Job):
         self._voted = None
         self._is_open = False
         self._reducer.forget_step()
-        if self._holdings.scaler is not None:  # it would not unscale the step again
-            self._holdings.scaler._per_optimizer_states.pop(id(self.optimizer), None)
+        self._forget_scaled()
         self.optimizer.zero_grad(set_to_none=True)
+
+    def _forget_scaled(self) -> Any:
+        """Takes from the GradScaler what it knows of a step: it would not unscale it again."""
+        scaler = self._holdings.scaler
+        return None if scaler is None else scaler._per_optimizer_states.pop(
+            id(self.optimizer), None)
 
     def _note_loss(self, lost: MeetAgain) -> None:
         """Ranks meet before the next batch."""
@@ -248,6 +256,8 @@ class Job(plain.Job):
                 f"this rank is at step {self._step} and another at step {step}, to which this rank "
                 "has not agreed: this is a bug in Lockstep, please report it", Status.INTERNAL)
         self._voted.put_back()
+        if self._holdings.scaler is not None:
+            self._holdings.scaler._per_optimizer_states[id(self.optimizer)] = self._voted.scaled
         self._update(None)
         self.optimizer.zero_grad(set_to_none=True)
         self._step = step
@@ -258,6 +268,7 @@ class Voted:
 
     def __init__(self, step: int, holdings: Holdings) -> None:
         self.step = step
+        self.scaled: Any = None  # what the GradScaler knows of it
         self._parameters = list(holdings.parameters().values())
         self._gradients = [one.grad for one in self._parameters]
         self._buffers = [(one, one.detach().clone()) for each in holdings.buffers()

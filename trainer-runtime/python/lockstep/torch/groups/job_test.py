@@ -13,6 +13,7 @@ from lockstep.errors import MeetAgain, Status
 from lockstep.torch import job as plain
 from lockstep.torch.groups import job
 from lockstep.torch.groups.job import Job
+from lockstep.torch.holdings import Holdings
 from lockstep.torch.job_test import FakeSession
 from lockstep.torch.options import JobOptions
 from lockstep.torch.sampler import Sampler
@@ -28,7 +29,6 @@ class FakeControl:
         self.raises = True
         self.lost = None
         self.formed_count = 0
-
         self.silences = []
 
     @contextlib.contextmanager
@@ -36,6 +36,7 @@ class FakeControl:
         self.silences.append(why)
         yield
         self.silences.pop()
+
     def await_loss(self):
         return self.lost
 
@@ -107,6 +108,67 @@ class GroupsJob(unittest.TestCase):
         next(batches)
         self.assertEqual((made.step_count, self.control.formed_count), (0, 2))
         made.close()
+
+    def scaled(self):
+        """A job with a GradScaler, and how its next step is tried."""
+        # Those of other tests may be left.
+        unittest.mock.patch.object(Holdings, "has_unknown_scaler", lambda _: False).start()
+        scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
+        made = self.job(scaler=scaler)
+        batches = self.batches(made)
+
+        def attempt():
+            with made.attempt():
+                scaler.scale(self.model(next(batches)).square().mean()).backward()
+                return made.step()
+
+        return made, scaler, attempt
+
+    def lost_vote(self, made, has_inf=False):
+        """The vote comes through, and this rank does not hear of it. `has_inf`: the scaler of
+        another rank has found infinities."""
+        vote = made._reducer.reduce
+
+        def deaf(*arguments):
+            vote(*arguments)
+            made._reducer.found_inf = has_inf
+            raise LOST
+
+        return unittest.mock.patch.object(made._reducer, "reduce", deaf)
+
+    def test_a_step_of_a_grad_scaler_whose_vote_was_lost_is_taken_again(self):
+        made, scaler, attempt = self.scaled()
+        with self.lost_vote(made):
+            self.assertFalse(attempt())
+        self.assertTrue(attempt())
+        self.assertEqual((made.step_count, scaler.get_scale()), (1, 4))
+        made.close()
+
+    def test_a_step_of_a_grad_scaler_that_others_have_taken_is_what_it_would_have_been(self):
+        for has_inf in (False, True):
+            made, scaler, attempt = self.scaled()
+            before = self.state()
+            made._rolls_forward = True
+            with self.lost_vote(made, has_inf):
+                self.assertFalse(attempt())
+            made._roll_forward(1)
+            is_changed = not torch.equal(self.model[0].weight, before["0.weight"])
+            self.assertEqual((is_changed, made.step_count), (not has_inf, 1))
+            self.assertEqual(scaler.get_scale(), 1 if has_inf else 4)
+
+    def test_calls_are_not_answered_while_extra_is_asked_for_its_state(self):
+        silences = []
+
+        class Extra:
+            def state_dict(extra):
+                silences.extend(self.control.silences)
+                return {}
+
+            def load_state_dict(extra, state):
+                pass
+
+        self.job(extra={"mean": Extra()}).close()
+        self.assertRegex(silences[0], "^called by state_dict of extra: mean, expected")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class StepVote(StepReducer):
 
     def __init__(self, holdings: Holdings) -> None:
         super().__init__(holdings)
-        self.found_inf = False  # by this rank's GradScaler; after a vote: by any
+        self.found_inf = False  # by this rank's GradScaler; before the vote: by any
 
     def _look(self) -> None:
         """Takes what there is from the model and the optimizer of now; no memory for sums."""
@@ -58,9 +58,12 @@ class StepVote(StepReducer):
             int(bool(self._parameters) and not used and bool(share.ids)),
             int(self._versions != self._versions_now()),
             int(has_loss), _bits_of(share.loss if share.loss is not None else 0.0),
-            int(self.found_inf), int(are_finite(used)),
+            int(are_finite(used)),
         ]
-        each = self._meet_others(session, len(share.ids), timeout, share.unseen_count)
+        each = self._meet_others(
+            session, len(share.ids), timeout, share.unseen_count, self.found_inf)
+        # A rank that does not hear the outcome of the vote knows it all the same.
+        self.found_inf = bool(each[:, 4].any())
         self._agree(session, each, timeout)
         counts = each[:, 0].tolist()
         words = torch.zeros(len(row) + max(counts), dtype=torch.int64)
@@ -76,10 +79,9 @@ class StepVote(StepReducer):
         loss: Optional[float] = (
             sum(count * one for count, one in losses) / weight if weight > 0 else None)
         ids = [one[len(row): len(row) + count] for count, one in zip(counts, rows)]
-        self.found_inf = any(one[4] for one in rows)
         return StepSum(
             loss, torch.tensor(list(itertools.chain.from_iterable(ids)), dtype=torch.int64),
-            sum(one[1] for one in rows), all(one[5] for one in rows), int(each[:, 3].sum()))
+            sum(one[1] for one in rows), all(one[4] for one in rows), int(each[:, 3].sum()))
 
 
 def are_finite(gradients: list[torch.Tensor]) -> bool:

@@ -2,9 +2,11 @@
 
 import math
 import unittest
+import unittest.mock
 
 import torch
 
+from lockstep.errors import MeetAgain, Status
 from lockstep.fake_exchange import FakeExchange, in_threads, where_nobody_fails
 from lockstep.torch.gradients import StepShare
 from lockstep.torch.groups.vote import StepVote, _bits_of, _number_of, are_finite
@@ -40,6 +42,24 @@ class Vote(unittest.TestCase):
         for total in where_nobody_fails(in_threads(2, vote)):
             self.assertEqual((total.ids.tolist(), total.loss, total.unseen_count, total.is_finite),
                              ([0, 2, 1, 3], 0.5, 1, True))
+
+    def test_a_rank_that_loses_the_vote_knows_whether_any_grad_scaler_has_found_infinities(self):
+        exchange = FakeExchange(2, torch.stack)
+
+        def vote(rank):
+            model = torch.nn.Linear(2, 1)
+            model(torch.ones(3, 2)).sum().backward()
+            session = FakeSession(exchange, rank)
+            session.size = 2
+            reducer = StepVote(Holdings(model, torch.optim.SGD(model.parameters(), lr=0.1), None,
+                                        None))
+            reducer.found_inf = rank == 1
+            reducer._agree = unittest.mock.Mock(side_effect=MeetAgain("lost", Status.LOST_PEER))
+            with self.assertRaises(MeetAgain):
+                reducer.reduce(session, StepShare([rank], 2, 0.0), 5.0)
+            return reducer.found_inf
+
+        self.assertEqual(where_nobody_fails(in_threads(2, vote)), [True, True])
 
 
 class Loss(unittest.TestCase):
