@@ -124,12 +124,15 @@ class ShardHoldings(Holdings):
     def shard(self) -> dict[str, Any]:
         """Of this rank: what a twin needs."""
         state = self.optimizer.state
+        kept = {name: state[one] for name, one in self.parameters().items() if one in state}
         return {
             "parameters": {name: local(one) for name, one in self.parameters().items()},
             "buffers": {name: one for each in self.buffers() for name, one in each.items()},
-            "optimizer": {
-                name: {key: local(value) for key, value in state[one].items()}
-                for name, one in self.parameters().items() if one in state},
+            "optimizer": {name: {key: local(value) for key, value in each.items()}
+                          for name, each in kept.items()},
+            "layouts": {name: {key: _layout(value) for key, value in each.items()
+                               if isinstance(value, torch.Tensor)}
+                        for name, each in kept.items()},
         }
 
     def load_shard(self, found: dict[str, Any]) -> None:
@@ -139,8 +142,10 @@ class ShardHoldings(Holdings):
             for name, one in self.parameters().items():
                 local(one).copy_(found["parameters"][name])
                 if name in found["optimizer"]:
+                    layouts = found["layouts"][name]
                     self.optimizer.state[one] = {
-                        key: _like(one, value) for key, value in found["optimizer"][name].items()}
+                        key: _placed(one, value, layouts[key]) if key in layouts else value
+                        for key, value in found["optimizer"][name].items()}
             for name, buffer in buffers.items():
                 buffer.copy_(found["buffers"][name])
 
@@ -203,8 +208,22 @@ def local(value: Any) -> Any:
     return value.to_local().detach() if isinstance(value, DTensor) else value
 
 
-def _like(parameter: Any, value: Any) -> Any:
-    if not isinstance(value, torch.Tensor) or value.dim() == 0:
+def _layout(value: torch.Tensor) -> dict[str, Any]:
+    """Of a tensor of the optimizer: what its local part does not tell."""
+    is_on_host = value.device.type == "cpu"
+    if not isinstance(value, DTensor):
+        return {"is_on_host": is_on_host}
+    return {"is_on_host": is_on_host, "shape": list(value.shape), "stride": list(value.stride())}
+
+
+def _placed(parameter: Any, value: torch.Tensor, layout: dict[str, Any]) -> torch.Tensor:
+    """`value` of a twin, as this rank's optimizer needs it beside `parameter`."""
+    if not layout["is_on_host"]:
+        value = value.to(local(parameter).device)
+    if "shape" not in layout:
         return value
-    value = value.to(local(parameter).device)
-    return DTensor.from_local(value, parameter.device_mesh, parameter.placements)
+    # Without its shape, a part of another length than those of other ranks would be taken for one
+    # of as many as there are ranks.
+    return DTensor.from_local(
+        value, parameter.device_mesh, parameter.placements, shape=torch.Size(layout["shape"]),
+        stride=tuple(layout["stride"]))
