@@ -47,7 +47,9 @@ class FakeControl:
         self.formed_count += 1
 
 
-class GroupsJob(unittest.TestCase):
+class JobCase(unittest.TestCase):
+    """A model with BatchNorm, for jobs of one rank."""
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="lockstep-test-")
         self.addCleanup(scratch.cleanup)
@@ -59,9 +61,28 @@ class GroupsJob(unittest.TestCase):
         unittest.mock.patch.multiple(
             job, is_group_initialized=lambda: True, is_open=lambda: True,
             control=lambda: self.control).start()
+        # Those of other tests may be left.
+        unittest.mock.patch.object(Holdings, "has_unknown_scaler", lambda _: False).start()
         torch.manual_seed(1)
         self.model = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.BatchNorm1d(2))
 
+    def state(self):
+        return {name: one.clone() for name, one in self.model.state_dict().items()}
+
+    def lost_vote(self, made, has_inf=False):
+        """The vote comes through, and this rank does not hear of it. `has_inf`: the scaler of
+        another rank has found infinities."""
+        vote = made._reducer.reduce
+
+        def deaf(*arguments):
+            vote(*arguments)
+            made._reducer.found_inf = has_inf
+            raise LOST
+
+        return unittest.mock.patch.object(made._reducer, "reduce", deaf)
+
+
+class GroupsJob(JobCase):
     def job(self, checkpoint_every=0, **named):
         return Job(model=self.model, optimizer=torch.optim.SGD(self.model.parameters(), lr=0.1),
                    sampler=Sampler(8, 4), options=JobOptions(
@@ -73,9 +94,6 @@ class GroupsJob(unittest.TestCase):
         loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
         for (inputs,) in made.batches(loader):
             yield inputs
-
-    def state(self):
-        return {name: one.clone() for name, one in self.model.state_dict().items()}
 
     def saved(self):
         return sorted(path.name for path in self.directory.glob("step-*"))
@@ -111,8 +129,6 @@ class GroupsJob(unittest.TestCase):
 
     def scaled(self):
         """A job with a GradScaler, and how its next step is tried."""
-        # Those of other tests may be left.
-        unittest.mock.patch.object(Holdings, "has_unknown_scaler", lambda _: False).start()
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
         made = self.job(scaler=scaler)
         batches = self.batches(made)
@@ -123,18 +139,6 @@ class GroupsJob(unittest.TestCase):
                 return made.step()
 
         return made, scaler, attempt
-
-    def lost_vote(self, made, has_inf=False):
-        """The vote comes through, and this rank does not hear of it. `has_inf`: the scaler of
-        another rank has found infinities."""
-        vote = made._reducer.reduce
-
-        def deaf(*arguments):
-            vote(*arguments)
-            made._reducer.found_inf = has_inf
-            raise LOST
-
-        return unittest.mock.patch.object(made._reducer, "reduce", deaf)
 
     def test_a_step_of_a_grad_scaler_whose_vote_was_lost_is_taken_again(self):
         made, scaler, attempt = self.scaled()

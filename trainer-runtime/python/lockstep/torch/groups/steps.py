@@ -87,6 +87,7 @@ class Steps(Job):
             if not self._is_open:
                 next(self._turns)
             if self._step > begin:
+                self._control.raises = True  # the loop goes on between two steps
                 return own  # the others have taken it, and only the outcome was lost on the way
             self._seed()
             with self.attempt():
