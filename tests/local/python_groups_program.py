@@ -1,9 +1,10 @@
 """A small network on torch's own groups by lockstep.torch.groups. Arguments: the kind (ddp, fsdp,
 hsdp), steps, then words: raises, view, unused, accumulate, scaler, shares (an object in the
 set-up), steps (by Steps, whose loop is this program's), pairs (groups of two ranks), late (a group
-after two steps), metric (a sum of the program's own after each step), frozen (stops in place of a
-death), ema (a mean of the weights in `extra`, whose state_dict gathers it), shard (in `extra`, a tensor
-that ranks hold different values of), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
+after two steps), metric (a sum of the program's own after each step), ema (a mean of the weights in
+`extra`, whose state_dict gathers it), shard (in `extra`, a tensor that ranks hold different values
+of), warm (a backward pass before the Job), freezes (a layer after two steps), frozen (stops in
+place of a death), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
 
     setup        before the Job is made
     forward      before the model has seen the batch
@@ -186,6 +187,9 @@ def main():
         tell_end(bare, scheduler, steps)
         return
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0) if "scaler" in words else None
+    if "warm" in words:
+        for _ in range(2):  # DistributedDataParallel sorts its buckets in the second
+            model(torch.ones(4, 32)).sum().backward()
     extra = {"scheduler": scheduler}
     extra.update({name: kind(model) for name, kind in (("ema", Average), ("shard", Shard))
                   if name in words})
@@ -216,6 +220,8 @@ def main():
                 if "metric" in words:
                     moments.come("metric")
                     dist.all_reduce(torch.ones(1))
+            if "freezes" in words and job.step_count == 2:
+                bare[0].requires_grad_(False)
             if "late" in words and job.step_count == 2:
                 words.remove("late")
                 dist.new_group([0, 1])

@@ -80,6 +80,12 @@ class Ddp(GroupsCase):
     def test_a_rank_killed_in_a_sum_of_the_programs_own_after_a_step(self):
         self.check("ddp", "metric", moments=["metric:1:4"])
 
+    def test_a_replacement_sums_the_same_gradients_after_a_backward_pass_before_the_job(self):
+        self.check("ddp", "warm", moments=["forward:1:1"])
+
+    def test_a_replacement_sums_the_same_gradients_after_a_layer_was_frozen(self):
+        self.check("ddp", "freezes", "unused", moments=["forward:1:4"])
+
     def test_a_loop_of_the_programs_own_goes_on_when_ranks_are_killed_in_its_steps(self):
         self.check("ddp", "steps", moments=["allreduce.2:1:3", "update:0:5"])
 

@@ -203,7 +203,7 @@ class Job(plain.Job):
         """Before ranks compare what they come with, the model is as between two steps: calls of the
         meeting that is over end, and nobody asks what they came to."""
         self._control.leave()
-        self._adapter.renew()
+        self._adapter.forget_step()
         super()._recover(lost)
 
     def _meet(self) -> None:
@@ -211,6 +211,8 @@ class Job(plain.Job):
             super()._meet()
             try:
                 self._control.form()
+                self.optimizer.zero_grad(set_to_none=True)  # which may be views of what goes
+                self._adapter.renew()
                 return
             except MeetAgain as lost:
                 if lost.status == Status.TIMEOUT:

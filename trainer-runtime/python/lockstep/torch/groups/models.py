@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import torch
@@ -26,9 +27,12 @@ class Plain:
         """At the end of a step's backward pass: all that ranks hold alike is alike, or the
         meeting's groups have failed. Collective."""
 
+    def forget_step(self) -> None:
+        """After a step that was lost: the model is as between two steps. Calls no other rank."""
+
     def renew(self) -> None:
-        """After a step that was lost: the model is as between two steps, and its next step makes
-        the calls that a replacement's first one makes."""
+        """Once all ranks hold the same state: the next step makes the same calls on all of them,
+        whatever steps each has made before. Collective."""
 
 
 class Ddp(Plain):
@@ -69,8 +73,9 @@ class Ddp(Plain):
             ddp._distributed_broadcast_coalesced(buffers, ddp.broadcast_bucket_size, 0)
 
     def renew(self) -> None:
-        """A new reducer: the old one has sorted its buckets by the first backward pass, which a
-        replacement has not seen, so that they would add up other gradients."""
+        """A new reducer: the old one has sorted its buckets by the first backward pass that this
+        rank has seen, and knows the parameters that were trained when it was made. Of another rank
+        it would add up other gradients."""
         self._check_hooks()
         ddp = self.model
         parameters, expect_sparse = ddp._build_params_for_reducer()
@@ -88,7 +93,24 @@ def plain_or_ddp(model: Any) -> Plain:
         return Plain(model)  # the Job says what is wrong with it
     for name, module in model.named_modules():
         _check_module(name or "the model itself", module)
+    if _is_wrapped(model):
+        gc.collect()  # one that nobody has any more may be in a cycle
+    if _is_wrapped(model):
+        raise InvalidArgument(
+            f"model: {type(model).__name__} found, whose parameters a DistributedDataParallel "
+            "trains, expected that DistributedDataParallel: its groups fail when a rank is lost, "
+            "and the Job has to know it to go on")
     return Plain(model)
+
+
+def _is_wrapped(model: torch.nn.Module) -> bool:
+    """Whether there is a DistributedDataParallel of a part of it. Cost: a walk over all objects of
+    Python, tens of milliseconds."""
+    own = {id(one) for one in model.parameters()}
+    modules = [getattr(one, "module", None) for one in gc.get_objects()
+               if issubclass(type(one), DistributedDataParallel)]
+    return any(id(parameter) in own for module in modules if module is not None
+               for parameter in module.parameters())
 
 
 def _check_module(name: str, module: torch.nn.Module) -> None:

@@ -63,6 +63,15 @@ class Models(unittest.TestCase):
         self.assertIn("DistributedDataParallel found at 0",
                       self.refusal(adapter_of, nn.Sequential(self.ddp())))
 
+    def test_a_bare_module_that_data_parallel_trains(self):
+        model = self.ddp()
+        module = model.module
+        for one in (module, nn.Sequential(module)):
+            self.assertIn("whose parameters a DistributedDataParallel trains",
+                          self.refusal(adapter_of, one))
+        del model
+        self.assertIs(adapter_of(module).bare, module)
+
     def test_an_optimizer_whose_step_calls_other_ranks(self):
         from torch.distributed.optim import ZeroRedundancyOptimizer
         optimizer = ZeroRedundancyOptimizer(nn.Linear(4, 4).parameters(), torch.optim.SGD, lr=0.1)

@@ -78,8 +78,8 @@ class Sharded(Plain):
             found[member.rank] = twins[0]
         return found
 
-    def renew(self) -> None:
-        """Forgets whatever the step that was lost has begun."""
+    def forget_step(self) -> None:
+        """Lets go of whatever it has begun."""
         model: Any = self.model
         if model._get_fsdp_state()._is_root is None:
             return  # it has never run, as a replacement's has not

@@ -16,7 +16,8 @@ from lockstep.torch.state import FlatState, flatten, unflatten
 def through_json(state):
     """As another rank gets it."""
     flat = flatten(state)
-    return unflatten(FlatState(flat.tree, {name: one.clone() for name, one in flat.tensors.items()}))
+    copies = {name: one.clone() for name, one in flat.tensors.items()}
+    return unflatten(FlatState(flat.tree, copies))
 
 
 class Shards(unittest.TestCase):
