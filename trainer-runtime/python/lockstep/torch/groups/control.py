@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import json
 import os
 import signal
+import sys
 import threading
+import time
 from typing import Any, Iterator, Optional
 
 import torch
@@ -16,6 +19,7 @@ import torch.distributed
 
 from lockstep.errors import LockstepError, MeetAgain, Mismatch, Status
 from lockstep.session import CALL_SECONDS, Meeting, meeting_seconds
+from lockstep.torch.gradients import LeftLoop
 from lockstep.torch.groups.facade import GroupFacade
 from lockstep.torch.groups.inner import EndingStore
 from lockstep.torch.session import Session
@@ -33,15 +37,19 @@ _WATCH_SECONDS = 0.1
 # which a silent rank is noticed, with room for a busy machine.
 _CONFIRM_SECONDS = 10.0
 
+# A communicator of NCCL may keep the thread that revokes it. Choice: far above what it takes on a
+# busy machine.
+_END_SECONDS = 60.0
+
 _HOST_VARIABLE = "LOCKSTEP_HOST"
 
 # Of calls between the end of a meeting's groups and the next ones.
 _MEETING = ("called while the ranks join a new rendezvous and hand over the state, when no group "
-            "exists. Call collectives within job.attempt() or after the Job has ended, and not from "
-            "other threads or from what loads a state")
+            "exists. Call collectives within job.attempt() or after the Job has ended, but not "
+            "from other threads or from what loads a state")
 
 # Where a rank meets: a word that ranks of a meeting tell each other.
-_AT_BEGINNING, _AT_JOB = 0, 1
+_AT_BEGINNING, _AT_JOB, _LEAVING = 0, 1, 2
 
 
 def is_replacement() -> bool:
@@ -52,12 +60,16 @@ def is_replacement() -> bool:
 
 class GroupsSession(Session):
     """The session of a process whose groups are torch's. The first meeting is that in which the
-    groups of an undisturbed set-up are formed; the Job takes it over, where nobody was lost."""
+    groups of an undisturbed set-up are formed; the Job takes it over, where nobody was lost.
+
+    Errors of `meet`: those of the base; LeftLoop (some have left the loop, and others wait for them
+    in a call of a group, which has ended in the same timeout)."""
 
     def __init__(self, control: Control, catch_stop: bool) -> None:
         super().__init__(_PLAN, catch_stop)
         self._control = control
         self._is_handed_on = True
+        self.has_left_loop = False  # this rank takes no other step
 
     def meet(self, has_state: bool, step: int, timeout: Optional[float] = None) -> Meeting:
         standing = None if self._is_handed_on else self._standing()
@@ -67,8 +79,18 @@ class GroupsSession(Session):
         while True:
             self._control.leave()
             meeting = super().meet(has_state, step, timeout)
-            if all(place == _AT_JOB for place in self._places(_AT_JOB)):
-                return meeting
+            places = self._places(_LEAVING if self.has_left_loop else _AT_JOB)
+            if _AT_BEGINNING in places:
+                continue
+            leaving = [rank for rank, place in enumerate(places) if place == _LEAVING]
+            # A rank without the state of their last step does not know yet how far the loop has
+            # come: it replaces another one, or has not heard the outcome of the vote.
+            last = max((meeting.members[rank].step for rank in leaving), default=0)
+            staying = [one.rank for one in meeting.members
+                       if one.has_state and one.step >= last and one.rank not in leaving]
+            if leaving and staying:
+                raise LeftLoop(leaving, staying)
+            return meeting
 
     def meet_at_beginning(self) -> Optional[Meeting]:
         """None: some rank has been replaced, whose set-up has met nobody: so does this one's."""
@@ -144,7 +166,11 @@ class Control:
         """A group that the program makes."""
         self._facades[facade.key] = facade
         if self._epoch is not None and self._lost is None:
-            facade.form(self._store, self._epoch)
+            try:
+                self._form([facade], self._epoch)
+            except Exception:
+                self.forget(facade)
+                raise
 
     def forget(self, facade: GroupFacade) -> None:
         """A group that the program has destroyed."""
@@ -166,6 +192,7 @@ class Control:
         rank is not alone any more: a call before the groups are formed has no answer."""
         self.silence = _MEETING
         self._end_epoch()
+        _join(self._abort())
         for facade in self._facades.values():
             facade.drop()
 
@@ -181,26 +208,29 @@ class Control:
             return
         self.leave()
         self._check_groups()
-        self._store = self._open_store()
+        self._store = self._open_store(epoch)
         self._epoch = epoch
         self._watch = threading.Thread(
             target=self._watch_for_loss, args=(epoch,), name="lockstep-groups", daemon=True)
         self._watch.start()
+        self._form([self._facades[key] for key in sorted(self._facades)], epoch)
+        self.silence = None
+
+    def _form(self, facades: list[GroupFacade], epoch: int) -> None:
         try:
-            for key in sorted(self._facades):
-                self._facades[key].form(self._store, epoch)
+            for facade in facades:
+                facade.form(self._store, epoch)
         except Exception:
             loss = self.await_loss()
             if loss is not None:
                 raise loss from None
             raise
-        self.silence = None
 
     def end_watch(self) -> None:
         """Before the session ends, or another epoch begins."""
         watch, self._watch = self._watch, None
         if watch is not None:
-            watch.join()
+            _join([watch])
 
     def _end_epoch(self) -> None:
         with self._mutex:
@@ -223,15 +253,19 @@ class Control:
             if self._epoch != epoch:
                 return
             self._lost = loss
+        endings = self._abort()
+        self._is_lost.set()
+        _join(endings)
+
+    def _abort(self) -> list[threading.Thread]:
+        """Begins to end all calls of all groups."""
         endings = [threading.Thread(target=one.abort, daemon=True)
                    for one in list(self._facades.values())]
         for ending in endings:
             ending.start()
-        self._is_lost.set()
-        for ending in endings:
-            ending.join()
+        return endings
 
-    def _open_store(self) -> Any:
+    def _open_store(self, epoch: int) -> Any:
         """One for the groups of this meeting alone, at rank 0: what an older one holds is of ranks
         that are gone. Errors: MeetAgain."""
         self._store = self._server = None
@@ -245,7 +279,13 @@ class Control:
         host, port = json.loads(self.gather_texts(address)[0])
         store = self._server or _dist.TCPStore(
             host, port, is_master=False, wait_for_workers=False, timeout=timeout)
-        return EndingStore(store, timeout, lambda: self._lost)
+        return EndingStore(store, timeout, functools.partial(self._loss_of, epoch))
+
+    def _loss_of(self, epoch: int) -> Optional[LockstepError]:
+        """Why the meeting of `epoch` is over; None: it stands."""
+        if self._epoch != epoch:
+            return MeetAgain("another meeting has begun", Status.ABORTED)
+        return self._lost
 
     def gather_texts(self, text: str) -> list[str]:
         """Those of all ranks. Collective. Errors: MeetAgain."""
@@ -271,6 +311,19 @@ class Control:
                             "has to make the same groups in the same order. A replacement makes "
                             "only the groups that the program makes before its Job, so make all "
                             "groups before the Job", Status.MISMATCH)
+
+
+def _join(threads: list[threading.Thread]) -> None:
+    """Waits for them. Those that end calls may hang in a driver, and nothing but the end of this
+    process helps then: another takes its place."""
+    limit = time.monotonic() + _END_SECONDS
+    for thread in threads:
+        thread.join(max(0.0, limit - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        print(f"lockstep: the calls of a group did not end within {_END_SECONDS:g} s of the loss "
+              f"of a rank. This process ends with {MeetAgain.exit_code}, and a new process takes "
+              "its place", file=sys.stderr, flush=True)
+        os._exit(MeetAgain.exit_code)
 
 
 _control: Optional[Control] = None

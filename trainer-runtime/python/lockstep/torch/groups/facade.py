@@ -136,10 +136,14 @@ class GroupFacade(Backend):  # type: ignore[misc]
             list(options.global_ranks_in_group) or list(range(options.group_size)))
 
     def form(self, store: Any, epoch: int) -> None:
-        """Makes the inner backend of a meeting with the other ranks of the group."""
+        """Makes the inner backend of a meeting with the other ranks of the group. Errors: MeetAgain
+        (the meeting is over), those of torch."""
+        inner = self._inner = self._inner_type()  # which `abort` reaches from now on
+        if self._control.lost is not None:
+            raise self._control.lost
         store = _dist.PrefixStore(self.key, store)
-        self._inner = self._inner_type(self._make, self._options, self._own_options, store, epoch)
-        self._calls = self._inner.backend
+        inner.form(self._make, self._options, self._own_options, store, epoch)
+        self._calls = inner.backend
 
     def abort(self) -> None:
         """Ends all calls in progress, here. Thread: any."""
@@ -148,8 +152,7 @@ class GroupFacade(Backend):  # type: ignore[misc]
             inner.abort()
 
     def drop(self) -> None:
-        """Lets the inner backend go: what it has begun fails."""
-        self.abort()
+        """Lets the inner backend go, whose calls have ended."""
         self._inner = self._calls = None
 
     def swallow(self, error: Exception, name: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional
 import torch.distributed
 
 from lockstep.errors import LockstepError
+from lockstep.session import meeting_seconds
 
 _dist: Any = torch.distributed
 
@@ -21,9 +22,6 @@ Maker = Callable[[Any, Any], Any]
 
 # Choice: far below what forming a group takes.
 _LOOK_AGAIN_SECONDS = 0.002
-
-# Making a gloo group opens sockets, and what it has opened is told by what is open after it.
-_making = threading.Lock()
 
 
 class EndingStore(_dist.Store):  # type: ignore[misc]
@@ -80,9 +78,13 @@ class EndingStore(_dist.Store):  # type: ignore[misc]
 
 
 class Inner:
-    """A backend of one meeting. `backend`: torch's. Thread: `abort` from any."""
+    """A backend of one meeting. `backend`: torch's; None: it is not made yet. Thread: `abort` from
+    any."""
 
-    def __init__(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+    backend: Any = None
+
+    def form(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+        """Makes it, together with the other ranks of the group. Errors: those of torch."""
         options.store = store
         self.backend = make(options, own_options)
 
@@ -93,15 +95,36 @@ class Inner:
 
 class GlooInner(Inner):
     """gloo has no abort: a rank whose neighbour in the ring lives would wait until the timeout. The
-    end of its connections is what it hears."""
+    end of its connections is what it hears. One that is being made has none to a rank that was lost
+    before it had called: it is left to its timeout, in a thread of its own."""
 
-    def __init__(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
-        with _making:
-            before = _sockets()
-            super().__init__(make, options, own_options, store, epoch)
-            self._sockets = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
+    def __init__(self) -> None:
+        self._sockets: dict[int, str] = {}
+        self._is_decided = threading.Event()  # it is made, or has failed, or is not wanted any more
+        self._error: Optional[Exception] = None
+
+    def form(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+        before = _sockets()
+        threading.Thread(
+            target=self._make, args=(make, options, own_options, store, epoch),
+            name="lockstep-gloo", daemon=True).start()
+        limit = meeting_seconds()
+        is_decided = self._is_decided.wait(limit)
+        if self.backend is None:
+            raise self._error or _dist.DistBackendError(
+                "a gloo group was not formed, because its meeting is over" if is_decided else
+                f"a gloo group was not formed within {limit:g} s")
+        self._sockets = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
+
+    def _make(self, *arguments: Any) -> None:
+        try:
+            super().form(*arguments)
+        except Exception as error:
+            self._error = error
+        self._is_decided.set()
 
     def abort(self) -> None:
+        self._is_decided.set()
         now = _sockets()
         for fd, name in self._sockets.items():
             if now.get(fd) != name:
@@ -116,15 +139,15 @@ class NcclInner(Inner):
     """nccl2, whose watchdog revokes a communicator that can be made anew, in place of ending the
     process."""
 
-    def __init__(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
+    def form(self, make: Maker, options: Any, own_options: Any, store: Any, epoch: int) -> None:
         options.enable_reconfigure = True
-        super().__init__(make, options, own_options, store, epoch)
+        super().form(make, options, own_options, store, epoch)
         store.set(f"handle/{options.group_rank}", self.backend.get_reconfigure_handle())
         forming = _dist.distributed_c10d.ReconfigureOptions()
         forming.uuid = epoch
         forming.handles = [
             store.get(f"handle/{rank}").decode() for rank in range(options.group_size)]
-        forming.timeout = options.timeout
+        forming.timeout = min(options.timeout, datetime.timedelta(seconds=meeting_seconds()))
         self.backend.reconfigure(forming).wait()
 
 

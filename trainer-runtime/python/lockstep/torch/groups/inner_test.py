@@ -37,7 +37,8 @@ class Gloo(unittest.TestCase):
 
         thread = threading.Thread(target=make_other)
         thread.start()
-        self.inner = GlooInner(make_gloo, Options(0), None, store, 0)
+        self.inner = GlooInner()
+        self.inner.form(make_gloo, Options(0), None, store, 0)
         thread.join()
 
     def test_an_abort_ends_a_wait_for_a_rank_that_lives(self):
@@ -50,6 +51,33 @@ class Gloo(unittest.TestCase):
     def test_an_abort_of_one_that_is_aborted_does_nothing(self):
         self.inner.abort()
         self.inner.abort()
+
+    def test_an_abort_ends_the_wait_for_a_rank_that_was_lost_before_the_group_was_formed(self):
+        is_making, is_over = threading.Event(), threading.Event()
+        self.addCleanup(is_over.set)
+
+        def wait_for_the_lost(options, _):
+            is_making.set()
+            is_over.wait()
+
+        inner = GlooInner()
+
+        def abort():
+            is_making.wait()
+            inner.abort()
+
+        thread = threading.Thread(target=abort)
+        thread.start()
+        with self.assertRaisesRegex(dist.DistBackendError, "its meeting is over"):
+            inner.form(wait_for_the_lost, Options(0), None, dist.HashStore(), 0)
+        thread.join()
+
+    def test_a_group_that_cannot_be_made_says_why(self):
+        def fail(options, _):
+            raise ValueError("no such device")
+
+        with self.assertRaisesRegex(ValueError, "no such device"):
+            GlooInner().form(fail, Options(0), None, dist.HashStore(), 0)
 
 
 class Store(unittest.TestCase):

@@ -199,6 +199,10 @@ class Job(plain.Job):
             self._control.raises = self._raises
             yield batch
 
+    def _end_early(self) -> None:
+        self._control.session.has_left_loop = not self.sampler.is_done
+        super()._end_early()
+
     def _recover(self, lost: MeetAgain) -> None:
         """Before ranks compare what they come with, the model is as between two steps: calls of the
         meeting that is over end, and nobody asks what they came to."""

@@ -127,6 +127,19 @@ class GroupsJob(JobCase):
         self.assertEqual((made.step_count, self.control.formed_count), (0, 2))
         made.close()
 
+    def test_ranks_are_told_in_a_meeting_that_this_one_has_left_the_loop(self):
+        session = self.control.session
+        made = self.job()
+        batches = self.batches(made)
+        for is_last in (False, True):
+            next(batches)
+            self.model(torch.ones(4, 1)).square().mean().backward()
+            made.step()
+            with unittest.mock.patch.object(plain.Job, "_end_early"):
+                made._end_early()
+            self.assertEqual(session.has_left_loop, not is_last)
+        made.close()
+
     def scaled(self):
         """A job with a GradScaler, and how its next step is tried."""
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0, growth_interval=1)
