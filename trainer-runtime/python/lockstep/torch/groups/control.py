@@ -137,6 +137,7 @@ class Control:
         self._epoch: Optional[int] = None  # of the groups that are formed; None: this rank is alone
         self._lost: Optional[LockstepError] = None  # why the meeting of `_epoch` is over
         self._is_lost = threading.Event()
+        self._failure: Optional[str] = None  # of a call in the meeting of `_epoch`
         self._mutex = threading.Lock()
         self._watch: Optional[threading.Thread] = None
         self._server: Any = None  # of rank 0
@@ -161,6 +162,16 @@ class Control:
         if self._epoch is not None and self._watch is not None:
             self._is_lost.wait(_CONFIRM_SECONDS)
         return self._lost
+
+    def note_failure(self, name: str, error: Exception) -> None:
+        """Of a call, though no rank is known to be lost. The program may catch it. Thread: any."""
+        self._failure = f"{name} failed: {error}"
+
+    def failure(self) -> Optional[str]:
+        """What has failed since the groups were formed, so that what they gave is not complete."""
+        errors = {key: one.error() for key, one in self._facades.items()}
+        return self._failure or next(
+            (f"group {key} has failed: {error}" for key, error in errors.items() if error), None)
 
     def add(self, facade: GroupFacade) -> None:
         """A group that the program makes."""
@@ -234,7 +245,7 @@ class Control:
 
     def _end_epoch(self) -> None:
         with self._mutex:
-            self._epoch = self._lost = None
+            self._epoch = self._lost = self._failure = None
             self._is_lost.clear()
         self.end_watch()
 

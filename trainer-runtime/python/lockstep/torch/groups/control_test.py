@@ -122,6 +122,36 @@ class FakeBackend:
         pass
 
 
+@unittest.mock.patch.object(module, "_CONFIRM_SECONDS", 0)
+class Failures(ControlCase):
+    def test_a_call_that_failed_is_known_though_the_program_has_caught_the_error(self):
+        for how in ("call", "wait", "future"):
+            backend = FakeBackend(how)
+            group = self.group(lambda *_: backend, Inner)
+            self.control.form()
+            self.assertIsNone(self.control.failure())
+            with self.assertRaisesRegex(RuntimeError, "a connection was closed"):
+                work = group.allreduce([torch.ones(1)], dist.AllreduceOptions())
+                work.get_future().wait() if how == "future" else work.wait()
+            self.assertEqual(
+                self.control.failure(), "allreduce failed: a connection was closed")
+            self.control.leave()
+            self.assertIsNone(self.control.failure())
+            self.control.forget(group)
+
+    def test_an_error_that_only_the_backend_knows_is_asked_for(self):
+        backend = FakeBackend("call")
+        self.group(lambda *_: backend, Inner)
+        self.control.form()
+        backend.error = torch._C._distributed_c10d.ErrorType.COMM_ERROR
+        self.assertEqual(self.control.failure(), "group 0/gloo has failed: COMM_ERROR")
+
+    def test_gloo_knows_of_none(self):
+        self.group()
+        self.control.form()
+        self.assertIsNone(self.control.failure())
+
+
 class Ends(ControlCase):
     def test_calls_that_cannot_be_ended_end_the_process(self):
         is_over = threading.Event()

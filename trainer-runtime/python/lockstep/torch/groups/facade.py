@@ -151,6 +151,10 @@ class GroupFacade(Backend):  # type: ignore[misc]
         if inner is not None:
             inner.abort()
 
+    def error(self) -> Optional[str]:
+        """What the inner backend has failed with by itself, where nobody waits for a call."""
+        return None if self._inner is None else self._inner.error()
+
     def drop(self) -> None:
         """Lets the inner backend go, whose calls have ended."""
         self._inner = self._calls = None
@@ -159,6 +163,7 @@ class GroupFacade(Backend):  # type: ignore[misc]
         """After `error` of a call: returns where the meeting is over and the step is to run to its
         end. Errors: MeetAgain (it is not to); `error` itself, where no rank was lost."""
         if self._control.await_loss() is None:
+            self._control.note_failure(name, error)
             raise error
         self._check_swallowed(name)
 

@@ -10,12 +10,14 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
+import torch
 import torch.distributed
 
 from lockstep.errors import LockstepError
 from lockstep.session import meeting_seconds
 
 _dist: Any = torch.distributed
+_Error: Any = torch._C._distributed_c10d.ErrorType
 
 # What torch makes a backend by: its options, and those of the program.
 Maker = Callable[[Any, Any], Any]
@@ -89,8 +91,14 @@ class Inner:
         self.backend = make(options, own_options)
 
     def abort(self) -> None:
-        """Ends all its calls, here, at once."""
-        self.backend.abort()
+        """Ends all its calls, here, at once, and `form`."""
+        if self.backend is not None:
+            self.backend.abort()
+
+    def error(self) -> Optional[str]:
+        """What it has failed with."""
+        found = _Error.SUCCESS if self.backend is None else self.backend.get_error()
+        return None if found == _Error.SUCCESS else str(found.name)
 
 
 class GlooInner(Inner):

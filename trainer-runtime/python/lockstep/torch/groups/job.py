@@ -157,9 +157,15 @@ class Job(plain.Job):
                 bool(one.item()) for one in _found_infs(scaler, self.optimizer))
 
     def _check_standing(self) -> None:
-        loss = self._control.lost
-        if isinstance(loss, LockstepError):
-            raise loss
+        """A call may fail where no rank is lost, and the program may catch what it raises: what it
+        was to give is missing, so that no rank may take the step. Errors: MeetAgain."""
+        if self._control.lost is None:
+            failure = self._control.failure()
+            if failure is None:
+                return
+            self.session.abort(failure)
+            raise MeetAgain(failure, Status.ABORTED)
+        raise self._control.lost
 
     def _update(self, before_update: Optional[Callable[[], object]]) -> None:
         scaler = self._holdings.scaler

@@ -30,6 +30,10 @@ class FakeControl:
         self.lost = None
         self.formed_count = 0
         self.silences = []
+        self.failed = None
+
+    def failure(self):
+        return self.failed
 
     @contextlib.contextmanager
     def silent(self, why):
@@ -41,7 +45,7 @@ class FakeControl:
         return self.lost
 
     def leave(self):
-        self.lost = None
+        self.lost = self.failed = None
 
     def form(self):
         self.formed_count += 1
@@ -123,6 +127,23 @@ class GroupsJob(JobCase):
             raise LOST
         for name, one in self.state().items():
             self.assertTrue(torch.equal(one, before[name]), name)
+        next(batches)
+        self.assertEqual((made.step_count, self.control.formed_count), (0, 2))
+        made.close()
+
+    def test_a_step_in_which_a_call_has_failed_is_taken_by_no_rank(self):
+        made = self.job()
+        batches = self.batches(made)
+        before = self.state()
+        self.control.session.abort = unittest.mock.Mock()
+        with made.attempt():
+            self.model(next(batches)).square().mean().backward()
+            self.control.failed = "allreduce failed: a connection was closed"
+            self.assertFalse(made.step())
+        for name, one in self.state().items():
+            self.assertTrue(torch.equal(one, before[name]), name)
+        self.control.session.abort.assert_called_once_with(
+            "allreduce failed: a connection was closed")
         next(batches)
         self.assertEqual((made.step_count, self.control.formed_count), (0, 2))
         made.close()
