@@ -227,8 +227,8 @@ class Checks {
   TimePoint cluster_since_{};
   std::string pods_seen_;  // of jobs
   TimePoint pods_since_{};
-  TimePoint pod_left_at_{};  // when one was last seen that was about to, of fair queues
-  std::vector<Departure> departures_;                                   // of late
+  TimePoint pod_left_at_{};            // when one was last seen that was about to, of fair queues
+  std::vector<Departure> departures_;  // of late
   std::map<std::string, std::vector<std::chrono::milliseconds>> runs_;  // by recipe
   std::map<std::string, WallTime> placed_at_;                           // by job uid: its gang
   std::optional<Turn> turn_;

@@ -171,6 +171,7 @@ STRATEGY_SEES_OF_ENGINE = {"trainer-runtime/engine/engine.h"}
 # of the stages, while all else in their folder lies below them.
 STAGED = (
     "operator/reconcile/decide.cc",
+    "operator/reconcile/follow_up.cc",
     "operator/reconcile/stall.cc",
     "operator/reconcile/turn.cc",
 )

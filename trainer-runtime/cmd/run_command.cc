@@ -337,19 +337,20 @@ int RefuseToStart(const WorkerEnvironment* environment,
   return outcome == Outcome::kRetryable ? later : kExitUserError;
 }
 
-void TellOfForeignTfConfig(const EnvironmentMap& inherited,
-                           const SupervisedProcess& process,
-                           Logger* logger) {
+// Of what the program finds in its environment, or does not find there any more.
+void TellOfVariables(const WorkerEnvironment& environment,
+                     const EnvironmentMap& inherited,
+                     const SupervisedProcess& process,
+                     Logger* logger) {
   if (inherited.count(env::kTfConfig) > 0 && process.environment.count(env::kTfConfig) == 0) {
     logger->Warn("TF_CONFIG from the image or from envFrom was removed",
                  {{"reason", "the job has only one process, which needs no TF_CONFIG"}});
   }
-}
-
-void TellOfTorchVariables(const EnvironmentMap& variables,
-                          std::optional<std::chrono::milliseconds> hung_after,
-                          Logger* logger) {
-  for (const std::string& objection : ObjectionsToTorchVariables(variables, hung_after)) {
+  if (!environment.rank.has_value()) {
+    return;
+  }
+  for (const std::string& objection :
+       ObjectionsToTorchVariables(inherited, environment.hung_after)) {
     logger->Warn("an environment variable of torch hinders recovery", {{"reason", objection}});
   }
 }
@@ -393,10 +394,7 @@ int RunCommand(const EnvironmentMap& variables, const RunCommandOptions& options
     return RefuseToStart(
         &environment.value(), processes.error(), Outcome::kPermanent, options.logger);
   }
-  TellOfForeignTfConfig(variables, processes->front(), options.logger);
-  if (environment->rank.has_value()) {
-    TellOfTorchVariables(variables, environment->hung_after, options.logger);
-  }
+  TellOfVariables(*environment, variables, processes->front(), options.logger);
   const std::vector<GpuDevice> devices = FindPodDevices(variables, options.logger);
   ExposeDevices(devices, environment->gpu_visibility, &processes.value());
   // A program may bind any port, ours included, so a missing status server does not stop it.

@@ -337,12 +337,10 @@ bool IsAmong(const std::vector<StartProblem>& problems, const Member& member) {
 
 std::string DescribeEnd(const kube::ContainerTermination& end, const std::string& reason) {
   const std::string how = DescribeExit(end.exit_code, end.signal, reason);
-  if (how.starts_with("exit code")) {
-    return "ended with " + how;
-  }
-  return how.find("exit code") == std::string::npos
-             ? how + " (exit code " + std::to_string(end.exit_code) + ")"
-             : how;
+  const std::size_t code = how.find("exit code");
+  return code == 0                   ? "ended with " + how
+         : code != std::string::npos ? how
+                                     : how + " (exit code " + std::to_string(end.exit_code) + ")";
 }
 
 // ", memory limit 16Gi": what the kernel, or the node, ended it for: its container's, or the pod's;

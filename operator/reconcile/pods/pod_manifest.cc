@@ -18,6 +18,7 @@
 #include "operator/reconcile/pods/node_tie.h"
 #include "operator/reconcile/pods/pod.h"
 #include "operator/reconcile/pods/restrict_container.h"
+#include "operator/reconcile/pods/status_server.h"
 
 namespace lockstep::control {
 namespace {
@@ -39,12 +40,6 @@ constexpr int64_t kSharedMemoryMin = 64LL << 20;  // what container runtimes giv
 // Readable by any user: without an fsGroup the file belongs to root, and the trainer is not root.
 // Only the trainer container mounts it.
 constexpr int kKeyFileMode = 0444;
-
-// A trainer that is frozen as a whole is seen by its kubelet alone. Choice: two minutes, so that no
-// outage of the node's network or of its processor that a training survives is taken for its end.
-constexpr int kLivenessSeconds = 10;
-constexpr int kLivenessFailures = 12;
-constexpr int kLivenessTimeoutSeconds = 5;
 
 // Keys that the operator adds, at most, to a spec and to the trainer's container.
 constexpr std::size_t kSpecKeysMax = 16;
@@ -168,28 +163,6 @@ void AskForGpus(int64_t count, Json* trainer) {
   }
 }
 
-Json LivenessProbe() {
-  return {{"httpGet", {{"path", "/healthz"}, {"port", kStatusPort}}},
-          {"periodSeconds", kLivenessSeconds},
-          {"timeoutSeconds", kLivenessTimeoutSeconds},
-          {"failureThreshold", kLivenessFailures}};
-}
-
-// The Prometheus Operator's PodMonitor finds only pods that declare where their metrics are.
-void DeclareStatusPort(Json* trainer) {
-  Json* const ports = ListAt(trainer, "ports");
-  if (ports == nullptr) {
-    return;
-  }
-  for (const Json& port : *ports) {
-    const Json* const number = FindField(port, "containerPort");
-    if (number != nullptr && *number == kStatusPort) {
-      return;
-    }
-  }
-  ports->push_back({{"containerPort", kStatusPort}, {"protocol", "TCP"}});
-}
-
 void FillTrainer(const Parts& parts, Json* trainer) {
   const kube::ContainerSpec& container = parts.pod.spec.container;
   SetDefault(trainer, "name", kTrainerContainer);
@@ -206,15 +179,12 @@ void FillTrainer(const Parts& parts, Json* trainer) {
   (*trainer)["env"] = EnvironmentOf(parts, *trainer);
   AskForGpus(parts.role.gpus, trainer);
   if (IsSupervised(parts.job, parts.role)) {
-    DeclareStatusPort(trainer);
+    DeclareStatusServer(parts.job.spec.training.has_value(), trainer);
     if (!parts.settings.termination_message_file.empty()) {
       (*trainer)["terminationMessagePath"] = parts.settings.termination_message_file;
     }
   }
   SetDefault(trainer, "terminationMessagePolicy", "FallbackToLogsOnError");
-  if (parts.job.spec.training.has_value()) {
-    SetDefault(trainer, "livenessProbe", LivenessProbe());
-  }
 }
 
 void AddKey(const Parts& parts, Json* trainer, Json* spec) {

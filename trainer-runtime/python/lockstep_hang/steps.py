@@ -1,5 +1,5 @@
-"""Counts the steps that torch's optimizers take, in a file that the runtime reads. So a program that
-reports nothing shows its step, and the runtime notices when its steps stop."""
+"""Counts the steps that torch's optimizers take, in a file that the runtime reads. So a program
+that reports nothing shows its step, and the runtime notices when its steps stop."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ _is_counting = False
 
 
 def count() -> None:
-    """Begins to count; does nothing outside of a job, and with a torch before 2.0. It never raises."""
+    """Begins to count; does nothing outside of a job, and with a torch before 2.0. It never
+    raises."""
     global _is_counting
     if _is_counting or not os.environ.get(VARIABLE):
         return

@@ -56,7 +56,8 @@ class OptimizerState(unittest.TestCase):
                  "model: 1.bias is not in group 1"),
                 (holdings(order=(0, 1, 2, 3), split=1),
                  "model: 0.bias is not in group 0")):
-            with self.assertRaisesRegex(Mismatch, f"^optimizer: {words}, but in the checkpoint it is"):
+            with self.assertRaisesRegex(
+                    Mismatch, f"^optimizer: {words}, but in the checkpoint it is"):
                 self.load(target, state)
 
     def test_a_file_without_names_is_read_by_position(self):
