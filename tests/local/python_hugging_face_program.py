@@ -1,6 +1,6 @@
 """Hugging Face's Trainer, as users write it: PROGRAM STEPS SECONDS [WORD...]. The words: recovers
 (with Lockstep's class in front, which is all that is changed), accumulates (two batches for each
-update), and RANK:STEP, after which the rank dies."""
+update), and moments of a rank."""
 
 import os
 import pathlib
@@ -22,15 +22,21 @@ class Watch(transformers.TrainerCallback):
 
 def main():
     steps, seconds, words = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3:]
+    watch = Watch(words, seconds)
     bases = (transformers.Trainer,)
     if "recovers" in words:
         import lockstep.transformers
 
         bases = (lockstep.transformers.Recovers, transformers.Trainer)
-    trainer_type = type("Trainer", bases, {})
+
+    class Trainer(*bases):
+        def _save_rng_state(self, output_dir):
+            watch.moments.in_save(self.state.global_step)
+            super()._save_rng_state(output_dir)
+
     transformers.set_seed(1)
     checkpoints = pathlib.Path(os.environ["LOCKSTEP_CHECKPOINT_DIR"])
-    trainer = trainer_type(
+    trainer = Trainer(
         model=Network(),
         args=transformers.TrainingArguments(
             output_dir=str(checkpoints), max_steps=steps, per_device_train_batch_size=8,
@@ -38,7 +44,7 @@ def main():
             learning_rate=3e-3, logging_steps=2, save_steps=10, save_total_limit=2,
             use_cpu=True, ddp_backend="gloo", report_to="none", disable_tqdm=True, seed=1),
         train_dataset=Samples(),
-        callbacks=[Watch(words, seconds)])
+        callbacks=[watch])
     newest = get_last_checkpoint(checkpoints) if checkpoints.is_dir() else None
     print("training begins from", os.path.basename(newest or "the model"), flush=True)
     trainer.train(resume_from_checkpoint=newest)

@@ -43,7 +43,8 @@ class Samples(torch.utils.data.Dataset):
 
 
 class Moments:
-    """`words`: `RANK:STEP` kills the first process of the rank after this step."""
+    """`words`, each for the first process of the rank: `RANK:STEP` kills it after this step,
+    and `saves:RANK:STEP` while it saves this step."""
 
     def __init__(self, words):
         is_first = all(int(os.environ.get(name) or 0) == 0 for name in (
@@ -54,9 +55,16 @@ class Moments:
     def after(self, step, seconds=0.0):
         """A step is done. `seconds`: how long it is to take."""
         print(f"process {os.getpid()} did step {step}", flush=True)
-        if f"{self._rank}:{step}" in self._words:
-            os.kill(os.getpid(), signal.SIGKILL)
+        self._die_at(f"{self._rank}:{step}")
         time.sleep(seconds)
+
+    def in_save(self, step):
+        """Some of the checkpoint's files are written."""
+        self._die_at(f"saves:{self._rank}:{step}")
+
+    def _die_at(self, word):
+        if word in self._words:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def tell_end(model, step):

@@ -36,15 +36,17 @@ class TrainersCase(OwnProgramCase):
         """torch leaves its caches among temporary files."""
         return {**super().environment(), "TMPDIR": str(self.scratch)}
 
-    def train(self, program, *words, workers=3, **changes):
+    def manifest(self, program, *words, workers=3, **changes):
         # A replacement imports for longer than a minute on a busy machine.
         patience = {"recovery": "{rendezvousTimeoutSeconds: 250}", **changes}
         env, *rest = python_words(HERE / program, *map(str, words))
         place = rest.index(PYTHON)
-        manifest = command_manifest(
+        return command_manifest(
             [env, *rest[:place], *self.variables, *rest[place:]], name="own", workers=workers,
             backoff_limit=3, **patience)
-        run = self.run_job(manifest)
+
+    def train(self, *words, **changes):
+        run = self.run_job(self.manifest(*words, **changes))
         self.assertEqual(run.exit_code, 0, run.output)
         return run
 
@@ -132,18 +134,43 @@ except InvalidArgument as error:
 """
 
 
+# What a Trainer is to begin from, and what it begins from. The folder is an argument.
+BEGINNINGS = """\
+import os, sys, transformers
+import lockstep.transformers
+from python_trainers_parts import Network, Samples
+
+class Tells(transformers.Trainer):
+    def train(self, resume_from_checkpoint=None):
+        print(os.path.basename(str(resume_from_checkpoint)))
+
+class Trainer(lockstep.transformers.Recovers, Tells):
+    pass
+
+trainer = Trainer(model=Network(), train_dataset=Samples(), args=transformers.TrainingArguments(
+    output_dir=sys.argv[1], use_cpu=True, report_to="none"))
+for name in (True, "checkpoint-20", "checkpoint-12", "checkpoint-3", "checkpoint-2", "best",
+             "checkpoint-7", None):
+    print(name, end=":", flush=True)
+    is_path = isinstance(name, str)
+    trainer.train(os.path.join(sys.argv[1], name) if is_path else name)
+"""
+
+
 @unittest.skipUnless(can_make_backends(), "a torch of 2.15 or newer is not installed")
 class Recovers(TrainersCase):
     """Two pods: a sum of two rounds alike in any order."""
 
     STEPS = 20  # more than a data epoch has
+    known_ends = set()  # of an undisturbed run on Hugging Face's Trainer
 
     def ends(self, program, *words, killed=()):
+        """`killed`: the moments at which a rank is."""
         run = self.train(program, self.STEPS, 0, "recovers", *words, *killed, workers=2)
         self.assertEqual(run.summary["restarts"], [], run.output)
         self.assertNotIn("unsaved steps are lost", run.output)
         for rank in range(2):
-            deaths = sum(word.startswith(f"{rank}:") for word in killed)
+            deaths = sum(word.split(":")[-2] == str(rank) for word in killed)
             steps = self.steps(run, rank)
             self.assertLessEqual(len(steps), deaths + 1)
             # Each step once: of a rank that is killed after a step, its successor does the next.
@@ -167,11 +194,41 @@ class Recovers(TrainersCase):
     def test_hugging_face_that_accumulates_gradients(self):
         self.check("python_hugging_face_program.py", "accumulates")
 
+    def say(self, code, *arguments):
+        """What Python says when it runs `code`."""
+        return subprocess.run(
+            [PYTHON, "-B", "-c", code, *arguments], capture_output=True, text=True, check=False,
+            cwd=HERE, env={**self.environment(), **VARIABLES})
+
+    def undisturbed(self):
+        if not self.known_ends:
+            self.known_ends.update(self.ends("python_hugging_face_program.py"))
+        return self.known_ends
+
+    @needs_transformers
+    def test_a_rank_killed_while_it_saves_has_a_successor_that_begins_from_a_whole_checkpoint(self):
+        self.assertEqual(
+            set(self.ends("python_hugging_face_program.py", killed=["saves:0:10"])),
+            self.undisturbed())
+
+    @needs_transformers
+    def test_training_begins_from_the_newest_checkpoint_that_is_whole(self):
+        for name, state in (("checkpoint-3", "{}"), ("checkpoint-5", "{}"), ("checkpoint-12", "{"),
+                            ("checkpoint-20", None), ("best", None), ("checkpoint-2", None)):
+            folder = self.scratch / name
+            folder.mkdir()
+            if state is not None:
+                (folder / "trainer_state.json").write_text(state)
+        said = self.say(BEGINNINGS, self.scratch)
+        self.assertEqual(said.stdout.split(), [
+            "True:checkpoint-5", "checkpoint-20:checkpoint-5", "checkpoint-12:checkpoint-5",
+            "checkpoint-3:checkpoint-3", "checkpoint-2:None", "best:best",
+            "checkpoint-7:checkpoint-7", "None:None"], said.stderr)
+        self.assertIn("checkpoint-20 is incomplete: ", said.stderr)
+
     @needs_transformers
     def test_what_a_trainer_cannot_recover_is_refused_by_name(self):
-        said = subprocess.run(
-            [PYTHON, "-B", "-c", REFUSALS], capture_output=True, text=True, check=False,
-            cwd=HERE, env={**self.environment(), **VARIABLES})
+        said = self.say(REFUSALS)
         names = re.findall(r"^(\w+): \S+ found, which lockstep.transformers.Recovers cannot",
                            said.stdout, re.MULTILINE)
         self.assertEqual(names, ["fp16", "auto_find_batch_size", "eval_on_start",

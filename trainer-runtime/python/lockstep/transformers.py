@@ -8,8 +8,10 @@ import importlib
 import json
 import os
 import pathlib
+import re
+import sys
 import tempfile
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Optional, Union
 
 import torch
 
@@ -19,7 +21,8 @@ from lockstep.torch.groups.control import control, is_replacement
 
 # This module has the name of that package.
 _trainer: Any = importlib.import_module("transformers.trainer")
-_State: Any = _trainer.TrainerState
+_utils: Any = importlib.import_module("transformers.trainer_utils")
+_CHECKPOINT = re.compile(rf"{_utils.PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 _NEEDED = ("_init_training_state", "_prepare_for_training", "_inner_training_loop",
            "_finalize_training", "_maybe_log_save_evaluate", "_get_num_items_in_batch",
@@ -35,10 +38,11 @@ class Recovers:
     The Trainer's own loop continues. `training_step` returns when all ranks have applied the step.
     If a rank is lost meanwhile, it joins a rendezvous with the replacement and computes the same
     batch again. The replacement's Trainer continues at the step of the others, as if from a
-    checkpoint. The Trainer saves its checkpoints as before.
+    checkpoint. The Trainer saves its checkpoints as before. `train` passes over checkpoints that
+    are not complete.
 
     Errors of `train`: InvalidArgument (an argument that does not work with recovery; names it),
-    those of lockstep.torch.groups.Job. With one process this class does nothing.
+    those of lockstep.torch.groups.Job. With one process this class does nothing else.
     """
 
     # Of Trainer, which the class that users write is as well.
@@ -65,6 +69,16 @@ class Recovers:
                 f"{cls.__name__}: found a class that does not name lockstep.transformers.Recovers "
                 "before transformers.Trainer; expected "
                 f"class {cls.__name__}(lockstep.transformers.Recovers, transformers.Trainer)")
+
+    def train(
+        self, resume_from_checkpoint: Union[str, bool, None] = None, *arguments: Any, **named: Any
+    ) -> Any:
+        found = resume_from_checkpoint
+        if found is True:
+            found = _utils.get_last_checkpoint(self.args.output_dir) or found
+        if isinstance(found, (str, os.PathLike)):
+            found = _newest_whole(pathlib.Path(found))
+        return self._super().train(found, *arguments, **named)
 
     def _inner_training_loop(
         self, *arguments: Any, resume_from_checkpoint: Optional[str] = None, **named: Any
@@ -219,6 +233,30 @@ def _callback_states(trainer: Any) -> dict[str, Any]:
         if isinstance(one, _trainer.ExportableState):
             found.setdefault(type(one).__name__, []).append(one.state())
     return found
+
+
+def _newest_whole(found: pathlib.Path) -> Optional[str]:
+    """`found`; where it is not whole, the newest whole one of fewer steps beside it. None: there is
+    none."""
+    steps = {path: int(match[1]) for path in found.parent.glob("*")
+             if (match := _CHECKPOINT.fullmatch(path.name))}
+    if found not in steps or _is_whole(found):
+        return str(found)
+    older = [path for path in steps if steps[path] < steps[found] and _is_whole(path)]
+    newest = max(older, key=lambda path: steps[path], default=None)
+    print(f"lockstep: {found} is incomplete: its {_trainer.TRAINER_STATE_NAME}, which is written "
+          "last, is missing or cut off, because a process ended while it saved. Training begins "
+          f"from {newest or 'the initial model'} instead", file=sys.stderr, flush=True)
+    return None if newest is None else str(newest)
+
+
+def _is_whole(checkpoint: pathlib.Path) -> bool:
+    """Whether its last file is written, which is that of the Trainer's state."""
+    try:
+        json.loads((checkpoint / _trainer.TRAINER_STATE_NAME).read_text())
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 @contextlib.contextmanager
