@@ -44,7 +44,7 @@ class Samples(torch.utils.data.Dataset):
 
 class Moments:
     """`words`, each for the first process of the rank: `RANK:STEP` kills it after this step,
-    and `saves:RANK:STEP` while it saves this step."""
+    `saves:RANK:STEP` while it saves this step, and `asked:RANK:STEP` asks its pod to end."""
 
     def __init__(self, words):
         is_first = all(int(os.environ.get(name) or 0) == 0 for name in (
@@ -55,11 +55,14 @@ class Moments:
     def after(self, step, seconds=0.0):
         """A step is done. `seconds`: how long it is to take."""
         print(f"process {os.getpid()} did step {step}", flush=True)
+        if f"asked:{self._rank}:{step}" in self._words:
+            os.kill(os.getppid(), signal.SIGTERM)
         self._die_at(f"{self._rank}:{step}")
         time.sleep(seconds)
 
     def in_save(self, step):
         """Some of the checkpoint's files are written."""
+        print(f"process {os.getpid()} saves step {step}", flush=True)
         self._die_at(f"saves:{self._rank}:{step}")
 
     def _die_at(self, word):

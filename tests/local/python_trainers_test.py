@@ -117,8 +117,8 @@ class Trainer(lockstep.transformers.Recovers, transformers.Trainer):
 trainer = Trainer(model=Network(), train_dataset=Samples(), args=transformers.TrainingArguments(
     use_cpu=True, report_to="none"))
 lockstep.transformers._check(trainer, None)
-for name in ("fp16", "auto_find_batch_size", "eval_on_start", "ignore_data_skip",
-             "include_num_input_tokens_seen"):
+for name in ("fp16", "auto_find_batch_size", "save_on_each_node", "eval_on_start",
+             "ignore_data_skip", "include_num_input_tokens_seen"):
     kept = getattr(trainer.args, name)
     setattr(trainer.args, name, True)
     try:
@@ -205,6 +205,63 @@ class Recovers(TrainersCase):
             self.known_ends.update(self.ends("python_hugging_face_program.py"))
         return self.known_ends
 
+    def all_ends(self, run):
+        """What all processes say that came to the end, without repetition."""
+        return {end for pod in (run.directory / "pods").iterdir()
+                for end in re.findall(r"after \d+ steps: .*", run.pod_log(pod.name))}
+
+    def saved(self, directory):
+        """The steps of the checkpoints, all of which are whole."""
+        checkpoints = list((directory / "checkpoints").glob("checkpoint-*"))
+        for one in checkpoints:
+            for name in ("model.safetensors", "optimizer.pt", "trainer_state.json"):
+                self.assertTrue((one / name).exists(), f"{one}: {name}")
+        return {int(one.name.split("-")[1]) for one in checkpoints}
+
+    def savers(self, directory, step):
+        """The pods that have written a part of this step's checkpoint."""
+        pods = sorted(one.name for one in (directory / "pods").iterdir())
+        return [pod for pod in pods if f"saves step {step}\n" in self.pod_log(directory, pod)]
+
+    @needs_transformers
+    def test_a_rank_that_is_asked_to_go_alone_has_a_successor(self):
+        """Rank 1 in the first data epoch, which writes nothing, and then rank 0."""
+        run = self.train("python_hugging_face_program.py", self.STEPS, 0.3, "recovers",
+                         "asked:1:2", "asked:0:11", workers=2)
+        for rank in range(2):
+            self.assertIn("asked to stop after", run.pod_log(f"own-worker-{rank}"))
+        self.assertEqual(self.all_ends(run), self.undisturbed())
+        self.assertEqual(self.savers(run.directory, self.STEPS), ["own-worker-0-r1",
+                                                                 "own-worker-1-r1"])
+        [last, _] = sorted(self.saved(run.directory))
+        self.assertTrue(11 < last < self.STEPS, last)
+        self.assertEqual(self.savers(run.directory, last), ["own-worker-0"])
+        self.assertNotIn("saves step", run.pod_log("own-worker-1"))
+
+    def stop_and_resume(self, *words, until, left):
+        """Stops all pods once rank `left`, the lowest that is there, has said `until`."""
+        started = self.start(self.manifest(
+            "python_hugging_face_program.py", self.STEPS, 0.3, "recovers", *words, workers=2))
+        _, directory, _ = started
+        self.wait_for(lambda: until in self.log(directory, left))
+        run = self.stop(started)
+        self.assertEqual(run.exit_code, 130, run.output)
+        [step] = set(re.findall(r"asked to stop after (\d+) steps", self.log(directory, left)))
+        self.assertEqual(max(self.saved(directory)), int(step))
+        self.assertEqual(self.savers(directory, step), [f"own-worker-{left}"])
+        resumed = self.finish(self.start_resumed(directory))
+        self.assertEqual(resumed.exit_code, 0, resumed.output)
+        self.assertIn(f"training begins from checkpoint-{step}", self.log(directory, left))
+        self.assertEqual(self.all_ends(resumed), self.undisturbed())
+
+    @needs_transformers
+    def test_a_stop_of_all_ranks_is_saved(self):
+        self.stop_and_resume(until="did step 5\n", left=0)
+
+    @needs_transformers
+    def test_a_stop_while_rank_0_is_replaced_is_saved_by_the_other(self):
+        self.stop_and_resume("0:7", until="joining a new rendezvous after step 7", left=1)
+
     @needs_transformers
     def test_a_rank_killed_while_it_saves_has_a_successor_that_begins_from_a_whole_checkpoint(self):
         self.assertEqual(
@@ -231,9 +288,10 @@ class Recovers(TrainersCase):
         said = self.say(REFUSALS)
         names = re.findall(r"^(\w+): \S+ found, which lockstep.transformers.Recovers cannot",
                            said.stdout, re.MULTILINE)
-        self.assertEqual(names, ["fp16", "auto_find_batch_size", "eval_on_start",
-                                 "ignore_data_skip", "include_num_input_tokens_seen",
-                                 "deepspeed"], said.stdout + said.stderr)
+        self.assertEqual(names, ["fp16", "auto_find_batch_size", "save_on_each_node",
+                                 "eval_on_start", "ignore_data_skip",
+                                 "include_num_input_tokens_seen", "deepspeed"],
+                         said.stdout + said.stderr)
 
     @needs_accelerate
     def test_accelerate(self):

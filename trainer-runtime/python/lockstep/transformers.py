@@ -26,7 +26,7 @@ _CHECKPOINT = re.compile(rf"{_utils.PREFIX_CHECKPOINT_DIR}-(\d+)")
 
 _NEEDED = ("_init_training_state", "_prepare_for_training", "_inner_training_loop",
            "_finalize_training", "_maybe_log_save_evaluate", "_get_num_items_in_batch",
-           "_clip_grad_norm", "_get_grad_norm", "_save_checkpoint")
+           "_clip_grad_norm", "_get_grad_norm", "_save_checkpoint", "_get_output_dir")
 
 
 class Recovers:
@@ -39,7 +39,7 @@ class Recovers:
     If a rank is lost meanwhile, it joins a rendezvous with the replacement and computes the same
     batch again. The replacement's Trainer continues at the step of the others, as if from a
     checkpoint. The Trainer saves its checkpoints as before. `train` passes over checkpoints that
-    are not complete.
+    are not complete. At a stop one rank writes what all of them hold.
 
     Errors of `train`: InvalidArgument (an argument that does not work with recovery; names it),
     those of lockstep.torch.groups.Job. With one process this class does nothing else.
@@ -53,6 +53,8 @@ class Recovers:
     control: Any
     optimizer: Any
     lr_scheduler: Any
+    _save_checkpoint: Any
+    _get_output_dir: Any
 
     _steps: Optional[lockstep.torch.groups.Steps] = None  # while it trains on several ranks
     _loop: _Loop
@@ -167,8 +169,28 @@ class Recovers:
         try:
             return self._steps.take(compute, before_update=clip)
         except Stopped:
-            base._save_checkpoint(model, None)
+            self._save_alone(self._steps, model)
             raise
+
+    def _save_alone(self, steps: lockstep.torch.groups.Steps, model: Any) -> None:
+        """At a stop: the lowest rank that is left writes what all hold, rank 0 if it is there. It
+        asks no other rank, as others may have left, or go on with this one's successor."""
+        step = self.state.global_step
+        # A rank may be lost in the meeting in which this one has taken a step on its own, which its
+        # loop has not counted.
+        if steps.step_count != step or not steps.session.should_save():
+            return
+        folder = pathlib.Path(self._get_output_dir(None), f"{_utils.PREFIX_CHECKPOINT_DIR}-{step}")
+        if _is_whole(folder):
+            return  # a lower rank has written it, and left
+        process = self.args.distributed_state
+        rank = process.process_index
+        process.process_index = 0  # the one that the Trainer lets write
+        try:
+            with _agreed():
+                self._save_checkpoint(model, None)
+        finally:
+            process.process_index = rank
 
     # The update is done already, and no gradient is left: optimizer.step() changes nothing.
 
@@ -285,6 +307,8 @@ def _check(trainer: Any, trial: Any) -> None:
         "parallelism_config": (args.parallelism_config is not None, "None"),
         "fp16": (args.fp16, "bf16=True, which needs no GradScaler"),
         "auto_find_batch_size": (args.auto_find_batch_size, "a batch size that fits"),
+        "save_on_each_node": (args.save_on_each_node, "False: all ranks begin from one checkpoint, "
+                              "and at a stop one rank writes it"),
         "eval_on_start": (args.eval_on_start, "trainer.evaluate() before train()"),
         "ignore_data_skip": (args.ignore_data_skip, "False: a replacement has to read the same "
                              "batches as the other ranks"),
