@@ -104,9 +104,9 @@ class Unchanged(TrainersCase):
                          run.output)
 
 
-# A Trainer of one process, whose arguments are changed one by one.
+# A Trainer of one process, whose arguments are changed one by one. Its folder is an argument.
 REFUSALS = """\
-import torch, transformers
+import sys, transformers
 import lockstep.transformers
 from lockstep.errors import InvalidArgument
 from python_trainers_parts import Network, Samples
@@ -115,7 +115,7 @@ class Trainer(lockstep.transformers.Recovers, transformers.Trainer):
     pass
 
 trainer = Trainer(model=Network(), train_dataset=Samples(), args=transformers.TrainingArguments(
-    use_cpu=True, report_to="none"))
+    output_dir=sys.argv[1], use_cpu=True, report_to="none"))
 lockstep.transformers._check(trainer, None)
 for name in ("fp16", "auto_find_batch_size", "save_on_each_node", "eval_on_start",
              "ignore_data_skip", "include_num_input_tokens_seen"):
@@ -285,7 +285,7 @@ class Recovers(TrainersCase):
 
     @needs_transformers
     def test_what_a_trainer_cannot_recover_is_refused_by_name(self):
-        said = self.say(REFUSALS)
+        said = self.say(REFUSALS, self.scratch)
         names = re.findall(r"^(\w+): \S+ found, which lockstep.transformers.Recovers cannot",
                            said.stdout, re.MULTILINE)
         self.assertEqual(names, ["fp16", "auto_find_batch_size", "save_on_each_node",
