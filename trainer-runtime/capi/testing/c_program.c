@@ -280,7 +280,7 @@ static void arguments(void) {
   CHECK_FAILS(lockstep_all_reduce(session, data, 4, 99, LOCKSTEP_SUM, 1), invalid, "type");
   CHECK_FAILS(lockstep_all_reduce(session, data, 4, LOCKSTEP_FLOAT32, 99, 1), invalid, "op");
   CHECK_FAILS(
-      lockstep_all_reduce(session, data, 4, LOCKSTEP_INT32, LOCKSTEP_MEAN, 1), invalid, "no mean");
+      lockstep_all_reduce(session, data, 4, LOCKSTEP_INT32, LOCKSTEP_MEAN, 1), invalid, "a mean");
   CHECK_FAILS(
       lockstep_all_reduce(session, NULL, 4, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, 1), invalid, "null");
   CHECK_FAILS(lockstep_all_reduce(session, (char*)data + 1, 1, LOCKSTEP_FLOAT32, LOCKSTEP_SUM, 1),
