@@ -59,7 +59,7 @@ class QueueTest(ShareCase):
         self.wait_running("bad", 1)
         self.hollow.end_pod("bad-worker-0", self.namespace, exit_code=3)
         self.wait_row("bad", "Failed", "0/1", "-", "-", "-", "default", "AGE",
-                      "pod bad-worker-0 (rank 0) exit…")
+                      "pod bad-worker-0 (rank 0) ended…")
         self.create_job("bert", 1)
         self.wait_running("bert", 1)
         self.cordon(True)

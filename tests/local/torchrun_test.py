@@ -112,7 +112,7 @@ class Job(TorchrunCase, LocalTest):
         script = self.script(self.idle_words(options=["--standalone"]))
         run = self.run_job(self.manifest(script, "Torchrun"))
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("and waits for them; remove --standalone", run.summary["reason"])
+        self.assertIn("but waits for them; remove --standalone", run.summary["reason"])
 
 
 if __name__ == "__main__":

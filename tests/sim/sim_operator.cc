@@ -291,7 +291,10 @@ void SimOperator::TryToLead() {
       &network_, {kOperatorNamespace, "lockstep-operator-key"}, "0123456789abcdef0123456789abcdef");
   if (key.ok() && !is_dead()) {
     parts_.context->Tell(identity_ + ": leads");
-    loop_.Lead(*key, start_, wall_at_start_);
+    const Duration since_start = parts_.context->now - start_;
+    loop_.Lead(*key,
+               parts_.context->now,
+               wall_at_start_ + std::chrono::floor<std::chrono::milliseconds>(since_start));
   } else {
     lead_at_ = parts_.context->now + kLeadRetry;
   }
