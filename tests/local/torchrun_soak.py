@@ -60,7 +60,7 @@ class Torchrun(TorchrunCase, LocalTest):
         command = self.script(self.idle_words(options=["--standalone"]))
         run = self.finish(self.start_job(command, "Torchrun"))
         self.assertEqual(run.exit_code, 1, run.output)
-        self.assertIn("and waits for them; remove --standalone", run.summary["reason"])
+        self.assertIn("but waits for them; remove --standalone", run.summary["reason"])
 
 
 if __name__ == "__main__":
