@@ -9,6 +9,7 @@ Usage: scripts/list_strings.py [--sample COUNT SEED] [PATH...]
 """
 
 import argparse
+import ast
 import pathlib
 import random
 import re
@@ -20,7 +21,6 @@ PATHS = ("common", "operator", "trainer-runtime", "crds")
 _TOKEN = re.compile(r'#[^\n]*|//[^\n]*|/\*.*?\*/|R"\((?P<raw>.*?)\)"|"(?P<text>(?:[^"\\\n]|\\.)*)"'
                     r"|'(?:[^'\\\n]|\\.)'|\s+|[\w.]+|->|::|.", re.DOTALL)
 _WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]{2,}")
-_PYTHON = re.compile(r'(?<![\w"])f?"((?:[^"\\\n]|\\.)*)"')
 _DESCRIPTION = re.compile(r'^( *)(?:description|message): (?:>-|\|-)?(.*)$')
 
 
@@ -54,9 +54,28 @@ def joined(parts):
 
 
 def strings_of_python(text):
-    for number, line in enumerate(text.splitlines(), 1):
-        for literal in _PYTHON.findall(line.split("  #")[0]):
-            yield number, re.sub(r"\{[^}]*\}", "{}", literal)
+    """(line, text) of each whole expression of text, without docstrings."""
+    waiting = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        said = said_by(node)
+        if said.strip("{}"):
+            yield node.lineno, joined([said])
+        else:
+            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+
+
+def said_by(node):
+    """The text of an expression, with {} for its values; only "{}" for what has no text."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(said_by(value) for value in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return said_by(node.left) + said_by(node.right)
+    return "{}"
 
 
 def strings_of_definition(text):
