@@ -169,7 +169,7 @@ TEST(DecodeTrainingJob, SmallestJobGetsTheDocumentedDefaults) {
   EXPECT_EQ(job.status, TrainingJobStatus());
 }
 
-// P9 of the third review. Source of the defaults: k8s.io/kubernetes/pkg/apis/core/v1,
+// Source of the defaults: k8s.io/kubernetes/pkg/apis/core/v1,
 // defaultPodRequests.
 TEST(DecodeTrainingJob, ReadsWhatThePodAsksForAsAWhole) {
   const auto pod_of = [](const std::string& resources, const std::string& of_container) {
@@ -332,8 +332,7 @@ TEST(Default, ProcessesFollowGpusForCommandsAndStayOneForTheBuiltInTrainer) {
   EXPECT_EQ(job.spec.roles[0].processes, 1);
 }
 
-// P8 of the third review: an evaluator with 8 GPUs had 8 processes by default, and failed for a
-// number that nobody wrote.
+// An evaluator with 8 GPUs had 8 processes by default, and failed for a number that nobody wrote.
 TEST(Default, EvaluatorWithGpusHasOneProcessThatSeesAllOfThem) {
   const TrainingJob job = ReadSoundJob(
       "apiVersion: lockstep.dev/v1\nkind: TrainingJob\nmetadata: {name: a}\nspec:\n  roles:\n"

@@ -7,8 +7,8 @@
 #include "operator/api/job_manifest.h"
 #include "operator/yaml/yaml.h"
 
-// What required pod affinity and anti-affinity come to for a gang. C15 of the third review: they
-// stopped 14 of 317 public manifests.
+// What required pod affinity and anti-affinity come to for a gang. They stopped 14 of 317 public
+// manifests.
 
 namespace lockstep::control {
 namespace {

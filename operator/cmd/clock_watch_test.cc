@@ -22,7 +22,7 @@ TEST(ClockWatch, ClocksThatAgreeWithinHalfAMinuteAreRight) {
   }
 }
 
-// P19 of the third review: the operator's clock was ten minutes ahead.
+// The operator's clock was ten minutes ahead.
 TEST(ClockWatch, OneThatIsAheadGoesByTheServersTime) {
   ClockWatch watch;
   watch.Look(kServer + minutes(10), kShown);

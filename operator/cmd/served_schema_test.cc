@@ -51,7 +51,7 @@ TEST(ServedSchema, SameDefinitionsLackNothing) {
   EXPECT_EQ(DescribeMissing(kinds), "");
 }
 
-// P18 of the third review: the operator was newer than its definitions.
+// The operator was newer than its definitions.
 TEST(ServedSchema, FieldsThatAnOlderDefinitionLacksAreNamed) {
   const auto kinds = JudgeServed([](Json* jobs, Json* queues) {
     Json& properties = (*jobs)["properties"];

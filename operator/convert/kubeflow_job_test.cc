@@ -122,7 +122,7 @@ TEST(ConvertTfJob, SchedulerOfGangsIsNotKeptAndOthersAreToldOf) {
   ExpectNoNote(convert("default-scheduler"), "schedulerName");
 }
 
-// P9 of the third review: they were refused as an unknown field.
+// They were refused as an unknown field.
 TEST(ConvertTfJob, ResourcesOfThePodAsAWholeAreKept) {
   const Conversion conversion =
       ConvertWorker("TFJob", kAnyCommand, "resources: {limits: {cpu: 1.5, memory: 4Gi}}");

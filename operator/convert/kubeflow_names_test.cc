@@ -66,7 +66,7 @@ TEST(KubeflowNames, HostsThatProgramsAreToldOfAreSaid) {
   EXPECT_EQ(NotesOfJob(", command: [a, aff-worker-0.aff, other-aff-master-0, /data/aff-set]"), "");
 }
 
-// C15 of the third review: a pod a node, as public manifests ask for it.
+// A pod a node, as public manifests ask for it.
 TEST(KubeflowNames, AffinityToPodsOfTheJobSelectsThemByOurLabels) {
   const auto job = [](const std::string& selector) {
     return ConvertText(R"(apiVersion: kubeflow.org/v1

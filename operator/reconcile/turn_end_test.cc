@@ -197,7 +197,7 @@ TEST(DecideEnd, ActiveDeadlineFailsTheJobByItself) {
   EXPECT_EQ(world.Pods(), "mnist-worker-0- mnist-worker-1-");
 }
 
-// P14 of the third review: the job had failed, and its pods kept their GPUs.
+// The job had failed, and its pods kept their GPUs.
 TEST(DecideEnd, LimitsOfTimeEndWhatRunsWhateverCleanPodPolicySays) {
   for (const bool is_queues : {false, true}) {
     TrainingJob job = MakeTrainingJob(2);

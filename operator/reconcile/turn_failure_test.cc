@@ -216,7 +216,6 @@ TEST(DecideReplace, ReplacementThatDoesNotComeInTimeStartsTheGangAnew) {
             "incident 1 of 6 allowed");
 }
 
-// P10 of the third review.
 TEST(DecideReplace, PodThatIsOutOfMemoryNamesItsLimit) {
   TrainingJob job = MakeTrainingJob(2);
   job.spec.roles[0].pod.limits.memory_bytes = int64_t{16} << 30;

@@ -48,7 +48,7 @@ TEST(FairShare, QueuesGetWhatTheirWeightSaysWithinOneGang) {
   }
 }
 
-// O4 of the third review: of 20 starts its queue got one.
+// Of 20 starts its queue got one.
 TEST(FairShare, GangThatCanNeverStartDoesNotWeighForItsQueue) {
   const std::map<std::string, int64_t> nominal = {{"nvidia.com/gpu", 10}};
   const GangRequest too_large_for_the_quota = InQueue(GpuGang("hopeless", 1, 100, 0), "a");

@@ -4,7 +4,7 @@
 
 #include "operator/scheduler/testing/fake_gangs.h"
 
-// P20 of the third review: any user could hold up a queue with a job for the whole cluster.
+// Any user could hold up a queue with a job for the whole cluster.
 
 namespace lockstep::control {
 namespace {

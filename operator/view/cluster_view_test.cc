@@ -373,7 +373,7 @@ TEST_F(ClusterViewTest, JobThatCannotBeReadIsKeptWithItsProblem) {
   EXPECT_EQ(view_.waiting_count(), 0);
 }
 
-// O1 of the third review: its quota came free while its pods ran.
+// Its quota came free while its pods ran.
 TEST_F(ClusterViewTest, RunningJobThatNoParserTakesStaysOnItsQueuesBill) {
   TrainingJob job = PlacedJob("mnist", "a", 2);
   job.status.conditions = {{ConditionType::kCreated, true, "R", "m", WallTime{}}};

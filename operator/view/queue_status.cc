@@ -78,7 +78,7 @@ bool IsOffTheBill(const GangRecord& gang) {
   return gang.request.queue.starts_with(kOffTheBill);
 }
 
-// The queue in which the gang's room is used; empty: nobody knows. Pods of a gang that has given up
+// The queue in which the gang's room is used. Pods of a gang that has given up
 // its places are off the bill: no quota refuses a gang because of them. Their room is still used in
 // the gang's own queue.
 std::string UsedIn(const GangRecord& gang) {

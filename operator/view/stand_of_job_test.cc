@@ -83,7 +83,7 @@ TEST_F(AskingStand, WhatAGangWasToldStandsWhileItsAskGoesOn) {
   EXPECT_GT(allocator.state().news(), news) << "a round looks at it";
 }
 
-// O2 of the third review: an edit that only the decoder refuses made it untouchable for ever.
+// An edit that only the decoder refuses made it untouchable for ever.
 TEST(JobStand, GangWhoseManifestCannotBeReadKeepsWhatItWasPlacedWith) {
   TrainingJob job = MakeTrainingJob(1);
   job.spec.run_policy.active_deadline = seconds(60);

@@ -82,7 +82,7 @@ class LeaderTest(JobCase):
         self.assertEqual(self.job("before")["status"].get("restarts", []), [])
 
     def test_a_leader_whose_clock_is_ahead_ends_no_job_early_and_says_so(self):
-        """P19 of the third review: deadlines and times to live came at once."""
+        """Deadlines and times to live came at once."""
         self.second.stop()
         wait_for(self.operator.is_leading, TAKE_OVER_SECONDS, "the right one to lead")
         times = {"activeDeadlineSeconds": 600, "ttlSecondsAfterFinished": 600}

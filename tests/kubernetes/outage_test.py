@@ -93,7 +93,7 @@ class OutageTest(JobCase):
         self.assertEqual(len(refused), 5)
 
     def test_a_status_that_is_refused_makes_the_operator_unready(self):
-        """P17 of the third review: the job cannot tell of it."""
+        """The job cannot tell of it."""
 
         def rule(request):
             path = request.path.partition("?")[0]
@@ -114,7 +114,7 @@ class OutageTest(JobCase):
         wait_for(self.operator.is_ready, 60, "the status to be written")
 
     def test_a_definition_that_is_older_is_told_of_field_by_field(self):
-        """P18 of the third review: the API server drops what it does not know, without a word."""
+        """The API server drops what it does not know, without a word."""
         schema = "/spec/versions/0/schema/openAPIV3Schema/properties"
         self.addCleanup(self.renew_definitions)
         self.admin.patch(

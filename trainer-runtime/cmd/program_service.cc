@@ -52,7 +52,7 @@ ProgramService ServePrograms(const WorkerEnvironment& environment,
   }
   for (std::size_t local_rank = 0; local_rank < processes->size(); ++local_rank) {
     EnvironmentMap& variables = (*processes)[local_rank].environment;
-    variables.erase(env::kTfConfigUrl);  // that of whoever has started this runtime
+    variables.erase(env::kTfConfigUrl);  // of a runtime around this one
     if (!server.ok()) {
       continue;
     }

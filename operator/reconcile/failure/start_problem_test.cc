@@ -411,7 +411,7 @@ TEST(HandOver, ClockThatIsBehindMakesNoGangRun) {
   EXPECT_EQ(decision.status.rollbacks, 1);
 }
 
-// P21 of the third review: a policy's change was named for requests, and only after a rollback.
+// A policy's change was named for requests, and only after a rollback.
 TEST(StartProblem, WhatAPolicyAddedIsNamedAsSoonAsThePodIsNotBound) {
   TestWorld world(MakeTrainingJob(1));
   world.Step();

@@ -122,7 +122,7 @@ TEST(BuildPod, InitContainersAndSidecarsCountInWhatThePodAsksFor) {
             (ResourceVector{3050, 110, 0}));
 }
 
-// P9 of the third review. Source: k8s.io/component-helpers/resource, PodRequests.
+// Source: k8s.io/component-helpers/resource, PodRequests.
 TEST(BuildPod, WhatThePodAsksForAsAWholeCountsInsteadOfItsContainers) {
   TrainingJob job = MakeCommandJob(2);
   PodTemplate& pod = job.spec.roles[0].pod;

@@ -128,7 +128,7 @@ TEST_F(SuccessorTest, RefusedReplacementBesideOneWithoutRoomIsToldOfOnce) {
   EXPECT_EQ(EventReasons(world.Step()), "");
 }
 
-// C15 of the third review: a pod a node.
+// A pod a node.
 TEST_F(SuccessorTest, StandsApartFromThoseThatStay) {
   world_->job.spec.roles[0].pod.pod_terms = {{"", /*is_anti=*/true, {}, "kubernetes.io/hostname"}};
   world_->nodes().front().allocatable.gpu_count = 8;
