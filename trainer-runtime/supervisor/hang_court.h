@@ -43,9 +43,10 @@ struct HangPorts {
 // Takes one look, within a few seconds. `families`: the processes of each local rank.
 using TakeHangLook = std::function<HangLook(const std::vector<std::vector<pid_t>>& families)>;
 
-// For all processes to answer a look. Choice: an answer takes milliseconds, and a process that has
-// none by then holds Python's lock.
-inline constexpr std::chrono::milliseconds kHangAnswerPatience{2000};
+// For all processes to answer a look. Choice: an answer takes milliseconds where a core is free,
+// and on a busy machine a healthy rank must not look like one that holds Python's lock. Two looks
+// and the time between them stay within 15 s.
+inline constexpr std::chrono::milliseconds kHangAnswerPatience{4000};
 
 // Asks each process that listens at `socket_name`, all at once. Who does not answer in time, or
 // answers something else than a RankEvidence, or is another process, is left out.
