@@ -7,6 +7,8 @@
 #   scripts/test.sh --quick         formatting and include rules, unit tests, 300 seeds of the
 #                                   simulation, and one training that loses a worker
 #   scripts/test.sh                 the gate
+#   scripts/test.sh --long          also variations of what the gate tests that take many seconds
+#                                   each (tests/lanes.py)
 #   scripts/test.sh --sanitizers    also all tests under AddressSanitizer with UBSan, and under
 #                                   ThreadSanitizer. For the latter, each source is compiled by
 #                                   itself to find missing includes, and a planted missing fence
@@ -39,6 +41,7 @@ cd "$(dirname "$0")/.."
 source scripts/lib.sh
 
 only_quick=false
+with_long=false
 with_sanitizers=false
 with_python=false
 with_peers=false
@@ -55,6 +58,7 @@ while [[ $# -gt 0 ]]; do
   shift
   case "$option" in
     --quick) only_quick=true ;;
+    --long) with_long=true ;;
     --sanitizers) with_sanitizers=true ;;
     --python) with_python=true ;;
     --peers) with_peers=true ;;
@@ -76,7 +80,7 @@ while [[ $# -gt 0 ]]; do
       ;;
     *)
       die "unknown option '$option'; known:" \
-        "--quick --sanitizers --python --peers --cluster --kubernetes --soak --planted" \
+        "--quick --long --sanitizers --python --peers --cluster --kubernetes --soak --planted" \
         "--release --cuda --cuda-engine"
       ;;
   esac
@@ -208,6 +212,9 @@ if $only_quick; then
   exit 0
 fi
 
+if $with_long; then
+  export LOCKSTEP_TEST_LONG=1
+fi
 run_tests dev
 check_leftovers
 

@@ -8,11 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY / "tests"))  # for lanes.py
 MNIST = REPOSITORY / "examples" / "data" / "mnist"
 BIN = pathlib.Path(
     os.environ.get("LOCKSTEP_BIN", REPOSITORY / "build" / "dev" / "bin")

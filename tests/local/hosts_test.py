@@ -14,6 +14,7 @@ import time
 import unittest
 
 from harness import BIN, RUN_TIMEOUT_SECONDS, LocalTest, processes_below, training_manifest
+from lanes import long
 
 STEPS = 600
 PARAMETERS = 784 * 32 + 32 + 32 * 10 + 10
@@ -163,6 +164,7 @@ class Hosts(LocalTest):
         self.assertAlmostEqual(words["trainingLoss"], alone.summary["loss"],
                                delta=LOSS_TOLERANCE * alone.summary["loss"])
 
+    @long
     def test_lost_process_has_a_successor_whichever_host_and_place(self):
         for rank in (0, 1, 2, 3):
             with self.subTest(rank=rank):

@@ -7,6 +7,7 @@ import signal
 import unittest
 
 from harness import LocalTest, processes_below, training_manifest
+from lanes import long
 
 # Long enough for a fault in the middle: alone, a rank takes a step in half a millisecond.
 STEPS = 1000
@@ -159,6 +160,7 @@ class Independent(LocalTest):
         self.assertIsNone(stopped.summary["loss"], "it would be of one of them")
         self.assertIn("training loss unknown", stopped.output)
 
+    @long
     def test_killed_process_of_a_pod_has_a_successor_and_the_others_keep_theirs(self):
         text = manifest(workers=2).replace("  - name: worker\n",
                                            "  - name: worker\n    processes: 2\n")

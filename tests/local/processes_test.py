@@ -7,6 +7,7 @@ import signal
 import unittest
 
 from harness import LocalTest, processes_below, training_manifest
+from lanes import long
 
 # Long enough for a fault in the middle, also where a test waits for a core meanwhile.
 STEPS = 2100
@@ -76,9 +77,11 @@ class Processes(LocalTest):
     def test_killed_chief_has_a_successor_and_the_others_keep_their_processes(self):
         self.lose_one_process(0, signal.SIGKILL)
 
+    @long
     def test_killed_process_has_a_successor_and_the_others_keep_their_processes(self):
         self.lose_one_process(3, signal.SIGKILL)
 
+    @long
     def test_frozen_process_is_found_out_and_has_a_successor(self):
         self.lose_one_process(1, signal.SIGSTOP)
 

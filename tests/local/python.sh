@@ -65,6 +65,7 @@ LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/python_jax
 LOCKSTEP_TEST_PYTHON=$jax/bin/python3 /usr/bin/python3 -B tests/local/examples_test.py \
   Example.test_own_program_jax
 echo "==> the tests of torch, of Debian and a current one"
+export LOCKSTEP_TEST_LONG=1 # tests/lanes.py
 for test in python_torch_soak torchrun_soak torchrun_rendezvous_soak; do
   /usr/bin/python3 -B "tests/local/$test.py"
 done

@@ -8,6 +8,7 @@ import unittest
 
 from harness import REPOSITORY, LocalTest, command_manifest
 from horovod_case import PROGRAM_STEPS, ElasticCase, HorovodCase
+from lanes import long
 from python_case import PYTHON, can_import, python_words
 
 RANK = pathlib.Path(__file__).with_name("python_horovod_rank.py")
@@ -56,6 +57,7 @@ class Program(HorovodCase):
     def test_three_ranks(self):
         self.check(workers=3)
 
+    @long
     def test_two_pods_of_two_ranks(self):
         self.check(workers=2, processes=2)
 
@@ -74,6 +76,7 @@ class Calls(LocalTest):
     def test_every_collective_and_ranks_that_have_fewer_batches_join(self):
         self.run_parts("collectives", "join", workers=3)
 
+    @long
     def test_ranks_that_call_different_things(self):
         for part in ("mismatch", "begun_mismatch"):
             for log in self.run_parts(part, ends=1):
@@ -95,6 +98,7 @@ class Calls(LocalTest):
         logs = self.run_parts("leaves", ends=1)
         self.assertIn("rank 0 is lost: shut down while rank 1 calls allreduce", logs[1])
 
+    @long
     def test_a_rank_that_ends_early_fails_the_job_and_no_other_try_is_made(self):
         run = self.run_job(command_manifest(
             python_words(RANK, "exit_early"), workers=2, backoff_limit=6))
@@ -104,6 +108,7 @@ class Calls(LocalTest):
             'exit code 1: .*rank 0 has shut down while rank 1 calls allreduce "gradient"')
         self.assertIn("rank 0 is lost: shut down", run.pod_log("command-worker-1"))
 
+    @long
     def test_a_rank_that_crashes_in_its_teardown_has_succeeded(self):
         run = self.run_job(command_manifest(
             python_words(RANK, "die_in_teardown"), workers=2, backoff_limit=3))
@@ -118,6 +123,7 @@ class Recovery(ElasticCase):
 
     program = python_words(EXAMPLE)
 
+    @long
     def test_killed_ranks_are_replaced_and_the_weights_are_those_of_an_undisturbed_run(self):
         self.check_killed_ranks([0], [1, 2])
 

@@ -3,6 +3,7 @@
 import unittest
 
 from harness import LocalTest, command_manifest
+from lanes import long
 from python_case import can_import, python_words
 
 # Eight steps; a test puts its own lines in the place of words in braces.
@@ -59,6 +60,7 @@ class Faults(LocalTest):
                       "and rank 1",
                       run.pod_log("own-worker-1"))
 
+    @long
     def test_ranks_that_end_before_the_last_step_without_a_word_fail_the_job(self):
         for step in (1, 5):
             with self.subTest(step):
@@ -98,6 +100,7 @@ class Faults(LocalTest):
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
         self.assertIn("code 0, but the ranks had made different calls, so this pod ", run.output)
 
+    @long
     def test_weights_that_differ_reach_neither_a_successor_nor_a_checkpoint(self):
         kill = ("os.kill(os.getpid(), signal.SIGKILL) if (job.rank, job.step_count) == (2, 5) "
                 "and once('b') else 0")

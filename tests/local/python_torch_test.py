@@ -7,6 +7,7 @@ import re
 import unittest
 
 from harness import LocalTest, command_manifest
+from lanes import long
 from python_case import can_import, python_words
 from python_torch_case import EPOCHS, SAMPLES, STEPS, TorchCase
 
@@ -53,6 +54,7 @@ class Torch(TorchCase):
         self.assertEqual(self.newest(directory), f"step-{int(stops[0][0]):08}")
         return directory, int(stops[0][0])
 
+    @long
     def test_all_stop_after_the_same_step_and_a_later_run_goes_on_from_there(self):
         """Workers of a loader are in the way of neither the stop nor the end."""
         directory, step = self.stop_in_the_middle(
@@ -73,6 +75,7 @@ class Torch(TorchCase):
     def newest(self, directory):
         return sorted((directory / "checkpoints").glob("step-*"))[-1].name
 
+    @long
     def test_a_stop_while_a_lost_rank_is_replaced_keeps_all_steps(self):
         for lost, left in ((1, 0), (0, 1)):
             started = self.start(self.manifest(f"after:{lost}:7", workers=2))
@@ -156,6 +159,7 @@ class Distributed(LocalTest):
         for own, gloos in zip(ours[0][1], self.gradients("gloo")[0][1]):
             self.assertAlmostEqual(own, gloos, delta=1e-6)  # sums in another order
 
+    @long
     def test_a_rank_that_is_lost_in_a_call_of_gloos_is_met_again(self):
         for call in ("dist.recv(torch.empty(1), 1)",
                      "dist.all_reduce(torch.ones(1), group=pair)"):

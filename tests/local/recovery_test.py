@@ -10,6 +10,7 @@ import time
 import unittest
 
 from harness import LocalTest, command_manifest, training_manifest
+from lanes import long
 
 SEEDS = range(int(os.environ.get("LOCKSTEP_SEEDS", "1")))
 # The latest kill, of seed 19, is at step 64: long before the end, on a busy machine too.
@@ -67,6 +68,7 @@ class Recovery(LocalTest):
     def test_killed_in_the_first_rendezvous(self):
         self.check(lambda seed: f"kill=worker-{seed % 3}@phase=rendezvous", None)
 
+    @long
     def test_second_worker_killed_while_the_first_is_being_replaced(self):
         """The second kill comes within the half second that a replacement needs to join."""
         expected = self.undisturbed_weights(LONG_STEPS)
@@ -95,6 +97,7 @@ class LowPrecision(LocalTest):
         self.assert_trained(run, recoveries)
         return run
 
+    @long
     def test_digits_are_learnt_in_16_bits_whoever_is_killed(self):
         weights = set()
         for precision in ("Float32", "BFloat16", "Float16"):
@@ -201,6 +204,7 @@ class Budget(LocalTest):
 class Determinism(LocalTest):
     engine = None
 
+    @long
     def test_two_runs_end_in_equal_checkpoints(self):
         first = self.run_job(training_manifest(steps=40))
         second = self.run_job(training_manifest(steps=40))

@@ -6,6 +6,7 @@ import shutil
 import unittest
 
 from harness import BIN, LocalTest, samples_after, training_manifest
+from lanes import long
 
 STEPS = 50
 STEPS_SAVED = 20
@@ -87,6 +88,7 @@ class Strategies(LocalTest):
         shutil.rmtree(mine)
         return summary
 
+    @long
     def test_checkpoint_of_each_is_resumed_by_the_next_and_training_is_the_same(self):
         """Strategies.CheckpointOfOneFitsAll has all pairs, in one process."""
         whole = self.train(LAYOUTS[1], STEPS, self.scratch / "whole")

@@ -6,6 +6,7 @@ import signal
 import unittest
 
 from harness import LocalTest
+from lanes import long
 from runtime_pods import RuntimePodsTest
 from torchrun_case import PROCESSES, TorchrunCase, in_shell
 
@@ -38,9 +39,11 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
     def test_ranks_of_all_pods_meet(self):
         self.assert_trained(self.run_command(self.words()))
 
+    @long
     def test_script_that_names_torchrun_is_started_once(self):
         self.assert_trained(self.run_command(in_shell(self.idle_words())))
 
+    @long
     def test_stop_drains_the_ranks_of_a_script_in_the_image(self):
         started = self.start(self.script(self.idle_words("3:pause")), "Torchrun")
         self.wait_for(lambda: all("began as" in self.log(pod) for pod in range(PODS)))
@@ -54,6 +57,7 @@ class Torchrun(TorchrunCase, RuntimePodsTest):
             self.assertIn("started the command 2 times; set launcher: Torchrun",
                           pod.words["reason"])
 
+    @long
     def test_world_of_its_own_is_told_while_it_runs(self):
         words = self.idle_words("nobody:waits", options=["--nnodes=1", "--rdzv_backend=c10d",
                                                     "--rdzv_endpoint=localhost:0"])
@@ -74,6 +78,7 @@ class Job(TorchrunCase, LocalTest):
         self.assertIn("exit code 3", run.summary["reason"])
 
     # Ranks that compute: the torchrun of a pod waits minutes for those of others that do not end.
+    @long
     def test_killed_rank_is_tried_again_and_an_exit_code_is_not(self):
         self.assert_ended_by(2, self.run_job(self.manifest(self.words("3:kill,2:3"))))
 
@@ -81,6 +86,7 @@ class Job(TorchrunCase, LocalTest):
         words = in_shell(self.idle_words("0:term,1:3"))
         self.assert_ended_by(1, self.run_job(self.manifest(words, workers=1)))
 
+    @long
     def test_after_a_killed_rank_of_a_script_in_the_image_all_start_anew_and_succeed(self):
         run = self.run_job(self.manifest(self.script(self.words("3:kill")), "Torchrun"))
         self.assertEqual(run.exit_code, 0, run.output)
@@ -97,6 +103,7 @@ class Job(TorchrunCase, LocalTest):
         run = self.finish(started)
         self.assertEqual((run.exit_code, run.summary["restarts"]), (130, []), run.output)
 
+    @long
     def test_world_of_its_own_is_told_while_it_runs(self):
         started = self.start(self.manifest(self.idle_words("nobody:waits", ["--standalone"])))
         process, directory, _ = started

@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 from harness import BIN, REPOSITORY, LocalTest
+from lanes import long
 from pasted import SESSION_SECONDS_MAX, PastedTest
 from python_case import PACKAGE, PLACEHOLDERS, PYTHON, can_import
 
@@ -58,6 +59,7 @@ class TutorialTest(PastedTest):
         self.paste("migrate.md", skipped=("kubectl apply",))
 
     @unittest.skipUnless(can_import("torch"), "needs: torch")
+    @long
     def test_pytorch_script_recovers(self):
         """With the package as it lies in the repository, in place of its installation."""
         library = self.scratch / "library"
