@@ -128,10 +128,14 @@ std::optional<WallTime> Checks::LatestStart(const Json& older,
 }
 
 // Where limits alone do not tell: the last moment that anybody may expect, by what is known of
-// those that have no limit; null: there is none.
+// those that have no limit; null: there is none. `stays` keeps its places; null: nobody.
 std::optional<WallTime> Checks::LastExpected(const Json& older,
-                                             const std::vector<ObjectPtr>& holders) const {
+                                             const std::vector<ObjectPtr>& holders,
+                                             const Json* stays) const {
   AmountsByNode room = RoomForJobs();
+  if (stays != nullptr) {
+    TakePlaces(*stays, &room);
+  }
   WallTime last{};
   for (const ObjectPtr& holder : holders) {
     const auto stop = StopOf(*holder);
@@ -196,24 +200,28 @@ bool Checks::EndsInTime(const Json& older, const ObjectPtr& placed) const {
 }
 
 // Whether the newly placed gang, for which the older one has to wait, is stopped when that has its
-// room at the latest, or leaves it that; or, where nobody knows when, at the moment that earlier
-// runs tell. `is_past`: by what was so before somebody left, when more may have been known.
+// room at the latest, or leaves it that room; where limits do not tell when, the same of the moment
+// that earlier runs tell. `is_past`: by what was so before somebody left, when more may have been
+// known.
 bool Checks::EndsInTimeBeside(std::vector<ObjectPtr> holders,
                               const Json& older,
                               const ObjectPtr& placed,
                               bool is_past) const {
   const WallTime end = *StopOf(*placed) + kGrace - kGrantError;
   const auto latest = LatestStart(older, holders);
-  const auto expected = latest.has_value() ? std::nullopt : LastExpected(older, holders);
+  const auto expected = latest.has_value() ? std::nullopt : LastExpected(older, holders, nullptr);
   if (!latest.has_value() && !expected.has_value()) {
     return is_past;
   }
   if (end <= latest.value_or(expected.value_or(end))) {
     return true;
   }
+  if (!latest.has_value()) {
+    return LastExpected(older, holders, placed.get()).has_value();
+  }
   holders.push_back(placed);
   const auto beside = LatestStart(older, holders);
-  return latest.has_value() && beside.has_value() && *beside <= *latest;
+  return beside.has_value() && *beside <= *latest;
 }
 
 // The oldest that wants places and could have some if nothing else ran; null: nobody does, or one

@@ -19,6 +19,12 @@ using std::chrono::seconds;
 // Who has waited for so long is known to wait. Choice: twice what views lag.
 constexpr seconds kIsKnownAfter = 2 * std::chrono::duration_cast<seconds>(kViewLag);
 
+bool IsRolledBackAndPauses(const Json& job) {
+  const auto status = job.find("status");
+  return status != job.end() && status->contains("retryAt") &&
+         status->value("rollbacks", int64_t{0}) > 0;
+}
+
 }  // namespace
 
 // Notes when nodes and pods of others have changed last.
@@ -111,6 +117,10 @@ bool Checks::StandsInLine(const Json& job) const {
   }
   const bool is_current = status.value("observedGeneration", int64_t{0}) ==
                           job.at("metadata").value("generation", int64_t{0});
+  const auto left = pause_left_at_.find(UidOf(job));
+  if (left != pause_left_at_.end() && context_->now - left->second < kIsKnownAfter) {
+    return false;  // it may have been placed a moment too late
+  }
   const std::optional<WallTime> since =
       scheduled == nullptr ? std::nullopt : TimeAt(*scheduled, "lastTransitionTime");
   return is_current && (reason == "Unschedulable" || reason == "WaitsInQueue") &&
@@ -125,7 +135,11 @@ bool Checks::HasJustLeft(const Json& older) const {
   });
 }
 
+// Also notes whose pause after a rollback is over: the condition does not tell, as it stays False.
 void Checks::NoteDeparture(const ObjectPtr& before, const ObjectPtr& after) {
+  if (IsRolledBackAndPauses(*before) && !IsRolledBackAndPauses(*after)) {
+    pause_left_at_[UidOf(*after)] = context_->now;
+  }
   std::erase_if(departures_,
                 [this](const Departure& one) { return context_->now - one.at >= kViewLag; });
   const bool stays = HoldsPlaces(*after);

@@ -160,7 +160,8 @@ class Checks {
   std::optional<WallTime> LatestStart(const Json& older,
                                       const std::vector<ObjectPtr>& holders) const;
   std::optional<WallTime> LastExpected(const Json& older,
-                                       const std::vector<ObjectPtr>& holders) const;
+                                       const std::vector<ObjectPtr>& holders,
+                                       const Json* stays) const;
   bool MayPass(const Json& older, const ObjectPtr& placed) const;
   bool EndsInTime(const Json& older, const ObjectPtr& placed) const;
   bool EndsInTimeBeside(std::vector<ObjectPtr> holders,
@@ -229,6 +230,7 @@ class Checks {
   TimePoint pods_since_{};
   TimePoint pod_left_at_{};            // when one was last seen that was about to, of fair queues
   std::vector<Departure> departures_;  // of late
+  std::map<std::string, TimePoint> pause_left_at_;  // by uid, of gangs that were rolled back
   std::map<std::string, std::vector<std::chrono::milliseconds>> runs_;  // by recipe
   std::map<std::string, WallTime> placed_at_;                           // by job uid: its gang
   std::optional<Turn> turn_;

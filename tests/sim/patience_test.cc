@@ -195,5 +195,40 @@ TEST(Patience, PlaceOfAGangThatPausesMayBeTakenWhereTheClusterHasJustChanged) {
   }
 }
 
+// A younger gang is placed in the round in which the pause of an older one ends.
+TEST(Patience, GangWhosePauseHasJustEndedMayFindItsPlaceTaken) {
+  const std::string taken = "took the place of j, which is older and waits";
+  for (const auto& [after, verdict] :
+       std::vector<PatienceRow>{{milliseconds(29'999), ""}, {seconds(30), taken}}) {
+    TrainingJob job = MakeTrainingJob(2);
+    job.spec.roles[0].gpus = 4;
+    SmallWorld world(job);
+    job.spec.roles[0].replicas = 1;
+    world.CreateJob("younger", job);
+    const auto wait = [&](const std::string& reason) {
+      world.Write([&](TrainingJobStatus* status) {
+        status->observed_generation = 1;
+        status->rollbacks = 1;
+        SetCondition(status,
+                     {ConditionType::kScheduled, false, reason, "as the test says"},
+                     world.context.ServerTime());
+      });
+    };
+    world.Write([&](TrainingJobStatus* status) {
+      status->retry_at = world.context.ServerTime() + minutes(5);
+    });
+    wait("PodRefused");
+    world.BeAtPeace();
+    world.context.now += minutes(5);
+    world.Write([](TrainingJobStatus* status) { status->retry_at.reset(); });
+    wait("Unschedulable");
+    world.context.now += after;
+
+    world.Write("younger", [](TrainingJobStatus* status) { Place(0, "n0", "", status); });
+
+    ExpectVerdict(world, verdict, "younger");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::control::sim

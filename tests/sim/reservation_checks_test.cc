@@ -111,6 +111,37 @@ TEST(ReservationCheck, YoungerGangPassesWhereItIsStoppedInTime) {
   }
 }
 
+// One waits for a node. Others hold half of n0 and, younger than it, half of n1. Another takes the
+// rest of n0 for long: n1 is there as soon, where the end of its gang is known as well.
+TEST(ReservationCheck, YoungerGangPassesWhereItLeavesTheRoomThatEarlierRunsTell) {
+  for (const auto& [recipe, verdict] : std::vector<std::pair<std::string, std::string>>{
+           {"r", ""}, {"", "took the place of k, which is older and waits"}}) {
+    const auto half_of = [](std::optional<seconds> limit, const std::string& kind) {
+      TrainingJob job = JobOf(1, limit, kind);
+      job.spec.roles[0].gpus = 2;
+      return job;
+    };
+    SmallWorld world(half_of(std::nullopt, "r"));
+    world.context.learns_run_times = true;
+    RunOnce(&world, "r0", seconds(100));
+    RunOnce(&world, "r1", seconds(100));
+    world.CreateJob(kWaiting, JobOf(1, std::nullopt));
+    world.CreateJob("h", half_of(std::nullopt, recipe));
+    world.CreateJob(kPasser, half_of(minutes(60), ""));
+    LetWait(&world, kWaiting);
+    world.checks.CheckWorld();
+    world.BeAtPeace();
+    world.context.now += minutes(5);
+    Start(&world, kHolder, "n0");
+    Start(&world, "h", "n1");
+    world.context.now += minutes(1);
+    ASSERT_EQ(world.checks.problem(), "");
+    Start(&world, kPasser, "n0");
+
+    ExpectVerdict(world, verdict, recipe.empty() ? "unknown" : "known");
+  }
+}
+
 // A worker is done, whose half of a node a job waits for; a younger one takes the other half.
 TEST(ReservationCheck, RoundMayNotHaveKnownOfAWorkerThatIsJustDone) {
   const auto halves = [](int workers, std::optional<seconds> limit) {
