@@ -52,13 +52,22 @@ const Json* ConditionOf(const Json& job, const std::string& type) {
   return nullptr;
 }
 
-Amounts GangOf(const Json& job) {
+Amounts AmountsOfPods(const Json& job, int64_t count) {
   Amounts all;
-  const Json& role = job.at("spec").at("roles").at(0);
-  for (int64_t i = 0; i < role.at("replicas").get<int64_t>(); ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     AddTo(&all, RequestsOfRole(job, Role::kWorker));
   }
   return all;
+}
+
+Amounts GangOf(const Json& job) {
+  return AmountsOfPods(job, job.at("spec").at("roles").at(0).at("replicas").get<int64_t>());
+}
+
+// Without the workers that are done.
+Amounts StillHeldBy(const Json& job) {
+  const auto places = static_cast<int64_t>(job.at("status").at("placement").size());
+  return AmountsOfPods(job, places - CompletedCount(job));
 }
 
 std::string QueueNamedBy(const Json& job) {
@@ -161,8 +170,8 @@ bool Checks::IsAnyPodLeaving() const {
 
 // Of two queues that share evenly, the one that would have less comes first: with the first of its
 // jobs that could start, whatever stands before that. A round knows of a gang that has just left
-// where the placed one could not stand otherwise; of others it may, or may not. Queues have nominal
-// amounts of GPUs alone, which decide.
+// where the placed one could not stand otherwise; of others it may, or may not, as of a worker that
+// is done. Queues have nominal amounts of GPUs alone, which decide.
 void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_object) {
   if (!context_->has_fair_queues || !IsNewlyPlaced(before, *after_object) || context_->has_faults ||
       context_->now - cluster_since_ < kViewLag ||
@@ -180,7 +189,7 @@ void Checks::CheckFairTurn(const TrainingJob& before, const ObjectPtr& after_obj
     const bool is_mine = QueueNamedBy(*job) == own;
     if (HoldsPlaces(*job)) {
       TakePlaces(*job, &room);
-      AddTo(is_mine ? &mine : &theirs, GangOf(*job));
+      AddTo(is_mine ? &mine : &theirs, is_mine ? StillHeldBy(*job) : GangOf(*job));
     } else if (!is_mine && WantsPlaces(*job) && FitsGang(all, *job) &&
                (first == nullptr || IsOlder(*job, *first))) {
       first = job;
