@@ -201,9 +201,10 @@ TEST_F(TrainingDocument, TellsEveryFieldWithItsTypeAndDefault) {
     const Json::json_pointer at(pointer);
     const bool has_default = encoded.contains(at) && !encoded[at].is_null();
     EXPECT_EQ(rows.at(path).fallback,
-              is_required   ? "required"
-              : has_default ? ValueText(encoded[at])
-                            : "none")
+              is_required              ? "required"
+              : has_default            ? ValueText(encoded[at])
+              : path == "maxStaleness" ? "4 with `ParameterServer`"
+                                       : "none")
         << path;
   });
 }
