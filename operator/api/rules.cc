@@ -300,11 +300,10 @@ class RuleChecker {
       return;
     }
     if (!IsRank(role.name) && role.processes > 1) {
-      Fail(
-          path + ".processes",
-          ToText(role.processes) +
-              " found, expected 1: only chief and workers have ranks; one process sees all GPUs of "
-              "its pod");
+      Fail(path + ".processes",
+           ToText(role.processes) +
+               " found, expected 1: only a chief or worker has several processes in a pod. The one "
+               "process sees all GPUs of the pod");
       return;
     }
     const bool is_one_process =
@@ -367,10 +366,10 @@ class RuleChecker {
         Fail(RolePath(i) + ".supervise",
              "false found, but TF_CONFIG for " + ToText(job_.WorldSize()) +
                  " processes takes about " + ToText(static_cast<int64_t>(bytes)) +
-                 " bytes, and Linux passes less than " +
+                 " bytes, but Linux allows less than " +
                  ToText(static_cast<int64_t>(kTfConfigBytesMax)) +
-                 " in a variable; expected true (the runtime then makes TF_CONFIG from "
-                 "LOCKSTEP_CLUSTER), or fewer pods, or shorter names");
+                 " in one variable. Set it to true, so that the runtime makes TF_CONFIG from "
+                 "LOCKSTEP_CLUSTER, or use fewer pods or shorter names");
       }
     }
   }

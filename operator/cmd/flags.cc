@@ -113,10 +113,11 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
                   flags->cluster_domain,
                   "DNS domain of the cluster, such as cluster.local")
       ->group(group);
-  app->add_option("--topology-levels",
-                  flags->topology_levels,
-                  "keys of the node labels for the levels of the network, from wide to narrow, for "
-                  "scheduling.topology [none]")
+  app->add_option(
+         "--topology-levels",
+         flags->topology_levels,
+         "node labels for scheduling.topology, one for each level of the network, from wide to "
+         "narrow [none]")
       ->delimiter(',')
       ->type_name("LABELS")
       ->group(group);
@@ -127,18 +128,19 @@ void AddConnection(CLI::App* app, OperatorFlags* flags) {
   app->add_flag(
          "--provisioning",
          flags->follows_provisioning,
-         "create ProvisioningRequests, by which cluster autoscalers add nodes, for jobs with "
-         "scheduling.provisioning: ProvisioningRequest")
+         "for jobs with scheduling.provisioning: ProvisioningRequest, create ProvisioningRequests, "
+         "so that cluster autoscalers add nodes")
       ->group(group);
-  app->add_flag("--placeholder-pods",
-                flags->makes_placeholders,
-                "create placeholder pods, for which cluster autoscalers add nodes, for jobs with "
-                "scheduling.provisioning: Pods")
+  app->add_flag(
+         "--placeholder-pods",
+         flags->makes_placeholders,
+         "for jobs with scheduling.provisioning: Pods, create placeholder pods, so that cluster "
+         "autoscalers add nodes")
       ->group(group);
   app->add_flag("--native-binding",
                 flags->binds_natively,
-                "let kube-scheduler place gangs by PodGroups of scheduling.k8s.io, for "
-                "jobs with scheduling.binding: Native")
+                "for jobs with scheduling.binding: Native, let kube-scheduler place the gang by a "
+                "PodGroup of scheduling.k8s.io")
       ->group(group);
   app->add_option("--api-concurrency",
                   flags->api_concurrency,
