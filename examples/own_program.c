@@ -123,7 +123,7 @@ static lockstep_status run(lockstep_session* session, model* now, int64_t steps,
     if (!LOCKSTEP_MEET_AGAIN(status)) {
       return status;
     }
-    fprintf(stderr, "meeting again: %s\n", lockstep_last_error());
+    fprintf(stderr, "joining a new rendezvous: %s\n", lockstep_last_error());
   }
 }
 

@@ -64,7 +64,7 @@ def main():
                 train(session, model, steps, pause)
                 is_done = True
             except lockstep.MeetAgain as error:
-                print(f"meeting again: {error}", file=sys.stderr, flush=True)
+                print(f"joining a new rendezvous: {error}", file=sys.stderr, flush=True)
     print(f"after {steps} steps: y = {float(model[SLOPE])!r} x + {float(model[OFFSET])!r}")
 
 

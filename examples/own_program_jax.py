@@ -94,7 +94,7 @@ def main():
                 attempt(session, collectives, step, state, steps, pause)
                 is_done = True
             except lockstep.MeetAgain as error:
-                print(f"meeting again: {error}", file=sys.stderr, flush=True)
+                print(f"joining a new rendezvous: {error}", file=sys.stderr, flush=True)
     slope, offset = (float(number) for number in state["line"])
     print(f"after {steps} steps: y = {slope!r} x + {offset!r}")
 

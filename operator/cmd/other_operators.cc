@@ -138,8 +138,9 @@ OthersFinding JudgeRivals(const std::vector<FoundLease>& leases,
   }
   if (finding.precedence == Precedence::kFirst && ours && ours->gives_way) {
     finding = {Precedence::kReturn,
-               "this operator stopped earlier because of another operator, and its own Lease still "
-               "says so",
+               "no other operator is in the way any more; this operator starts again when it has "
+               "removed the annotation " +
+                   std::string(kGivesWayAnnotation) + " from its own Lease",
                false};
   }
   return finding;

@@ -40,7 +40,7 @@ TEST(ConvertRunPolicy, TimeoutThatTriedAgainDoesNotFailTheJob) {
 }
 
 TEST(ConvertRunPolicy, PodsThatWorkedOnAfterTheSuccessAreToldOf) {
-  const std::string note = "spec.runPolicy.cleanPodPolicy: with None, Kubeflow's default, workers";
+  const std::string note = "spec.runPolicy.cleanPodPolicy: in Kubeflow, None (the default) lets";
   const std::string two = RoleOf("Chief") + RoleOf("Worker");
   ExpectNote(ConvertText(KubeflowJob("TFJob", two)), note);
   ExpectNote(ConvertText(KubeflowJob("TFJob", RoleOf("Worker") + RoleOf("Evaluator"))), note);

@@ -139,8 +139,8 @@ std::string ProblemOf(const std::vector<std::string>& program, const std::string
     }
   }
   if (const std::string variable = VariableOfMpirun(JoinedWords(program)); !variable.empty()) {
-    return variable + " found, which only " + launcher +
-           " sets, expected RANK, LOCAL_RANK, WORLD_SIZE or LOCAL_WORLD_SIZE";
+    return variable + " found, but only " + launcher +
+           " sets this variable; expected RANK, LOCAL_RANK, WORLD_SIZE or LOCAL_WORLD_SIZE";
   }
   if (launcher == kMpirun && CallsMpi(program)) {
     return "\"" + program[0] +

@@ -102,8 +102,8 @@ TEST(ReadLaunchCommand, ProgramThatCallsMpiItselfIsRefused) {
 TEST(ReadLaunchCommand, ProgramThatReadsMpirunsVariablesIsRefused) {
   EXPECT_EQ(
       ReadLaunchCommand({"mpirun", "sh", "-c", "python t.py --r $OMPI_COMM_WORLD_RANK"}).problem,
-      "OMPI_COMM_WORLD_RANK found, which only mpirun sets, expected RANK, LOCAL_RANK, WORLD_SIZE "
-      "or LOCAL_WORLD_SIZE");
+      "OMPI_COMM_WORLD_RANK found, but only mpirun sets this variable; expected RANK, LOCAL_RANK, "
+      "WORLD_SIZE or LOCAL_WORLD_SIZE");
 }
 
 // Each rank would start a job of its own.

@@ -16,9 +16,9 @@ void NoteOthersThatRanOn(const std::vector<ConvertedReplica>& replicas,
                            !job_spec.contains("successPolicy"));
   if (has_others && job_spec.at("runPolicy").at("cleanPodPolicy") == "None") {
     spec->Note("runPolicy.cleanPodPolicy",
-               "with None, Kubeflow's default, workers and evaluators continued after the job's "
-               "success. With Lockstep, workers are stopped 5 s after the success and evaluators "
-               "at once; None keeps the pods and their logs. To let workers end by themselves, set "
+               "in Kubeflow, None (the default) lets workers and evaluators continue after the job "
+               "succeeds. Lockstep stops evaluators when the job succeeds, and workers 5 s later; "
+               "None keeps only their pods and logs. To let workers end by themselves, set "
                "successPolicy to AllWorkers");
   }
 }

@@ -101,13 +101,14 @@ void KillAndReap(pid_t pid) {
 Result<PodGuard> PodGuard::Start(ProcessSelector marked, const std::string& secret_file) {
   int fds[2] = {-1, -1};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds) != 0) {
-    return SystemError(errno, "creating the channel to the pod guard");
+    return SystemError(
+        errno, "creating the channel to the process that ends the pods if lockstep is killed");
   }
   UniqueFd read_end(fds[0]);
   UniqueFd write_end(fds[1]);
   const pid_t pid = ::fork();
   if (pid < 0) {
-    return SystemError(errno, "forking the pod guard");
+    return SystemError(errno, "starting the process that ends the pods if lockstep is killed");
   }
   if (pid == 0) {
     RunGuard(read_end.get(), std::move(marked), secret_file);
@@ -116,7 +117,7 @@ Result<PodGuard> PodGuard::Start(ProcessSelector marked, const std::string& secr
   if (!pidfd.is_open()) {
     const int reason = errno;
     KillAndReap(pid);
-    return SystemError(reason, "watching the pod guard");
+    return SystemError(reason, "watching the process that ends the pods if lockstep is killed");
   }
   return PodGuard(pid, std::move(pidfd), std::move(write_end));
 }

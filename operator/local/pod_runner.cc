@@ -105,7 +105,8 @@ PodRunner::~PodRunner() {
   ReapOrphans();
   if (guard_ && !guard_->End(options_.guard_patience)) {
     logger_->Warn(
-        "lockstep killed its pod guard, which did not end, perhaps because a signal had stopped it",
+        "lockstep killed its pod guard, the process that ends the pods if lockstep is killed: the "
+        "pod guard did not end by itself, perhaps because a signal had stopped it",
         {{"waited_seconds", ToSeconds(options_.guard_patience)}});
   }
 }
@@ -185,7 +186,7 @@ void PodRunner::WatchGuard() {
   event.events = EPOLLIN;
   event.data.u64 = TagOf(kGuardSerial, Source::kExit);
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guard_->pidfd(), &event) != 0) {
-    const Error error = SystemError(errno, "watching the pod guard");
+    const Error error = SystemError(errno, "adding the process to epoll");
     logger_->Warn(
         "lockstep cannot watch its pod guard, the process that ends the pods if lockstep is killed",
         {{"error", error.ToString()}});

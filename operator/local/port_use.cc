@@ -172,9 +172,11 @@ Status CheckFree(const ListenPlace& place) {
     return listened;
   }
   const std::string holder = NameHolder(place);
-  return Error(ErrorCode::kAlreadyExists,
-               place.address + ":" + std::to_string(place.port) + " is in use" +
-                   (holder.empty() ? " by a process that lockstep may not see" : " by " + holder));
+  return Error(
+      ErrorCode::kAlreadyExists,
+      place.address + ":" + std::to_string(place.port) + " is in use" +
+          (holder.empty() ? " by a process that lockstep cannot identify, such as another user's"
+                          : " by " + holder));
 }
 
 }  // namespace lockstep::control

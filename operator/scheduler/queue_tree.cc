@@ -314,8 +314,8 @@ std::optional<QuotaShortfall> QueueTree::Check(QueueIndex queue,
                 (count == kShortResourcesMax + 1 ? " is short" : " are short");
   }
   if (all.may_be_reclaimed && count > 0 && !nodes_[queue].spec.reclaims) {
-    all.text += "; with preemption.acrossQueues: Borrowed, queue " + nodes_[queue].spec.name +
-                " would get back what it lends";
+    all.text += "; to let queue " + nodes_[queue].spec.name +
+                " take back what it lends, set its preemption.acrossQueues: Borrowed";
   }
   return count == 0 ? std::nullopt : std::optional(std::move(all));
 }

@@ -164,12 +164,12 @@ TEST(QueueTree, WhatOthersBorrowedIsSaidToWhomItBelongs) {
   ASSERT_TRUE(shortfall.has_value());
   EXPECT_TRUE(shortfall->may_be_reclaimed);
   EXPECT_EQ(shortfall->text,
-            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; with "
-            "preemption.acrossQueues: Borrowed, queue a would get back what it lends");
+            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; to let "
+            "queue a take back what it lends, set its preemption.acrossQueues: Borrowed");
   Take(&tree, "a", 1);
   EXPECT_EQ(Asked(tree, "a", 4),
-            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; with "
-            "preemption.acrossQueues: Borrowed, queue a would get back what it lends");
+            "queue a would be within its nominal 8 GPUs, but 5 GPUs are lent to queue b; to let "
+            "queue a take back what it lends, set its preemption.acrossQueues: Borrowed");
   EXPECT_EQ(Asked(tree, "b", 3),
             "queue b would be 8 GPUs over its nominal 8: it borrows 5 GPUs, and 2 GPUs are left to "
             "borrow");

@@ -133,7 +133,7 @@ class Recovery(OwnProgramCase):
         self.assertEqual((run.exit_code, run.summary["restarts"]), (1, []), run.output)
         self.assertRegex(run.output, r"pod command-worker-1 \(rank 1\) exited with code 0 while "
                                      "other ranks still needed it: ")
-        self.assertIn("meeting again: ", run.pod_log("command-worker-0"))
+        self.assertIn("joining a new rendezvous: ", run.pod_log("command-worker-0"))
 
 
 @unittest.skipUnless(can_import("numpy"), "python3-numpy is not installed")

@@ -233,9 +233,8 @@ int main(int argc, char** argv) {
         "       lockstep-sim --seeds COUNT [--first N] [--until-broken | --until-says WORDS]\n"
         "                    [--replay-rounds] [--bad-users]\n"
         "Runs the operator against a simulated cluster that misbehaves by seed. Exit code 1 when\n"
-        "a promise is broken; with --replay-rounds also when a round that is decided again from "
-        "its\n"
-        "log comes to something else. With --bad-users, users of every fifth seed write manifests\n"
+        "a promise is broken; with --replay-rounds also when a scheduling round, repeated from\n"
+        "its log, has another result. With --bad-users, users of every fifth seed write manifests\n"
         "badly; docs/contributing/simulation.md says what is known about these runs.\n",
         stderr);
     return 2;

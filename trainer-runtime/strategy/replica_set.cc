@@ -30,7 +30,7 @@ ReplicaSet::ReplicaSet(std::vector<std::unique_ptr<Engine>> engines)
       buffers_(engines_.size()),
       sums_(engines_.size()),
       outcomes_(engines_.size()) {
-  LOCKSTEP_CHECK(!engines_.empty(), "a replica set needs a replica");
+  LOCKSTEP_CHECK(!engines_.empty(), "a training process needs at least one replica of the model");
   for (const auto& engine : engines_) {
     gradients_.push_back(engine->Gradients());
     LOCKSTEP_CHECK(gradients_.back().size() == gradients_.front().size(),

@@ -68,7 +68,8 @@ TEST_F(SupervisorHangTest, APodAmongOthersDoesNotBlameItsOwnRankForWaiting) {
   options_.has_peers_elsewhere = true;
   UseScript("exec sleep 1000");
   EXPECT_EQ(Run(), kExitHung);
-  EXPECT_THAT(Message().reason, HasSubstr("perhaps it only waits for a rank in another pod"));
+  EXPECT_THAT(Message().reason,
+              HasSubstr("perhaps this process only waits for a rank in another pod"));
 }
 
 TEST_F(SupervisorHangTest, AProgramThatComputesDoesNotHang) {
@@ -151,7 +152,7 @@ TEST_F(SupervisorHangTest, ThatItCannotBeToldIsSaid) {
   EXPECT_EQ(Run(), kExitHung);
   EXPECT_THAT(Message().reason,
               HasSubstr("3 processes of the pod stopped working at the same time, so it is unknown "
-                        "which of them the others wait for"));
+                        "which of these processes caused the hang"));
 }
 
 // Answers as lockstep_hang does, while its main thread uses a core, as ranks that wait in NCCL do.

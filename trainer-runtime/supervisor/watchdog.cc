@@ -49,13 +49,13 @@ std::string DescribeBlame(const HungProcess& culprit,
   }
   if (culprits.size() > 1) {
     return "; " + std::to_string(hung.size()) +
-           " processes of the pod stopped working at the same time, so it is unknown which of them "
-           "the others wait for";
+           " processes of the pod stopped working at the same time, so it is unknown which of "
+           "these processes caused the hang";
   }
   if (hung.size() > 1) {
     return "; the other processes of the pod stopped later, because they wait for this process";
   }
-  return has_peers_elsewhere ? "; perhaps it only waits for a rank in another pod" : "";
+  return has_peers_elsewhere ? "; perhaps this process only waits for a rank in another pod" : "";
 }
 
 }  // namespace

@@ -233,12 +233,12 @@ Status CheckCursor(const TrainingState& state, BatchLoader* loader) {
     return OkStatus();
   }
   return Error(ErrorCode::kInvalidArgument,
-               "the saved state and this job use different samples in data epoch " +
-                   std::to_string(cursor.data_epoch) +
-                   " up to the position of the saved state: continuing would lose " +
-                   std::to_string(open.lost - closed.lost) + " and repeat " +
+               "the state was saved with other data or another dataset.shuffle: to continue data "
+               "epoch " +
+                   std::to_string(cursor.data_epoch) + " would lose " +
+                   std::to_string(open.lost - closed.lost) + " samples and repeat " +
                    std::to_string(open.repeated - closed.repeated) +
-                   " samples. Use the dataset.shuffle and the data with which the state was saved");
+                   ". Set the data and dataset.shuffle as they were when the state was saved");
 }
 
 // Layout: 8 bytes length of the header, the header as JSON, the ledger.

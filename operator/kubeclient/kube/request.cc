@@ -278,7 +278,7 @@ Error ToError(const CallResult& result) {
     return ErrorOfFault(*fault);
   }
   const Reply& reply = std::get<Reply>(result);
-  LOCKSTEP_CHECK(!reply.is_success(), "a call that succeeded has no error");
+  LOCKSTEP_CHECK(!reply.is_success(), "ToError was called for a call that succeeded");
   StatusText text = ReadStatusText(reply);
   return {CodeOf(reply.status, text), std::move(text.message)};
 }

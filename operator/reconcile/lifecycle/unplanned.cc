@@ -90,7 +90,8 @@ void NoteUnplanned(bool is_edited, DecisionBuilder* builder) {
   const ConditionChange planned = {ConditionType::kFullyPlanned,
                                    true,
                                    "FieldsPlanned",
-                                   "the scheduler uses all fields about placement"};
+                                   "when it places the gang, the scheduler uses all fields of the "
+                                   "manifest about nodes and priority"};
   if (!unplanned.empty()) {
     builder->Set({ConditionType::kFullyPlanned, false, "FieldsNotPlanned", unplanned},
                  EventType::kWarning);

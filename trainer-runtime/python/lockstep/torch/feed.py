@@ -85,9 +85,9 @@ class Feed(Generic[Batch]):
 
     def _foreign(self, step: int) -> LockstepError:
         return LockstepError(
-            f"step {step}: the loader does not use the job's sampler, or yields its batches only "
-            "once: create it with DataLoader(dataset, batch_sampler=job.sampler); the dataset must "
-            "return samples by their number, which an IterableDataset cannot do")
+            f"step {step}: the loader does not use the job's sampler, or cannot be iterated a "
+            "second time. Create it with DataLoader(dataset, batch_sampler=job.sampler). The "
+            "dataset must support dataset[i], so an IterableDataset does not work")
 
 
 def check_begins_anew(loader: Any) -> None:
@@ -95,8 +95,8 @@ def check_begins_anew(loader: Any) -> None:
     InvalidArgument."""
     if hasattr(loader, "__next__") and iter(loader) is loader:
         raise InvalidArgument(
-            f"batches: {type(loader).__name__} found, which yields its batches only once; expected "
-            "a loader that begins again from job.sampler after a rank is lost. Pass the "
+            f"batches: {type(loader).__name__} found, which cannot be iterated a second time; "
+            "expected a loader that begins again from job.sampler after a rank is lost. Pass the "
             "DataLoader, and put a generator around job.batches instead: "
             "work(job.batches(loader)). Or pass an object whose __iter__ is such a generator")
 

@@ -186,7 +186,8 @@ class Anew(unittest.TestCase):
                            (iter(loader), "_SingleProcessDataLoaderIter"),
                            (zip(loader, loader), "zip"), (enumerate(loader), "enumerate")):
             with self.assertRaisesRegex(
-                    InvalidArgument, f"^batches: {name} found, which yields its batches only once; "
+                    InvalidArgument,
+                    f"^batches: {name} found, which cannot be iterated a second time; "
                     ".*put a generator around job.batches instead"):
                 check_begins_anew(once)
         self.assertEqual(sampler.handed_out_count, 0)

@@ -295,7 +295,7 @@ class Control:
     def _loss_of(self, epoch: int) -> Optional[LockstepError]:
         """Why the meeting of `epoch` is over; None: it stands."""
         if self._epoch != epoch:
-            return MeetAgain("another meeting has begun", Status.ABORTED)
+            return MeetAgain("a newer rendezvous has begun", Status.ABORTED)
         return self._lost
 
     def gather_texts(self, text: str) -> list[str]:

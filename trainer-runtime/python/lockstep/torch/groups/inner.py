@@ -120,7 +120,7 @@ class GlooInner(Inner):
         is_decided = self._is_decided.wait(limit)
         if self.backend is None:
             raise self._error or _dist.DistBackendError(
-                "a gloo group was not formed, because its meeting is over" if is_decided else
+                "a gloo group was not formed, because its rendezvous is over" if is_decided else
                 f"a gloo group was not formed within {limit:g} s")
         self._sockets = {fd: name for fd, name in _sockets().items() if before.get(fd) != name}
 

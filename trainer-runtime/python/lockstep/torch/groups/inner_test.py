@@ -68,7 +68,7 @@ class Gloo(unittest.TestCase):
 
         thread = threading.Thread(target=abort)
         thread.start()
-        with self.assertRaisesRegex(dist.DistBackendError, "its meeting is over"):
+        with self.assertRaisesRegex(dist.DistBackendError, "its rendezvous is over"):
             inner.form(wait_for_the_lost, Options(0), None, dist.HashStore(), 0)
         thread.join()
 

@@ -62,7 +62,7 @@ class Ddp(Plain):
         if self.model._comm_hooks or self.model._get_ddp_logging_data().get("comm_hook"):
             raise InvalidArgument(
                 "model: DistributedDataParallel with a communication hook found, expected none: "
-                "the state of the hook may be wrong after a step that was lost")
+                "the state of the hook may be wrong after a step in which a rank was lost")
 
     def settle(self) -> None:
         """Rank 0's buffers become those of all, which the next forward pass would do: a rank that
@@ -98,8 +98,8 @@ def plain_or_ddp(model: Any) -> Plain:
     if _is_wrapped(model):
         raise InvalidArgument(
             f"model: {type(model).__name__} found, whose parameters a DistributedDataParallel "
-            "trains, expected that DistributedDataParallel: its groups fail when a rank is lost, "
-            "and the Job has to know it to go on")
+            "trains, expected the DistributedDataParallel itself: otherwise the Job cannot "
+            "prepare it for a replacement of a lost rank")
     return Plain(model)
 
 
@@ -118,12 +118,13 @@ def _check_module(name: str, module: torch.nn.Module) -> None:
     if "FullyShardedDataParallel" in kinds:
         raise InvalidArgument(
             f"model: FullyShardedDataParallel (FSDP1) found at {name}, expected fully_shard, "
-            "DistributedDataParallel or a plain module: FSDP1 cannot undo a step that was lost. "
-            "Without lockstep.torch.groups, the gang restarts from the program's checkpoint")
+            "DistributedDataParallel or a plain module: FSDP1 cannot discard a step in which a "
+            "rank was lost. To keep FSDP1, do not import lockstep.torch.groups: the whole gang "
+            "then restarts after a loss, and continues from the program's checkpoint")
     if "FSDPModule" in kinds:
         raise InvalidArgument(
             f"model: fully_shard found at {name}, expected it on the whole model as well: only the "
-            "root module can undo a step")
+            "root module can discard a step in which a rank was lost")
     if isinstance(module, DistributedDataParallel):
         raise InvalidArgument(
             f"model: DistributedDataParallel found at {name}, expected it around the whole model")
