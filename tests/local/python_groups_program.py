@@ -4,7 +4,8 @@ set-up), steps (by Steps, whose loop is this program's), pairs (groups of two ra
 after two steps), metric (a sum of the program's own after each step), ema (a mean of the weights in
 `extra`, whose state_dict gathers it), shard (in `extra`, a tensor that ranks hold different values
 of), warm (a backward pass before the Job), freezes (a layer after two steps), frozen (stops in
-place of a death), and moments at which a rank kills itself, as PLACE:RANK:STEP. The places:
+place of a death), copies (of shards, every three steps), and moments at which a rank kills itself,
+as PLACE:RANK:STEP. The places:
 
     setup        before the Job is made
     forward      before the model has seen the batch
@@ -12,6 +13,7 @@ place of a death), and moments at which a rank kills itself, as PLACE:RANK:STEP.
     update       when all ranks have voted, before the update
     deaf         when all ranks have voted: it does not die, and does not hear the outcome
     metric       after the step, before the program's own sum
+    copy.N       before the N-th rank hands over its shard for a copy
     meeting      in the meeting after a loss
 """
 
@@ -31,6 +33,7 @@ from torch.distributed.tensor import DTensor
 import lockstep
 import lockstep.torch
 import lockstep.torch.groups
+from lockstep.torch.groups import copies
 from lockstep.torch.groups.facade import GroupFacade
 
 SAMPLES = 64
@@ -100,6 +103,7 @@ class Moments:
         self.be_deaf(job._reducer)
         self.come_before(job, "_update", "update")
         self.come_before(job, "_meet", "meeting")
+        self.watch_copies()
 
     def be_deaf(self, reducer):
         """Where the vote has come through, this rank hears nothing of it: deaf:RANK:STEP."""
@@ -128,6 +132,15 @@ class Moments:
             return original(*arguments, **named)
 
         setattr(owner, name, dying)
+
+    def watch_copies(self):
+        original = copies.broadcast_state
+
+        def counted(*arguments):
+            self.count("copy")
+            return original(*arguments)
+
+        copies.broadcast_state = counted
 
     def watch_calls(self):
         original = GroupFacade._call
@@ -195,7 +208,7 @@ def main():
                   if name in words})
     job = lockstep.torch.groups.Job(
         model=model, optimizer=optimizer, sampler=sampler, extra=extra,
-        scaler=scaler, raises="raises" in words)
+        scaler=scaler, raises="raises" in words, copy_every=3 if "copies" in words else None)
     moments.watch(job)
     group = dist.group.WORLD
     epoch = None

@@ -46,11 +46,24 @@ class GroupsCase(OwnProgramCase):
                 for rank in range(workers)]
         self.assertEqual(ends, [ends[0]] * workers)
         self.assertEqual(len(ends[0]), 1, run.output)
+        self.steps_back = [re.findall(r"going back from step (\d+) to the copy of step (\d+)",
+                                      run.pod_log(f"own-worker-{rank}")) for rank in range(workers)]
         return ends[0][0]
+
+    def check_restart(self, kind, *words, workers, why):
+        """A shard is lost after step 3 for the reason `why`, and new pods train from the
+        beginning."""
+        run = self.run_job(command_manifest(
+            python_words(PROGRAM, kind, str(STEPS), *words), name="own", workers=workers,
+            backoff_limit=3, recovery=PATIENCE))
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertRegex(run.output, r"the shard of rank \d after step 3 is lost: .*" + why)
+        self.assertEqual(len(run.summary["restarts"]), 1, run.output)
+        self.assertRegex(run.output, rf"after {STEPS} steps: ")
 
     def check(self, kind, *words, moments, workers=2):
         """The weights after deaths at `moments` are those of an undisturbed run to the bit."""
-        kept = (word for word in words if word not in ("raises", "frozen"))
+        kept = (word for word in words if word not in ("raises", "frozen", "copies"))
         key = (kind, *kept, workers)
         if key not in self.known_ends:
             self.known_ends[key] = self.train(*key[:-1], workers=workers)
@@ -132,19 +145,50 @@ class Shards(GroupsCase):
             self.assertRegex(run.output, refusal)
 
     def test_without_a_rank_that_holds_the_same_the_gang_starts_anew(self):
-        for kind, moments, workers, words in (
-                ("fsdp", ["reduce_scatter_single.2:1:3"], 2,
-                 "no other rank holds this shard; on a mesh with a dimension of replicas"),
-                ("hsdp", ["reduce_scatter_single.2:3:3", "reduce_scatter_single.2:1:3"], 4,
-                 "which held the same shard, are lost as well")):
-            manifest = command_manifest(
-                python_words(PROGRAM, kind, str(STEPS), *moments), name="own", workers=workers,
-                backoff_limit=3)
-            run = self.run_job(manifest)
-            self.assertEqual(run.exit_code, 0, run.output)
-            self.assertRegex(
-                run.output, r"the shard of rank \d after step 3 is lost: .*" + words)
-            self.assertRegex(run.output, rf"after {STEPS} steps: ")  # in new pods
+        self.check_restart(
+            "fsdp", "reduce_scatter_single.2:1:3", workers=2,
+            why="no other rank holds this shard; on a mesh with a dimension of replicas")
+        self.check_restart(
+            "hsdp", "reduce_scatter_single.2:3:3", "reduce_scatter_single.2:1:3", workers=4,
+            why="which held the same shard, are lost as well")
+
+
+class Copies(GroupsCase):
+    """fully_shard without replicas, with copies in the other pod every three steps. The weights are
+    those of a run without copies."""
+
+    def check_back(self, *moments, words=(), back):
+        """`back`: by rank, the steps from which it goes back, and to which. None is killed twice: a
+        rank that is killed again before its report has arrived is replaced with its pod."""
+        self.check("fsdp", "copies", *words, moments=moments)
+        self.assertEqual(self.steps_back, back)
+
+    def test_ranks_go_back_when_one_is_killed_in_backward_and_in_the_midst_of_a_copy(self):
+        self.check_back("reduce_scatter_single.2:1:5", "copy.2:0:6",
+                        back=[[("5", "3")], [("6", "3")]])
+
+    def test_ranks_go_back_from_the_end_when_one_is_killed_with_the_last_vote(self):
+        self.check_back("forward:1:4", "update:0:7", words=("raises", "scaler"),
+                        back=[[("4", "3")], [("8", "6")]])
+
+    def test_a_copy_that_a_meeting_without_a_loss_has_ended_is_made_in_it(self):
+        self.check_back("deaf:1:5", "forward:0:7", back=[[], [("7", "6")]])
+
+    def test_without_a_rank_and_the_one_that_has_its_copy_the_gang_starts_anew(self):
+        self.check_restart("fsdp", "copies", "forward:1:3", "forward:2:3", workers=3,
+                           why="rank 2, which had the copy of it, is lost as well")
+
+    def test_all_ranks_of_a_pod_get_their_shards_from_the_other_pod(self):
+        manifest = command_manifest(
+            python_words(PROGRAM, "fsdp", str(STEPS), "copies", "forward:2:4", "forward:3:4"),
+            name="own", backoff_limit=3, recovery=PATIENCE).replace(
+                "replicas: 2", "replicas: 2\n    processes: 2")
+        run = self.run_job(manifest)
+        self.assertEqual(run.exit_code, 0, run.output)
+        self.assertEqual(len(self.pids(run.directory, 0)), 2, run.output)  # of ranks 0 and 1
+        self.assertEqual(run.pod_log("own-worker-0").count("from step 4 to the copy of step 3"), 2)
+        ends = re.findall(rf"after {STEPS} steps: .*", run.output)
+        self.assertEqual((len(ends), len(set(ends))), (4, 1), run.output)
 
 
 class Calls(GroupsCase):

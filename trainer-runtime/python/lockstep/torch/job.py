@@ -351,9 +351,7 @@ class Job:
         if lost is None:
             self._report()
             try:
-                if self._is_save_due():
-                    self._watch.check_before_save(self._step)
-                    self._keeper.save()
+                self._save_if_due()
                 leave = self.session.should_stop(self._options.call_seconds)
             except MeetAgain as error:
                 lost = error
@@ -364,6 +362,12 @@ class Job:
                 self._keeper.save()
         elif leave and not self.sampler.is_done:
             self._stop(leave)
+
+    def _save_if_due(self) -> None:
+        """After a step. Collective. Errors: MeetAgain, those of `check_before_save`."""
+        if self._is_save_due():
+            self._watch.check_before_save(self._step)
+            self._keeper.save()
 
     def _is_save_due(self) -> bool:
         """Equal on all ranks, which compare what they hold before it."""

@@ -109,9 +109,11 @@ def unflatten(flat: FlatState) -> Any:
     return collections.Counter(items) if kind == "@counter" else items
 
 
-def broadcast_state(session: Session[torch.Tensor], state: Any, root: int, timeout: float) -> Any:
-    """`state` of rank `root` on all ranks; that of others is not looked at. Collective; a rank that
-    fails has changed nothing."""
+def broadcast_state(
+    session: Session[torch.Tensor], state: Any, root: int, timeout: float, is_kept: bool = True
+) -> Any:
+    """`state` of rank `root` on all ranks; that of others is not looked at. `is_kept`: False: this
+    rank keeps none of it, and gets None. Collective; a rank that fails has changed nothing."""
     is_root = session.rank == root
     flat = flatten(state) if is_root else FlatState(None, {})
     text = b""
@@ -141,8 +143,11 @@ def broadcast_state(session: Session[torch.Tensor], state: Any, root: int, timeo
         )
         if tensor.numel() > 0:
             session.broadcast(bytes_of(tensor), root, timeout)
-        tensors[name] = tensor
-    return state if is_root else unflatten(FlatState(tree, tensors))
+        if is_kept:
+            tensors[name] = tensor
+    if is_root:
+        return state
+    return unflatten(FlatState(tree, tensors)) if is_kept else None
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from lockstep.torch import job as plain
 from lockstep.torch.agreement import check_equal
 from lockstep.torch.gradients import StepShare
 from lockstep.torch.groups.control import control, is_open
+from lockstep.torch.groups.copies import Copies, copies_for
 from lockstep.torch.groups.models import check_optimizer, is_group_initialized, synchronize
 from lockstep.torch.groups.shards import ProgramSaves, Sharded, ShardHoldings, adapter_of
 from lockstep.torch.groups.vote import StepVote
@@ -43,6 +44,10 @@ class Job(plain.Job):
     and `attempt` catches it. `raises=False`: the calls return at once with undefined results, and
     the step runs to its end.
 
+    `copy_every`: for a model of fully_shard without replicas, steps between two copies of each
+    rank's shard to a rank of another pod. If a rank is lost, all ranks go back to the newest copy.
+    None: no copies.
+
     Errors: those of lockstep.torch.Job; InvalidArgument (the model or the optimizer cannot forget a
     step, or there is no group of all ranks). Thread: one.
     """
@@ -63,6 +68,7 @@ class Job(plain.Job):
         scaler: Any = None,
         options: JobOptions = JobOptions(),
         raises: bool = False,
+        copy_every: Optional[int] = None,
     ) -> None:
         if not is_group_initialized() or not is_open():
             raise InvalidArgument(
@@ -70,6 +76,7 @@ class Job(plain.Job):
                 "import lockstep.torch.groups, then call init_process_group, then make the Job")
         self._adapter = adapter_of(model)
         check_optimizer(optimizer)
+        self._copies = copies_for(copy_every, self._adapter)
         if isinstance(self._adapter, Sharded):
             self._rolls_forward = True
             self._holdings_type = ShardHoldings
@@ -79,6 +86,7 @@ class Job(plain.Job):
         self._session = self._control.session  # type: ignore[assignment]
         self._raises = raises
         self._voted: Optional[Voted] = None
+        self._has_left_loop = False  # so that it cannot repeat a step
         super().__init__(model=self._adapter.bare, optimizer=optimizer, sampler=sampler,
                          extra=extra, scaler=scaler, options=options)
         self.model = model
@@ -206,6 +214,7 @@ class Job(plain.Job):
             yield batch
 
     def _end_early(self) -> None:
+        self._has_left_loop = True
         self._control.session.has_left_loop = not self.sampler.is_done
         super()._end_early()
 
@@ -229,36 +238,86 @@ class Job(plain.Job):
                     raise
                 self._watch.count_fruitless(lost)
 
+    @property
+    def _shards(self) -> ShardHoldings:
+        """Precondition: the model is of fully_shard."""
+        assert isinstance(self._holdings, ShardHoldings)
+        return self._holdings
+
+    def _save_if_due(self) -> None:
+        super()._save_if_due()
+        self._copy_if_due()
+
+    def _copy_if_due(self) -> None:
+        """After a step, and once more in a meeting that has come to this step: a copy may have been
+        lost, or not have come to its end. Collective. Errors: MeetAgain."""
+        if self._copies is None or not self._copies.is_due(self._step) or self.sampler.is_done:
+            return
+        state = {**self._common(), "shard": self._shards.shard()}
+        self._copies.take(self.session, self._step, state, self._options.long_seconds())
+
+    def _terms(self) -> dict[str, str]:
+        every = "none" if self._copies is None else str(self._copies.every)
+        return {**super()._terms(), "copy_every:": every}
+
     def _take_over(self) -> None:
         """Shards come from the ranks that hold the same; what all have, from the source."""
         members, source = self.meeting.members, self.meeting.state_source
         if not isinstance(self._adapter, Sharded):
             super()._take_over()
             return
-        holdings, timeout = self._holdings, self._options.long_seconds()
-        assert isinstance(holdings, ShardHoldings)
+        timeout = self._options.long_seconds()
         if source is None:  # ranks begin with what the program has made of one seed
-            check_equal(self.session, holdings.extra_hashes(), timeout,
+            check_equal(self.session, self._shards.extra_hashes(), timeout,
                         "extra must hold the same on all ranks, as a replacement gets it from any "
                         "of them; keep what is of a shard as parameters of the model")
             return
-        step = members[source].step
-        if self._has_state and self._step < step:
-            self._roll_forward(step)
+        lost = [one.rank for one in members if not one.has_state]
+        if lost and self._copies is not None:
+            self._go_back(lost, self._copies)
+        else:
+            step = members[source].step
+            if self._has_state and self._step < step:
+                self._roll_forward(step)
+            for rank, donor in self._adapter.donors(members, step).items():
+                self._hand_shard(rank, donor, self._shards.shard)
         self._voted = None
-        for lost, donor in self._adapter.donors(members, step).items():
-            own = holdings.shard() if self.rank == donor else None
-            shard = broadcast_state(self.session, own, donor, timeout)
-            if self.rank == lost:
-                holdings.load_shard(shard)
-        if all(one.has_state and one.step == step for one in members):
-            return
-        common = {"step": step, "sampler": self.sampler.state_dict(), **holdings.common()}
-        common = broadcast_state(self.session, common, source, timeout)
-        if self.rank != source:
-            holdings.load_common(common)
-            self.sampler.load_state_dict(common["sampler"])
-            self._step = step
+        if lost or any(one.step != self._step for one in members):
+            common = broadcast_state(self.session, self._common(), source, timeout)
+            if self.rank != source:
+                self._load_common(common)
+        self._copy_if_due()
+
+    def _go_back(self, lost: list[int], copies: Copies) -> None:
+        """To the newest copies that count, of which those of the ranks that are `lost` come from
+        other pods. Collective. Errors: ShardLost, on all ranks; MeetAgain."""
+        step = copies.agree(self.session, self.meeting.members, self._has_left_loop,
+                            self._options.long_seconds())
+        if self._has_state:
+            print(f"lockstep: going back from step {self._step} to the copy of step {step}",
+                  flush=True)
+            own = copies.own(step)
+            self._shards.load_shard(own["shard"])
+            self._load_common(own)
+        for rank in lost:
+            self._hand_shard(rank, copies.holder(rank), lambda: copies.held(step))
+
+    def _hand_shard(self, rank: int, donor: int, shard: Callable[[], dict[str, Any]]) -> None:
+        """That of `rank`, which `donor` has. Collective. Errors: MeetAgain."""
+        found = broadcast_state(
+            self.session, shard() if self.rank == donor else None, donor,
+            self._options.long_seconds(), is_kept=self.rank == rank)
+        if self.rank == rank:
+            self._shards.load_shard(found)
+
+    def _common(self) -> dict[str, Any]:
+        """What all ranks hold alike."""
+        return {"step": self._step, "sampler": self.sampler.state_dict(), **self._shards.common()}
+
+    def _load_common(self, state: dict[str, Any]) -> None:
+        self._shards.load_common(state)
+        self.sampler.load_state_dict(state["sampler"])
+        self._step = state["step"]
 
     def _roll_forward(self, step: int) -> None:
         """Takes the step that others have taken: all have voted for it, this rank among them, and

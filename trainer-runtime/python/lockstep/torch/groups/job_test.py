@@ -9,9 +9,10 @@ import unittest.mock
 import torch
 
 from lockstep import exits
-from lockstep.errors import MeetAgain, Status
+from lockstep.errors import InvalidArgument, MeetAgain, Status
 from lockstep.torch import job as plain
 from lockstep.torch.groups import job
+from lockstep.torch.groups.copies import Copies
 from lockstep.torch.groups.job import Job
 from lockstep.torch.holdings import Holdings
 from lockstep.torch.job_test import FakeSession
@@ -87,9 +88,9 @@ class JobCase(unittest.TestCase):
 
 
 class GroupsJob(JobCase):
-    def job(self, checkpoint_every=0, **named):
+    def job(self, checkpoint_every=0, epochs=1, **named):
         return Job(model=self.model, optimizer=torch.optim.SGD(self.model.parameters(), lr=0.1),
-                   sampler=Sampler(8, 4), options=JobOptions(
+                   sampler=Sampler(8, 4, epochs=epochs), options=JobOptions(
                        checkpoint_every=checkpoint_every,
                        checkpoint_directory=str(self.directory)), **named)
 
@@ -98,6 +99,21 @@ class GroupsJob(JobCase):
         loader = torch.utils.data.DataLoader(data, batch_sampler=made.sampler)
         for (inputs,) in made.batches(loader):
             yield inputs
+
+    def test_copies_are_taken_at_the_steps_that_are_due_and_none_at_the_end(self):
+        made = self.job(epochs=3)
+        made._copies = unittest.mock.Mock(is_due=Copies(2, 2, 1).is_due)
+        with unittest.mock.patch.multiple(
+                Job, _shards=unittest.mock.Mock(), _common=lambda _: {"step": made.step_count}):
+            for inputs in self.batches(made):
+                self.model(inputs).square().mean().backward()
+                made.step()
+        self.assertEqual([call.args[1] for call in made._copies.take.call_args_list], [2, 4])
+        self.assertEqual(made.step_count, 6)
+
+    def test_copies_are_refused_where_each_rank_holds_the_whole_model(self):
+        with self.assertRaisesRegex(InvalidArgument, "^copy_every: 5 found, but each rank holds"):
+            self.job(copy_every=5)
 
     def saved(self):
         return sorted(path.name for path in self.directory.glob("step-*"))

@@ -26,6 +26,12 @@ class ShardLost(Ended):
     exit_code = MeetAgain.exit_code
 
 
+def shard_lost(rank: int, step: int, why: str) -> ShardLost:
+    """That of `rank`, when ranks had taken `step` steps."""
+    return ShardLost(f"the shard of rank {rank} after step {step} is lost: {why}; the gang "
+                     "restarts from the program's checkpoint", Status.LOST_PEER)
+
+
 class Sharded(Plain):
     """A model that fully_shard was applied to."""
 
@@ -46,6 +52,7 @@ class Sharded(Plain):
             raise InvalidArgument(
                 f"model: {other or 'parameters'} on the mesh {meshes.get(other or '', first)} "
                 f"found, expected all parameters on one mesh of all {size} ranks")
+        self.size = size
         self._ranks = first.mesh
         placements = [one.placements for one in parameters.values()]
         self._is_replica = [all(isinstance(one[dim], Replicate) for one in placements)
@@ -71,10 +78,9 @@ class Sharded(Plain):
                 others = self.twins(member.rank)
                 why = (f"ranks {others}, which held the same shard, are lost as well" if others else
                        "no other rank holds this shard; on a mesh with a dimension of replicas "
-                       "(HSDP), another rank does")
-                raise ShardLost(
-                    f"the shard of rank {member.rank} after step {step} is lost: {why}; the gang "
-                    "restarts from the program's checkpoint", Status.LOST_PEER)
+                       "(HSDP), another rank does, and with copy_every of the Job, another pod "
+                       "has a copy")
+                raise shard_lost(member.rank, step, why)
             found[member.rank] = twins[0]
         return found
 
@@ -136,11 +142,12 @@ class ShardHoldings(Holdings):
         }
 
     def load_shard(self, found: dict[str, Any]) -> None:
-        """Takes over that of a twin."""
+        """Takes over that of a twin, or an older one of this rank."""
         buffers = {name: one for each in self.buffers() for name, one in each.items()}
         with torch.no_grad():
             for name, one in self.parameters().items():
                 local(one).copy_(found["parameters"][name])
+                self.optimizer.state.pop(one, None)
                 if name in found["optimizer"]:
                     layouts = found["layouts"][name]
                     self.optimizer.state[one] = {

@@ -57,6 +57,15 @@ class Shards(unittest.TestCase):
             self.assertTrue(torch.equal(
                 local(mean), local(donor.optimizer.state[other]["exp_avg"])), name)
 
+    def test_an_older_shard_of_this_rank_has_what_the_optimizer_had_then(self):
+        own = self.holdings()
+        before = through_json(own.shard())
+        self.step(own)
+        own.load_shard(before)
+        self.assertEqual(len(own.optimizer.state), 0)
+        for name, parameter in own.parameters().items():
+            self.assertTrue(torch.equal(local(parameter), before["parameters"][name]), name)
+
     def test_a_tensor_of_the_optimizer_lies_where_that_of_the_other_lay(self):
         parameter = torch.nn.Parameter(torch.empty(2, device="meta"))
         for device in ("meta", "cpu"):
