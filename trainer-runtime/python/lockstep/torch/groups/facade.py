@@ -194,6 +194,10 @@ class GroupFacade(Backend):  # type: ignore[misc]
                 self.swallow(error, name)
         return FacadeWork(self, work, name, result)
 
+    def monitored_barrier(self, options: Any, waits_for_all: bool) -> None:
+        """A barrier: a rank that does not come is one that the session knows to be lost."""
+        self._call("barrier", (options,), {}).wait()
+
     def getBackendName(self) -> str:
         return self._backend
 
