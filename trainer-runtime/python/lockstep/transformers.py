@@ -11,12 +11,13 @@ import pathlib
 import re
 import sys
 import tempfile
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Optional, Union
 
 import torch
 
 import lockstep.torch.groups
 from lockstep.errors import InvalidArgument, Stopped
+from lockstep.torch.adapters import check_parts, refuse
 from lockstep.torch.groups.control import control, is_replacement
 
 # This module has the name of that package.
@@ -136,7 +137,7 @@ class Recovers:
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> Any:
         if self._steps is None:
             return self._super().get_batch_samples(epoch_iterator, num_batches, device)
-        with _agreed():  # the items of all ranks are counted in the attempt, by `training_step`
+        with control().agreed():  # `training_step` counts the items of all ranks, in the attempt
             self._samples, count = self._super().get_batch_samples(
                 epoch_iterator, num_batches, device)
         self._waiting = []
@@ -173,12 +174,9 @@ class Recovers:
             raise
 
     def _save_alone(self, steps: lockstep.torch.groups.Steps, model: Any) -> None:
-        """At a stop: the lowest rank that is left writes what all hold, rank 0 if it is there. It
-        asks no other rank, as others may have left, or go on with this one's successor."""
+        """At a stop, on all ranks: one of them writes what all hold."""
         step = self.state.global_step
-        # A rank may be lost in the meeting in which this one has taken a step on its own, which its
-        # loop has not counted.
-        if steps.step_count != step or not steps.session.should_save():
+        if not steps.should_save(step):
             return
         folder = pathlib.Path(self._get_output_dir(None), f"{_utils.PREFIX_CHECKPOINT_DIR}-{step}")
         if _is_whole(folder):
@@ -187,7 +185,7 @@ class Recovers:
         rank = process.process_index
         process.process_index = 0  # the one that the Trainer lets write
         try:
-            with _agreed():
+            with control().agreed():
                 self._save_checkpoint(model, None)
         finally:
             process.process_index = rank
@@ -204,7 +202,7 @@ class Recovers:
         """The loss to log is that of all ranks already, so a log needs to ask no other rank."""
         needs_ranks = self.control.should_evaluate or self.control.should_save
         is_agreed = self._steps is not None and not needs_ranks
-        with _agreed() if is_agreed else contextlib.nullcontext():
+        with control().agreed() if is_agreed else contextlib.nullcontext():
             self._super()._maybe_log_save_evaluate(*arguments, **named)
 
     def _finalize_training(self, *arguments: Any, **named: Any) -> Any:
@@ -281,23 +279,9 @@ def _is_whole(checkpoint: pathlib.Path) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _agreed() -> Iterator[None]:
-    """Calls return what they would if all ranks held the same."""
-    control().is_agreed = True
-    try:
-        yield
-    finally:
-        control().is_agreed = False
-
-
 def _check(trainer: Any, trial: Any) -> None:
     """Errors: InvalidArgument (what this cannot do; names it)."""
-    missing = [name for name in _NEEDED if not hasattr(_trainer.Trainer, name)]
-    if missing:
-        version = importlib.import_module("transformers").__version__
-        raise InvalidArgument(
-            f"transformers: {version} found, whose Trainer has no {missing[0]}; expected 5.24")
+    check_parts("transformers", "5.24", [(_trainer.Trainer, _NEEDED)])
     args = trainer.args
     data = trainer.train_dataset
     refused = {
@@ -325,7 +309,4 @@ def _check(trainer: Any, trial: Any) -> None:
     }
     for name, (is_set, instead) in refused.items():
         if is_set:
-            raise InvalidArgument(
-                f"{name}: {getattr(args, name, None) or 'a value'} found, which "
-                f"lockstep.transformers.Recovers cannot recover; expected {instead}. Without "
-                "Recovers, the gang restarts from the Trainer's newest checkpoint")
+            refuse("lockstep.transformers", name, getattr(args, name, None) or "a value", instead)

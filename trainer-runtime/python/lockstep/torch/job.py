@@ -340,8 +340,9 @@ class Job:
                     "sampler a larger batch_size, split each batch, and then call step once")
             self._between_steps()
 
-    def _seed(self) -> None:
-        torch.manual_seed(mix(self.sampler.seed, self._step, self.rank))
+    def _seed(self, *part: int) -> None:
+        """`part`: the number of a part of the step, where each is seeded."""
+        torch.manual_seed(mix(self.sampler.seed, self._step, self.rank, *part))
 
     def _between_steps(self) -> None:
         """What comes after a step: after the program's own doing, so that the state is whole."""

@@ -198,6 +198,21 @@ class Control:
         finally:
             self.silence = before
 
+    @contextlib.contextmanager
+    def agreed(self) -> Iterator[None]:
+        """Calls return what they would if all ranks held the same."""
+        self.is_agreed = True
+        try:
+            yield
+        finally:
+            self.is_agreed = False
+
+    @property
+    def answers_itself(self) -> bool:
+        """Whether calls return without the other ranks: as in `agreed`, or of a replacement that
+        has not met them yet."""
+        return self.is_agreed or self._epoch is None
+
     def leave(self) -> None:
         """Before a meeting: all calls end, and all inner backends go. From the first one on this
         rank is not alone any more: a call before the groups are formed has no answer."""

@@ -30,7 +30,8 @@ class Steps(Job):
 
     `take` returns when the step is applied on all ranks. If a rank is lost, `take` joins a
     rendezvous with the replacement and computes the same batch again, so the loop itself never goes
-    back. A replacement gets the model, the optimizer, `extra` and `loop`. `loop` holds the loop's
+    back. A loop that accumulates gradients calls `add` for each batch but the last of a step. A
+    replacement gets the model, the optimizer, `extra` and `loop`. `loop` holds the loop's
     own counters, which may differ between ranks; the replacement's loop has to continue from them.
     The loop saves its own checkpoints.
 
@@ -67,9 +68,20 @@ class Steps(Job):
         sampler.data_epoch = step
         super().__init__(model=model, optimizer=optimizer, sampler=sampler, extra=extra,
                          options=ProgramSaves.like(options))
+        self._parts: list[Compute] = []  # of the step in progress
+        self._losses: list[torch.Tensor] = []  # of those that were computed, since the last loss
         places: Any = range(size)
         self._turns: Iterator[Any] = self.batches(
             torch.utils.data.DataLoader(places, batch_sampler=sampler))
+
+    def add(self, compute: Compute) -> None:
+        """Computes a part of the step that the next `take` applies. `compute` adds to the gradients
+        and returns its share of the loss; it is called again if a rank is lost. The same number of
+        times on all ranks. Errors: those of `take`."""
+        self._check_is_left()
+        self._parts.append(compute)
+        self._compute(self._step)
+        self._control.raises = True  # the loop goes on
 
     def take(
         self, compute: Compute, before_update: Optional[Callable[[], object]] = None
@@ -80,20 +92,49 @@ class Steps(Job):
         Errors: those of `batches` and `step`; LockstepError (`steps_total` steps are done).
         """
         begin = self._step
-        if begin >= self._steps_total:
-            raise LockstepError(f"take: called after the last of {begin} steps")
-        own = torch.zeros(())
+        self._check_is_left()
+        self._parts.append(compute)
+        is_taken = False
+        while self._step == begin:
+            self._compute(begin)
+            if self._step == begin:
+                with self.attempt():
+                    is_taken = self.step(self._own_loss(), before_update)
+        self._control.raises = True  # the loop goes on
+        own = self._own_loss()
+        self._parts, self._losses = [], []
+        # Else the others have taken it, and only the outcome was lost on the way.
+        has_mean = is_taken and self._loss is not None
+        return own.new_tensor(self._loss) if has_mean else own
+
+    def should_save(self, step: int) -> bool:
+        """At a stop: whether this rank writes what all hold. It is the lowest rank that is left,
+        rank 0 if it is there, and may ask no other rank: others may have left, or go on with this
+        one's successor. `step`: as the loop counts. A rank may be lost in the meeting in which this
+        one has taken a step on its own, which its loop has not counted."""
+        return self._step == step and self.session.should_save()
+
+    def _check_is_left(self) -> None:
+        if self._step >= self._steps_total:
+            raise LockstepError(f"take: called after the last of {self._step} steps")
+
+    def _compute(self, begin: int) -> None:
+        """All parts of the step after `begin`, unless it is done once ranks have met."""
+        self._control.raises = self._raises
         while True:
             if not self._is_open:
                 next(self._turns)
-            if self._step > begin:
-                self._control.raises = True  # the loop goes on between two steps
-                return own  # the others have taken it, and only the outcome was lost on the way
-            self._seed()
+                if self._step > begin:
+                    return
+                self._losses = []
             with self.attempt():
-                own = compute()
-                if self.step(own, before_update):
-                    return own if self._loss is None else own.new_tensor(self._loss)
+                for number, part in enumerate(self._parts[len(self._losses):], len(self._losses)):
+                    self._seed(number)
+                    self._losses.append(part())
+                return
+
+    def _own_loss(self) -> torch.Tensor:
+        return torch.stack(self._losses).sum()
 
     def _take_over(self) -> None:
         """Only a rank without a state takes one over: where the loop of another is, it is itself

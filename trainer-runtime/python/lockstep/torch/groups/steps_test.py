@@ -45,6 +45,34 @@ class OwnLoop(JobCase):
         self.steps.take(self.compute)
         self.assertEqual((self.steps.step_count, self.control.raises), (2, True))
 
+    def part(self, name):
+        def compute():
+            self.calls.append((name, self.control.raises))
+            return self.compute()
+
+        return compute
+
+    def test_all_parts_of_a_step_are_computed_again_after_a_loss(self):
+        self.calls = []
+        lost = self.lost_vote(self.steps)
+
+        def meet(has_state, step, timeout):
+            self.control.session.meeting = Meeting(2, 0, 1, 0, (Member(0, 0, True, 0, "host"),))
+            lost.stop()
+
+        lost.start()
+        with unittest.mock.patch.object(self.control.session, "meet", meet):
+            self.steps.add(self.part("first"))
+            self.assertTrue(self.control.raises)
+            self.steps.take(self.part("last"))
+        self.assertEqual(self.calls, [("first", False), ("last", False)] * 2)
+        self.assertEqual((self.steps.step_count, self.control.raises), (1, True))
+
+    def test_the_loss_of_a_step_is_the_sum_of_its_parts(self):
+        self.steps.add(lambda: self.compute() * 0 + 2)
+        self.assertEqual(self.steps.take(lambda: self.compute() * 0 + 3).item(), 5)
+        self.assertEqual(self.steps.take(lambda: self.compute() * 0 + 1).item(), 1)
+
 
 if __name__ == "__main__":
     unittest.main()
