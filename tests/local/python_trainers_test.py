@@ -134,6 +134,103 @@ except InvalidArgument as error:
 """
 
 
+# Lightning's Trainer of one process, which is changed one by one within `fit`.
+LIGHTNING_REFUSALS = """\
+import datetime, lightning, torch
+import lightning.pytorch.callbacks as callbacks
+from lightning.pytorch.loops.fetchers import _DataLoaderIterDataFetcher
+from lockstep.errors import InvalidArgument
+from lockstep.lightning import Recovers
+from lockstep.lightning.refusals import check_data, check_steps, check_trainer
+from python_lightning_program import Module
+from python_trainers_parts import Samples
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(())
+
+class Own(torch.utils.data.SequentialSampler):
+    def set_epoch(self, epoch):
+        pass
+
+def say(name, check, *arguments, **named):
+    print(name, end=": ")
+    try:
+        check(*arguments, **named)
+        print("accepted")
+    except InvalidArgument as error:
+        print(error)
+
+def load(**named):
+    return torch.utils.data.DataLoader(Samples(), batch_size=8, **named)
+
+class Asks(lightning.Callback):
+    def on_train_start(self, trainer, module):
+        def check():
+            check_trainer(trainer)
+            check_data(trainer)
+
+        def say_with(name, owner, **values):
+            kept = {key: getattr(owner, key) for key in values}
+            for key, value in values.items():
+                setattr(owner, key, value)
+            say(name, check)
+            for key, value in kept.items():
+                setattr(owner, key, value)
+
+        say("nothing", check)
+        say_with("manual", module, automatic_optimization=False)
+        say_with("optimizers", trainer.strategy, optimizers=trainer.optimizers * 2)
+        trainer.precision_plugin.scaler = 1
+        say("scaler", check)
+        trainer.precision_plugin.scaler = None
+        say_with("reload", trainer, reload_dataloaders_every_n_epochs=1)
+        say_with("interval", trainer, _val_check_time_interval=5.0)
+        for one in (callbacks.BatchSizeFinder(), callbacks.LearningRateFinder(),
+                    callbacks.GradientAccumulationScheduler({0: 1, 4: 2}),
+                    callbacks.BackboneFinetuning(), callbacks.StochasticWeightAveraging(0.1),
+                    callbacks.EMAWeightAveraging(), callbacks.ModelPruning("l1_unstructured")):
+            say_with(type(one).__name__, trainer, callbacks=[self, one])
+        say_with("fetcher", trainer.fit_loop, _data_fetcher=_DataLoaderIterDataFetcher())
+        combined = trainer.fit_loop._combined_loader
+        weighted = torch.utils.data.WeightedRandomSampler([1.0] * 240, 240)
+        loaders = {
+            "shuffled": load(shuffle=True), "in order": load(), "own": load(sampler=Own(Samples())),
+            "weighted": load(sampler=weighted), "batches": [{"inputs": 1}],
+            "stream": torch.utils.data.DataLoader(Stream()),
+            "own batches": torch.utils.data.DataLoader(Samples(), batch_sampler=[[0, 1]]),
+        }
+        for name, loader in loaders.items():
+            combined.flattened = [loader]
+            say(name, check)
+        for total in (float("inf"), -1, 20):
+            say(f"steps {total}", check_steps, total)
+
+for name, value in (("ddp_comm_hook", print), ("model_averaging_period", 3),
+                    ("start_method", "spawn"), ("find_unused_parameters", True)):
+    say(name, Recovers, **{name: value})
+lightning.Trainer(
+    accelerator="cpu", max_steps=1, logger=False, enable_progress_bar=False,
+    enable_checkpointing=False, callbacks=[Asks()]).fit(Module(), load())
+"""
+
+# Each line: what is changed, and what is named.
+LIGHTNING_REFUSED = {
+    "ddp_comm_hook": "ddp_comm_hook", "model_averaging_period": "model_averaging_period",
+    "start_method": "start_method", "find_unused_parameters": None, "nothing": None,
+    "manual": "automatic_optimization", "optimizers": "configure_optimizers",
+    "scaler": "precision", "reload": "reload_dataloaders_every_n_epochs",
+    "interval": "val_check_interval", "BatchSizeFinder": "callbacks",
+    "LearningRateFinder": "callbacks", "GradientAccumulationScheduler": "callbacks",
+    "BackboneFinetuning": "callbacks", "StochasticWeightAveraging": "callbacks",
+    "EMAWeightAveraging": "callbacks", "ModelPruning": "callbacks", "fetcher": "training_step",
+    "shuffled": "train_dataloader", "in order": None, "own": None, "weighted": "train_dataloader",
+    "batches": "train_dataloader", "stream": "train_dataloader",
+    "own batches": "train_dataloader", "steps inf": "max_steps", "steps -1": "max_steps",
+    "steps 20": None,
+}
+
+
 # What a Trainer is to begin from, and what it begins from. The folder is an argument.
 BEGINNINGS = """\
 import os, sys, transformers
@@ -162,9 +259,9 @@ class Recovers(TrainersCase):
     """Two pods: a sum of two rounds alike in any order."""
 
     STEPS = 20  # more than a data epoch has
-    known_ends = set()  # of an undisturbed run on Hugging Face's Trainer
+    known_ends = {}  # of undisturbed runs, by what was run
 
-    def ends(self, program, *words, killed=()):
+    def trained(self, program, *words, killed=()):
         """`killed`: the moments at which a rank is."""
         run = self.train(program, self.STEPS, 0, "recovers", *words, *killed, workers=2)
         self.assertEqual(run.summary["restarts"], [], run.output)
@@ -175,16 +272,23 @@ class Recovers(TrainersCase):
             self.assertLessEqual(len(steps), deaths + 1)
             # Each step once: of a rank that is killed after a step, its successor does the next.
             self.assertEqual(sum(steps, []), list(range(1, self.STEPS + 1)))
+        return run
+
+    def ends(self, *program, killed=()):
+        return self.one_end(self.trained(*program, killed=killed))
+
+    def one_end(self, run):
+        """What each rank says at the end, which is the same."""
         ends = [re.findall(r"after \d+ steps: .*", run.pod_log(f"own-worker-{rank}"))
                 for rank in range(2)]
         self.assertEqual(ends, [ends[0]] * 2)
         self.assertEqual(len(ends[0]), 1)
-        return ends[0]
+        return set(ends[0])
 
     def check(self, program, *words):
         """A rank is killed in the first data epoch, and rank 0 in the second."""
         self.assertEqual(self.ends(program, *words, killed=("1:6", "0:17")),
-                         self.ends(program, *words))
+                         self.undisturbed(program, *words))
 
     @needs_transformers
     def test_hugging_face(self):
@@ -200,10 +304,11 @@ class Recovers(TrainersCase):
             [PYTHON, "-B", "-c", code, *arguments], capture_output=True, text=True, check=False,
             cwd=HERE, env={**self.environment(), **VARIABLES})
 
-    def undisturbed(self):
-        if not self.known_ends:
-            self.known_ends.update(self.ends("python_hugging_face_program.py"))
-        return self.known_ends
+    def undisturbed(self, *program):
+        program = program or ("python_hugging_face_program.py",)
+        if program not in self.known_ends:
+            self.known_ends[program] = self.ends(*program)
+        return self.known_ends[program]
 
     def all_ends(self, run):
         """What all processes say that came to the end, without repetition."""
@@ -265,7 +370,7 @@ class Recovers(TrainersCase):
     @needs_transformers
     def test_a_rank_killed_while_it_saves_has_a_successor_that_begins_from_a_whole_checkpoint(self):
         self.assertEqual(
-            set(self.ends("python_hugging_face_program.py", killed=["saves:0:10"])),
+            self.ends("python_hugging_face_program.py", killed=["saves:0:10"]),
             self.undisturbed())
 
     @needs_transformers
@@ -286,7 +391,7 @@ class Recovers(TrainersCase):
     @needs_transformers
     def test_what_a_trainer_cannot_recover_is_refused_by_name(self):
         said = self.say(REFUSALS, self.scratch)
-        names = re.findall(r"^(\w+): \S+ found, which lockstep.transformers.Recovers cannot",
+        names = re.findall(r"^(\w+): .+ found, which lockstep.transformers.Recovers cannot",
                            said.stdout, re.MULTILINE)
         self.assertEqual(names, ["fp16", "auto_find_batch_size", "save_on_each_node",
                                  "eval_on_start", "ignore_data_skip",
@@ -296,6 +401,53 @@ class Recovers(TrainersCase):
     @needs_accelerate
     def test_accelerate(self):
         self.check("python_accelerate_program.py")
+
+    @needs_lightning
+    def test_lightning(self):
+        self.check("python_lightning_program.py")
+
+    @needs_lightning
+    def test_lightning_that_accumulates_gradients_and_validates(self):
+        """A data epoch has an odd number of batches, and a validation comes within an update."""
+        killed = ("1:6", "0:17")
+        program = ("python_lightning_program.py", "accumulates", "validates")
+        run = self.trained(*program, killed=killed)
+        self.assertEqual(self.one_end(run), self.undisturbed(*program))
+        for rank in range(2):
+            log = run.pod_log(f"own-worker-{rank}")
+            # Of two data epochs, whichever process of the rank was there at their ends.
+            self.assertEqual(re.findall(r"counted (.*)", log)[:2], ["240.0 120.0"] * 2)
+
+    @needs_lightning
+    def test_lightning_that_is_stopped_is_saved(self):
+        """Also by the rank that is left, while rank 0 is replaced."""
+        program = "python_lightning_program.py"
+        for words, until, left in ((), "did step 5\n", 0), (
+                ("0:7",), "joining a new rendezvous after step 7", 1):
+            with self.subTest(words):
+                started = self.start(self.manifest(
+                    program, self.STEPS, 0.3, "recovers", *words, workers=2))
+                _, directory, _ = started
+                self.wait_for(lambda: until in self.log(directory, left))
+                run = self.stop(started)
+                self.assertEqual(run.exit_code, 130, run.output)
+                [step] = set(re.findall(
+                    r"asked to stop after (\d+) steps", self.log(directory, left)))
+                self.assertEqual(self.savers(directory, step), [f"own-worker-{left}"])
+                resumed = self.finish(self.start_resumed(directory))
+                self.assertEqual(resumed.exit_code, 0, resumed.output)
+                self.assertEqual(self.steps(resumed)[-1][0], int(step) + 1)
+                self.assertEqual(self.all_ends(resumed), self.undisturbed(program))
+
+    @needs_lightning
+    def test_what_lightning_cannot_recover_is_refused_by_name(self):
+        said = self.say(LIGHTNING_REFUSALS)
+        names = {
+            what: None if answer == "accepted" else re.match(
+                r"(\w+): .+ found, which lockstep.lightning.Recovers cannot", answer)[1]
+            for what, answer in re.findall(
+                r"^([\w -]+): ((?:accepted|\w+: ).*)", said.stdout, re.MULTILINE)}
+        self.assertEqual(names, LIGHTNING_REFUSED, said.stdout + said.stderr)
 
 
 if __name__ == "__main__":
