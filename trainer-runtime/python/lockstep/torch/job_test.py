@@ -401,7 +401,7 @@ class Loop(unittest.TestCase):
         made = self.job(FakeSession())
         stream = torch.utils.data.IterableDataset
         stream = type("Stream", (stream,), {"__iter__": lambda self: iter(torch.ones(8, 1))})
-        with self.assertRaisesRegex(LockstepError, "their number, which an IterableDataset"):
+        with self.assertRaisesRegex(LockstepError, "so an IterableDataset does not work"):
             next(made.batches(torch.utils.data.DataLoader(stream(), batch_size=4)))
 
     def test_a_loss_or_gradient_that_is_not_finite_ends_the_job_before_the_update(self):
