@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep {
 namespace {

@@ -5,15 +5,15 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
-#include "common/contract/control_message.h"
-#include "common/contract/environment.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/status_document.h"
-#include "common/contract/supervised_place.h"
-#include "common/contract/termination_message.h"
-#include "common/contract/tf_config.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/environment/supervised_place.h"
+#include "common/contract/environment/tf_config.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/status_document.h"
+#include "common/contract/status/termination_message.h"
 
 namespace lockstep {
 namespace {

@@ -17,7 +17,7 @@
 #include <boost/beast/http.hpp>
 
 #include "common/base/check.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/io/signals_blocked.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <sstream>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep {
 namespace {

@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 
 #include "common/base/check.h"
-#include "common/base/exec_string.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/exec_string.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep {
 namespace {

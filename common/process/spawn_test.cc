@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "common/base/check.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/process/process_stat.h"
 
 namespace lockstep {

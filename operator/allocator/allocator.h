@@ -11,9 +11,9 @@
 
 #include "common/base/time.h"
 #include "operator/allocator/job_stand.h"
-#include "operator/api/job_id.h"
-#include "operator/scheduler/cluster_state.h"
+#include "operator/api/job/job_id.h"
 #include "operator/scheduler/round.h"
+#include "operator/scheduler/state/cluster_state.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "operator/allocator/allocator.h"
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 
 namespace lockstep::control {
 namespace {

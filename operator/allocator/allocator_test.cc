@@ -6,8 +6,8 @@
 
 #include "common/base/prng.h"
 #include "common/base/rfc3339.h"
-#include "operator/api/conditions.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing/fake_world.h"

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "common/base/time.h"
-#include "operator/api/claim.h"
-#include "operator/api/job_id.h"
+#include "operator/api/job/claim.h"
+#include "operator/api/job/job_id.h"
 #include "operator/resources/node_usage.h"
-#include "operator/scheduler/gang_request.h"
+#include "operator/scheduler/state/gang_request.h"
 
 namespace lockstep::control {
 

@@ -9,7 +9,7 @@
 
 #include "common/base/copy_on_write.h"
 #include "common/base/time.h"
-#include "operator/api/job_id.h"
+#include "operator/api/job/job_id.h"
 #include "operator/resources/node_usage.h"
 
 namespace lockstep::control {

@@ -16,15 +16,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
 #include "operator/api/decode_job.h"
-#include "operator/api/encode.h"
-#include "operator/api/fields.h"
+#include "operator/api/fields/fields.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/job/job_names.h"
+#include "operator/api/job/pod_template.h"
 #include "operator/api/job_manifest.h"
-#include "operator/api/job_names.h"
-#include "operator/api/pod_template.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/queue/training_queue.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {

@@ -6,19 +6,19 @@
 #include <string>
 #include <utility>
 
-#include "common/contract/problems.h"
-#include "common/contract/python_command.h"
-#include "common/contract/topology.h"
-#include "operator/api/bounds.h"
-#include "operator/api/defaults.h"
-#include "operator/api/fields.h"
-#include "operator/api/job_names.h"
-#include "operator/api/labels.h"
-#include "operator/api/pod_resources.h"
-#include "operator/api/pod_template.h"
-#include "operator/api/rules.h"
-#include "operator/api/status.h"
-#include "operator/api/training_queue.h"
+#include "common/contract/command/python_command.h"
+#include "common/contract/environment/topology.h"
+#include "common/contract/text/problems.h"
+#include "operator/api/fields/bounds.h"
+#include "operator/api/fields/fields.h"
+#include "operator/api/fields/labels.h"
+#include "operator/api/job/defaults.h"
+#include "operator/api/job/job_names.h"
+#include "operator/api/job/pod_resources.h"
+#include "operator/api/job/pod_template.h"
+#include "operator/api/queue/training_queue.h"
+#include "operator/api/rules/rules.h"
+#include "operator/api/status/status.h"
 
 namespace lockstep::control {
 namespace {

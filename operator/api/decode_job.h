@@ -4,7 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/json/json.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operator/api/defaults.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/defaults.h"
+#include "operator/api/job/encode.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {

@@ -6,13 +6,13 @@
 
 #include "common/base/name_list.h"
 #include "common/base/printable.h"
-#include "common/contract/problems.h"
+#include "common/contract/text/problems.h"
 #include "operator/api/decode_job.h"
-#include "operator/api/fields.h"
-#include "operator/api/jobs_by_name.h"
-#include "operator/api/launch_remarks.h"
-#include "operator/api/queue_family.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/fields/fields.h"
+#include "operator/api/job/jobs_by_name.h"
+#include "operator/api/queue/queue_family.h"
+#include "operator/api/queue/training_queue.h"
+#include "operator/api/rules/launch_remarks.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {

@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
 #include "operator/api/decode_job.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
 
 namespace lockstep::control {
 namespace {

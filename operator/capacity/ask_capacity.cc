@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/ask_text.h"
 #include "operator/capacity/capacity_answer.h"
 #include "operator/capacity/capacity_request.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "operator/reconcile/decision_builder.h"
-#include "operator/scheduler/plan.h"
+#include "operator/scheduler/plan/plan.h"
 
 namespace lockstep::control {
 

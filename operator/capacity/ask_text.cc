@@ -5,9 +5,9 @@
 
 #include "common/base/plural.h"
 #include "common/base/rfc3339.h"
-#include "common/contract/text.h"
-#include "operator/api/conditions.h"
-#include "operator/api/pod_label_names.h"
+#include "common/contract/text/text.h"
+#include "operator/api/fields/pod_label_names.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/capacity_difference.h"
 #include "operator/capacity/capacity_request.h"
 #include "operator/capacity/stored_conditions.h"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/api/provisioning.h"
+#include "operator/api/job/provisioning.h"
 #include "operator/reconcile/decision_builder.h"
 
 namespace lockstep::control {

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "common/json/enum_names.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

@@ -5,7 +5,7 @@
 
 #include "common/base/plural.h"
 #include "common/base/quantity.h"
-#include "operator/api/json_edit.h"
+#include "operator/api/fields/json_edit.h"
 #include "operator/capacity/capacity_request.h"
 
 namespace lockstep::control {

@@ -5,7 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/digest.h"
-#include "operator/api/json_edit.h"
+#include "operator/api/fields/json_edit.h"
 #include "operator/capacity/placeholder_pod.h"
 #include "operator/capacity/pod_shape.h"
 #include "operator/reconcile/gang/gang_origin.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/kueue_workload.h"
 #include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/gang/queue.h"

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/kueue_workload.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/pods/pod_manifest.h"

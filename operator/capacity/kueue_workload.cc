@@ -6,7 +6,7 @@
 
 #include "common/base/digest.h"
 #include "common/base/rfc3339.h"
-#include "operator/api/json_edit.h"
+#include "operator/api/fields/json_edit.h"
 #include "operator/capacity/pod_shape.h"
 #include "operator/capacity/stored_conditions.h"
 #include "operator/reconcile/gang/gang_origin.h"

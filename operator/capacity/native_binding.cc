@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/pod_group.h"
 #include "operator/reconcile/gang/gang_binding.h"
 

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/pod_group.h"
 #include "operator/reconcile/testing/fake_world.h"
 

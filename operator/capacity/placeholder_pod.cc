@@ -6,7 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/rfc3339.h"
-#include "operator/api/json_edit.h"
+#include "operator/api/fields/json_edit.h"
 #include "operator/capacity/capacity_request.h"
 #include "operator/capacity/pod_shape.h"
 #include "operator/capacity/stored_conditions.h"

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "common/json/json.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/request.h"
 #include "operator/reconcile/observed.h"
 

@@ -4,7 +4,7 @@
 
 #include "common/base/strong_id.h"
 #include "common/json/json.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/pod_groups.h"
 
 namespace lockstep::control {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "operator/api/json_edit.h"
+#include "operator/api/fields/json_edit.h"
 
 namespace lockstep::control {
 

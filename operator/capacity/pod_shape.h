@@ -3,7 +3,7 @@
 #include <string>
 
 #include "common/json/json.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/observed.h"
 #include "operator/resources/resource_vector.h"
 

@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/capacity/sight/provisioning_sight.h"
 #include "operator/reconcile/decision_builder.h"
 

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
-#include "operator/api/kueue_admission.h"
+#include "operator/api/job/kueue_admission.h"
 #include "operator/capacity/capacity_request.h"
 #include "operator/capacity/placeholder_pod.h"
 #include "operator/capacity/testing/capacity_case.h"

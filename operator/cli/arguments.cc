@@ -8,9 +8,9 @@
 #include <CLI/CLI.hpp>
 
 #include "common/json/json.h"
-#include "operator/cli/duration.h"
-#include "operator/cli/shell_words.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/summary/summary.h"
+#include "operator/cli/terminal/duration.h"
+#include "operator/cli/terminal/shell_words.h"
 
 namespace lockstep::control {
 namespace {

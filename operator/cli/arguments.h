@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "operator/cli/chaos.h"
-#include "operator/cli/completion.h"
-#include "operator/cli/setting.h"
+#include "operator/cli/run/chaos.h"
+#include "operator/cli/schema/setting.h"
+#include "operator/cli/terminal/completion.h"
 
 namespace lockstep::control {
 

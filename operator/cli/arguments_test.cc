@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "operator/cli/summary.h"
+#include "operator/cli/summary/summary.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/jobs_by_name.h"
+#include "operator/api/job/jobs_by_name.h"
 #include "operator/cli/commands.h"
 #include "operator/cli/job_file.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/summary/summary.h"
 #include "operator/convert/conversion.h"
 #include "operator/yaml/yaml.h"
 #include "operator/yaml/yaml_writer.h"

@@ -2,9 +2,9 @@
 #include <string>
 
 #include "operator/cli/commands.h"
-#include "operator/cli/console.h"
-#include "operator/cli/explain.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/schema/explain.h"
+#include "operator/cli/summary/summary.h"
+#include "operator/cli/terminal/console.h"
 
 namespace lockstep::control {
 

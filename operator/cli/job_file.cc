@@ -9,9 +9,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "common/base/file.h"
-#include "operator/api/training_queue.h"
-#include "operator/cli/earlier_run.h"
+#include "common/base/io/file.h"
+#include "operator/api/queue/training_queue.h"
+#include "operator/cli/run_folder/earlier_run.h"
 #include "operator/convert/conversion.h"
 
 namespace lockstep::control {

@@ -13,8 +13,8 @@
 
 #include "operator/cli/arguments.h"
 #include "operator/cli/commands.h"
-#include "operator/cli/completion.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/summary/summary.h"
+#include "operator/cli/terminal/completion.h"
 
 namespace lockstep::control {
 namespace {

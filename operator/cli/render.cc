@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "operator/api/job_topology.h"
+#include "operator/api/job/job_topology.h"
 #include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {

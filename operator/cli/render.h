@@ -5,7 +5,7 @@
 
 #include "common/base/result.h"
 #include "common/json/json.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 

@@ -4,7 +4,7 @@
 #include "operator/cli/commands.h"
 #include "operator/cli/job_file.h"
 #include "operator/cli/render.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/summary/summary.h"
 
 namespace lockstep::control {
 namespace {

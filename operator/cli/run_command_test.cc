@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/json/json.h"
 #include "operator/cli/commands.h"
-#include "operator/cli/run_list.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/run_folder/run_list.h"
+#include "operator/cli/summary/summary.h"
 
 namespace lockstep::control {
 namespace {

@@ -13,11 +13,11 @@
 #include "common/base/printable.h"
 #include "common/base/time.h"
 #include "operator/cli/commands.h"
-#include "operator/cli/console.h"
-#include "operator/cli/log_reader.h"
-#include "operator/cli/run_directory.h"
-#include "operator/cli/run_list.h"
-#include "operator/cli/summary.h"
+#include "operator/cli/run_folder/log_reader.h"
+#include "operator/cli/run_folder/run_directory.h"
+#include "operator/cli/run_folder/run_list.h"
+#include "operator/cli/summary/summary.h"
+#include "operator/cli/terminal/console.h"
 
 namespace lockstep::control {
 namespace {

@@ -12,11 +12,11 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
-#include "common/contract/training_names.h"
-#include "common/contract/training_spec.h"
-#include "operator/cli/job_schema.h"
+#include "common/contract/training/training_names.h"
+#include "common/contract/training/training_spec.h"
+#include "operator/cli/schema/job_schema.h"
 
 namespace lockstep::control {
 namespace {

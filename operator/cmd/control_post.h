@@ -7,8 +7,8 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/contract/topology.h"
-#include "operator/controller/control_sender.h"
+#include "common/contract/environment/topology.h"
+#include "operator/controller/write/control_sender.h"
 #include "operator/pod_client/http_client.h"
 
 namespace lockstep::control {

@@ -5,8 +5,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include "common/contract/problems.h"
-#include "operator/api/labels.h"
+#include "common/contract/text/problems.h"
+#include "operator/api/fields/labels.h"
 #include "operator/kubeclient/kube/lease.h"
 
 namespace lockstep::control {

@@ -14,7 +14,7 @@
 #include "operator/cmd/queue_metrics.h"
 #include "operator/reconcile/failure/restart_cause.h"
 #include "operator/reconcile/failure/start_problem.h"
-#include "operator/scheduler/queue_tree.h"
+#include "operator/scheduler/queue/queue_tree.h"
 
 namespace lockstep::control {
 namespace {

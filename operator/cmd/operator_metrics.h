@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/job/training_job.h"
+#include "operator/api/queue/training_queue.h"
 #include "operator/controller/controller.h"
 #include "operator/kubeclient/api_client/call_observer.h"
 #include "operator/reconcile/decision.h"

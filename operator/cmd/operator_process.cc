@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/digest.h"
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "operator/cmd/control_post.h"
 #include "operator/cmd/event_sender.h"
 #include "operator/cmd/health_server.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {

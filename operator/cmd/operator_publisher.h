@@ -3,7 +3,7 @@
 #include "common/base/log.h"
 #include "operator/cmd/event_sender.h"
 #include "operator/cmd/operator_metrics.h"
-#include "operator/controller/publisher.h"
+#include "operator/controller/write/publisher.h"
 
 namespace lockstep::control {
 

@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "common/base/time.h"
 #include "operator/kubeclient/kube/request.h"
-#include "operator/view/queue_server.h"
+#include "operator/view/stored/queue_server.h"
 
 namespace lockstep::control {
 

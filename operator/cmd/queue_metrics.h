@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/base/time.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/queue/training_queue.h"
 
 namespace prometheus {
 class Registry;

@@ -9,8 +9,8 @@
 #include "common/base/check.h"
 #include "common/base/plural.h"
 #include "operator/api/definitions.h"
-#include "operator/api/training_job.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/job/training_job.h"
+#include "operator/api/queue/training_queue.h"
 #include "operator/yaml/yaml.h"
 
 namespace lockstep::control {

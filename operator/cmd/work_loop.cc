@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/plural.h"
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 namespace {

@@ -9,16 +9,16 @@
 #include "common/base/log.h"
 #include "common/base/time.h"
 #include "operator/controller/cluster.h"
-#include "operator/controller/cluster_notes.h"
-#include "operator/controller/control_sender.h"
+#include "operator/controller/errand/cluster_notes.h"
+#include "operator/controller/errand/namespace_levels.h"
 #include "operator/controller/errand_runner.h"
-#include "operator/controller/namespace_levels.h"
-#include "operator/controller/publisher.h"
-#include "operator/controller/queue_report.h"
+#include "operator/controller/queue/queue_report.h"
 #include "operator/controller/round_keeper.h"
+#include "operator/controller/write/control_sender.h"
+#include "operator/controller/write/publisher.h"
 #include "operator/kubeclient/kube/request.h"
 #include "operator/view/cluster_view.h"
-#include "operator/view/pod_reports.h"
+#include "operator/view/pods/pod_reports.h"
 
 namespace lockstep::control {
 

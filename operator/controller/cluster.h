@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "operator/api/job_id.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/job_id.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
 

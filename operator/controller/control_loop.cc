@@ -4,8 +4,8 @@
 #include <map>
 #include <utility>
 
-#include "common/contract/status_document.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/status_document.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 namespace {

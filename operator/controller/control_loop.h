@@ -11,7 +11,7 @@
 #include "operator/controller/api_cluster.h"
 #include "operator/controller/controller.h"
 #include "operator/view/cluster_view.h"
-#include "operator/view/poll_plan.h"
+#include "operator/view/pods/poll_plan.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/stall.h"
 

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "common/base/prng.h"
-#include "common/contract/exit_code.h"
-#include "operator/api/conditions.h"
-#include "operator/api/derived_status.h"
+#include "common/contract/status/exit_code.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/controller/controller.h"
 #include "operator/controller/testing/sim_cluster.h"
 #include "operator/reconcile/testing/fake_world.h"

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/controller/testing/scripted_cluster.h"
 
 namespace lockstep::control {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "operator/api/job_id.h"
+#include "operator/api/job/job_id.h"
 #include "operator/controller/cluster.h"
-#include "operator/controller/errand.h"
+#include "operator/controller/errand/errand.h"
 #include "operator/kubeclient/kube/request.h"
 
 namespace lockstep::control {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/controller/testing/round_bench.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"

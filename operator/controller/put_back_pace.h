@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "common/base/time.h"
-#include "operator/api/job_id.h"
+#include "operator/api/job/job_id.h"
 
 namespace lockstep::control {
 

@@ -5,9 +5,9 @@
 
 #include "common/base/time.h"
 #include "operator/allocator/allocator.h"
-#include "operator/api/job_id.h"
-#include "operator/controller/publisher.h"
-#include "operator/controller/queue_line.h"
+#include "operator/api/job/job_id.h"
+#include "operator/controller/queue/queue_line.h"
+#include "operator/controller/write/publisher.h"
 #include "operator/view/cluster_view.h"
 
 namespace lockstep::control {

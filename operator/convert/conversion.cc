@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "operator/api/fields.h"
-#include "operator/api/training_job.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/fields/fields.h"
+#include "operator/api/job/training_job.h"
+#include "operator/api/queue/training_queue.h"
 #include "operator/convert/foreign_object.h"
 #include "operator/convert/kubeflow_job.h"
 #include "operator/convert/kubeflow_names.h"

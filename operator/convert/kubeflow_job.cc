@@ -4,7 +4,7 @@
 #include <cctype>
 #include <utility>
 
-#include "common/contract/text.h"
+#include "common/contract/text/text.h"
 #include "operator/convert/mpi_launch.h"
 
 namespace lockstep::control {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/json/json.h"
-#include "operator/api/pod_label_names.h"
+#include "operator/api/fields/pod_label_names.h"
 #include "operator/convert/foreign_object.h"
 
 namespace lockstep::control {

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
-#include "common/contract/executed_commands.h"
-#include "common/contract/launcher.h"
-#include "common/contract/text.h"
-#include "operator/api/variable_references.h"
+#include "common/contract/command/executed_commands.h"
+#include "common/contract/command/launcher.h"
+#include "common/contract/text/text.h"
+#include "operator/api/job/variable_references.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "common/base/name_list.h"
-#include "operator/api/pod_template.h"
-#include "operator/api/variable_references.h"
+#include "operator/api/job/pod_template.h"
+#include "operator/api/job/variable_references.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/json/json.h"
-#include "operator/api/pod_template.h"
+#include "operator/api/job/pod_template.h"
 #include "operator/convert/kubeflow_names.h"
 #include "operator/convert/launch_variables.h"
 #include "operator/resources/resource_vector.h"

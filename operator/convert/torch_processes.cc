@@ -5,11 +5,11 @@
 #include <optional>
 #include <string_view>
 
-#include "common/contract/executed_commands.h"
-#include "common/contract/launcher.h"
-#include "common/contract/text.h"
-#include "operator/api/fields.h"
-#include "operator/api/variable_references.h"
+#include "common/contract/command/executed_commands.h"
+#include "common/contract/command/launcher.h"
+#include "common/contract/text/text.h"
+#include "operator/api/fields/fields.h"
+#include "operator/api/job/variable_references.h"
 #include "operator/convert/launch_variables.h"
 
 namespace lockstep::control {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/prng.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::control {
 

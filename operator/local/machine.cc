@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <sys/utsname.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/process/cores.h"
 
 namespace lockstep::control {

@@ -13,7 +13,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::control {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <sys/types.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 #include "operator/local/pod_processes.h"
 
 namespace lockstep::control {

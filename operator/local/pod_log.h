@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 #include "common/process/terminal_lines.h"
 
 namespace lockstep::control {

@@ -10,8 +10,8 @@
 
 #include <sys/syscall.h>
 
-#include "common/base/file.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/file.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep::control {
 namespace {

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/local/local_pod.h"
 #include "operator/local/pod_guard.h"

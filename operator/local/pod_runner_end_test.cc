@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "operator/local/pod_guard.h"
 #include "operator/local/pod_processes.h"
 #include "operator/local/pod_runner.h"

@@ -15,7 +15,7 @@
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "operator/local/pod_processes.h"
 #include "operator/local/pod_runner.h"
 

@@ -14,8 +14,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "common/base/file.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/file.h"
+#include "common/base/io/unique_fd.h"
 #include "common/process/process_stat.h"
 
 namespace lockstep::control {

@@ -9,7 +9,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep::control {
 namespace {

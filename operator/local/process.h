@@ -8,8 +8,8 @@
 
 #include <sys/types.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::control {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "common/json/json.h"
 
 namespace lockstep::control {

@@ -10,9 +10,9 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/contract/control_message.h"
-#include "common/contract/status_document.h"
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/status/status_document.h"
 #include "operator/pod_client/http_client.h"
 
 namespace lockstep::control {

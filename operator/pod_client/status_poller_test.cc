@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/testing/fake_clock.h"
-#include "common/contract/control_message.h"
+#include "common/contract/status/control_message.h"
 #include "operator/pod_client/testing/fake_pod_server.h"
 
 namespace lockstep::control {

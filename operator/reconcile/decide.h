@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"
 

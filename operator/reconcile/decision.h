@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "common/contract/control_message.h"
-#include "operator/api/training_job.h"
+#include "common/contract/status/control_message.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/kubeclient/kube/request.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "operator/api/job_topology.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/job_topology.h"
+#include "operator/api/job/placement.h"
 
 namespace lockstep::control {
 

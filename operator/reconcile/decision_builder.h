@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "common/base/time.h"
-#include "common/contract/topology.h"
-#include "operator/api/conditions.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/job/training_job.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/decision.h"
 #include "operator/reconcile/observed.h"

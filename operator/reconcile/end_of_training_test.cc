@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -1,6 +1,6 @@
 #include "operator/reconcile/follow_up.h"
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/capacity_sources.h"
 #include "operator/reconcile/failure/device_check.h"
 #include "operator/reconcile/failure/key_check.h"

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 

@@ -10,17 +10,17 @@
 
 #include "common/base/copy_on_write.h"
 #include "common/base/time.h"
-#include "common/contract/control_message.h"
-#include "common/contract/status_document.h"
-#include "common/contract/topology.h"
-#include "operator/api/training_job.h"
-#include "operator/api/training_queue.h"
+#include "common/contract/environment/topology.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/status/status_document.h"
+#include "operator/api/job/training_job.h"
+#include "operator/api/queue/training_queue.h"
 #include "operator/capacity/sight/kueue_sight.h"
 #include "operator/capacity/sight/native_sight.h"
 #include "operator/capacity/sight/provisioning_sight.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/resources/node_usage.h"
-#include "operator/scheduler/plan.h"
+#include "operator/scheduler/plan/plan.h"
 
 namespace lockstep::control {
 

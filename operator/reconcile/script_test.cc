@@ -11,8 +11,8 @@
 
 #include "common/base/check.h"
 #include "common/base/testing/paths.h"
-#include "common/contract/termination_message.h"
-#include "operator/api/derived_status.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 // Stories in text: each block of script/*.txt is what happens to a job, a line "----", and what is

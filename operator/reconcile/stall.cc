@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/ask_capacity.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/queue.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/trouble.h"
 #include "operator/reconcile/follow_up.h"
 #include "operator/reconcile/gang/seen_gang.h"

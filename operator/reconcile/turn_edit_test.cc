@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/reconcile/pods/pod_manifest.h"

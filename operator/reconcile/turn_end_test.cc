@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
-#include "operator/api/derived_status.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/lifecycle/clean_pod_policy.h"
 #include "operator/reconcile/testing/fake_world.h"

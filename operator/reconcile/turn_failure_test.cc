@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "common/contract/exit_code.h"
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/echo.h"

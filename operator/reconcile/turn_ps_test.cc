@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/testing/fake_world.h"
 

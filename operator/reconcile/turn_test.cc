@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/decide.h"
 #include "operator/reconcile/lifecycle/deadline.h"
 #include "operator/reconcile/testing/fake_world.h"

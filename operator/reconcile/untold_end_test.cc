@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/verdict_patience.h"
 #include "operator/reconcile/testing/fake_world.h"

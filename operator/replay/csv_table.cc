@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::control {
 namespace {

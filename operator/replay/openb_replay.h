@@ -8,7 +8,7 @@
 #include "common/base/result.h"
 #include "operator/replay/csv_table.h"
 #include "operator/replay/placement_policy.h"
-#include "operator/scheduler/packing_score.h"
+#include "operator/scheduler/nodes/packing_score.h"
 
 namespace lockstep::control {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "operator/scheduler/packing_index.h"
-#include "operator/scheduler/packing_score.h"
+#include "operator/scheduler/nodes/packing_index.h"
+#include "operator/scheduler/nodes/packing_score.h"
 
 namespace lockstep::control {
 

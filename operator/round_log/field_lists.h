@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 
 namespace lockstep::control {
 

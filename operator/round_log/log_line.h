@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 
 namespace lockstep::control {
 

@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::control {
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::control {
 

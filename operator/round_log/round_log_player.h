@@ -8,6 +8,7 @@
 
 #include "common/base/result.h"
 #include "operator/round_log/log_line.h"
+#include "operator/scheduler/round.h"
 
 namespace lockstep::control {
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "operator/round_log/round_log_file.h"
 #include "operator/round_log/round_log_player.h"
 #include "operator/round_log/round_log_writer.h"

@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "operator/scheduler/reservation_book.h"
+#include "operator/scheduler/placement/reservation_book.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "operator/scheduler/ask_turn.h"
-#include "operator/scheduler/placer.h"
+#include "operator/scheduler/placement/placer.h"
 #include "operator/scheduler/why.h"
 
 namespace lockstep::control {

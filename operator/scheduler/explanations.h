@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/scheduler/reservation_book.h"
+#include "operator/scheduler/placement/reservation_book.h"
 #include "operator/scheduler/round.h"
 
 namespace lockstep::control {

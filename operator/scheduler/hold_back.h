@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "common/base/time.h"
-#include "operator/scheduler/reservation_book.h"
+#include "operator/scheduler/placement/reservation_book.h"
 
 namespace lockstep::control {
 

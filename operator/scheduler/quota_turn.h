@@ -3,7 +3,7 @@
 #include <map>
 #include <set>
 
-#include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/state/cluster_state.h"
 
 namespace lockstep::control {
 

@@ -9,12 +9,12 @@
 #include "operator/scheduler/backfill.h"
 #include "operator/scheduler/explanations.h"
 #include "operator/scheduler/hold_back.h"
-#include "operator/scheduler/kept_room.h"
-#include "operator/scheduler/placer.h"
-#include "operator/scheduler/preemption.h"
+#include "operator/scheduler/placement/kept_room.h"
+#include "operator/scheduler/placement/placer.h"
+#include "operator/scheduler/placement/preemption.h"
+#include "operator/scheduler/placement/take_over.h"
 #include "operator/scheduler/queue_positions.h"
 #include "operator/scheduler/quota_turn.h"
-#include "operator/scheduler/take_over.h"
 #include "operator/scheduler/turn_order.h"
 
 namespace lockstep::control {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "operator/scheduler/placer.h"
+#include "operator/scheduler/placement/placer.h"
 
 namespace lockstep::control {
 namespace {

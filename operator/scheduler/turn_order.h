@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/state/cluster_state.h"
 
 namespace lockstep::control {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "operator/scheduler/round.h"
-#include "operator/scheduler/state_copy.h"
+#include "operator/scheduler/state/state_copy.h"
 
 namespace lockstep::control {
 namespace {

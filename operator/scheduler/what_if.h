@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/state/cluster_state.h"
 
 namespace lockstep::control {
 

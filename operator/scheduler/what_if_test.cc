@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/scheduler/state_copy.h"
+#include "operator/scheduler/state/state_copy.h"
 #include "operator/scheduler/testing/brute_force.h"
 #include "operator/scheduler/testing/fake_gangs.h"
 #include "operator/scheduler/testing/fake_nodes.h"

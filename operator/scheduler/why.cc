@@ -6,9 +6,9 @@
 #include <set>
 
 #include "common/base/plural.h"
-#include "operator/scheduler/amount_text.h"
-#include "operator/scheduler/placer.h"
-#include "operator/scheduler/refusal.h"
+#include "operator/scheduler/placement/placer.h"
+#include "operator/scheduler/plan/refusal.h"
+#include "operator/scheduler/queue/amount_text.h"
 
 namespace lockstep::control {
 namespace {

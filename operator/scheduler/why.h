@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/scheduler/cluster_state.h"
+#include "operator/scheduler/state/cluster_state.h"
 
 namespace lockstep::control {
 

@@ -4,15 +4,15 @@
 #include <memory>
 #include <variant>
 
-#include "operator/api/conditions.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/verdict_patience.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/pods/pod.h"
-#include "operator/view/own_pods.h"
-#include "operator/view/run_kinds.h"
+#include "operator/view/jobs/run_kinds.h"
+#include "operator/view/pods/own_pods.h"
 
 namespace lockstep::control {
 namespace {

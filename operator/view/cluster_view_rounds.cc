@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/queue.h"
 #include "operator/view/cluster_view.h"
-#include "operator/view/queue_status.h"
-#include "operator/view/run_kinds.h"
-#include "operator/view/stand_of_job.h"
+#include "operator/view/jobs/run_kinds.h"
+#include "operator/view/jobs/stand_of_job.h"
+#include "operator/view/stored/queue_status.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,13 +4,13 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing/fake_world.h"
-#include "operator/view/going_pods.h"
+#include "operator/view/pods/going_pods.h"
 
 namespace lockstep::control {
 namespace {

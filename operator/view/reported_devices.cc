@@ -1,6 +1,6 @@
 #include "operator/view/reported_devices.h"
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 

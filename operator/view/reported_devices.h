@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "operator/api/job_id.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/job_id.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

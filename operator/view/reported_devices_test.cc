@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,13 +4,13 @@
 #include <optional>
 #include <utility>
 
-#include "common/contract/control_message.h"
-#include "common/contract/environment.h"
-#include "common/contract/status_document.h"
-#include "common/contract/termination_message.h"
-#include "common/contract/tf_config.h"
-#include "common/contract/topology.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/environment/tf_config.h"
+#include "common/contract/environment/topology.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/status/status_document.h"
+#include "common/contract/status/termination_message.h"
+#include "common/contract/training/training_spec.h"
 #include "common/json/json.h"
 #include "tests/fuzz/decoder_kit.h"
 #include "tests/fuzz/decoder_lists.h"

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "common/base/check.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep::fuzz {
 namespace {

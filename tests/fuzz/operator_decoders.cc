@@ -5,7 +5,7 @@
 
 #include "common/json/json.h"
 #include "operator/api/decode_job.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
 #include "operator/api/job_manifest.h"
 #include "tests/fuzz/decoder_kit.h"
 #include "tests/fuzz/decoder_lists.h"

@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <string>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "tests/fuzz/decoders.h"
 
 namespace {

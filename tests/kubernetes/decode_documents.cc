@@ -12,8 +12,8 @@
 #include "common/json/json.h"
 #include "operator/api/decode_job.h"
 #include "operator/api/job_manifest.h"
-#include "operator/view/stored_job.h"
-#include "operator/view/stored_queue.h"
+#include "operator/view/stored/stored_job.h"
+#include "operator/view/stored/stored_queue.h"
 
 namespace lockstep::control {
 namespace {

@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/conditions.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/gang_reader.h"
 #include "tests/sim/pod_reader.h"

@@ -2,9 +2,9 @@
 #include <set>
 #include <string>
 
-#include "common/contract/topology.h"
-#include "operator/api/conditions.h"
-#include "operator/api/placement.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/pod_reader.h"

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "common/contract/relaunch.h"
-#include "operator/api/conditions.h"
-#include "operator/api/derived_status.h"
+#include "common/contract/environment/relaunch.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "tests/sim/checks.h"

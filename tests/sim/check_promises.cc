@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "operator/api/conditions.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/gang_reader.h"

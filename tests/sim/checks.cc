@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "operator/api/conditions.h"
 #include "operator/api/decode_job.h"
-#include "operator/api/derived_status.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing/fake_world.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "tests/sim/api_server.h"
 #include "tests/sim/casualties.h"

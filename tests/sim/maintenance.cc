@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "tests/sim/pod_reader.h"
 #include "tests/sim/selector.h"

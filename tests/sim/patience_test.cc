@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/testing/small_world.h"
 

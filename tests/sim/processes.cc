@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/initial_status.h"
-#include "common/contract/termination_message.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/initial_status.h"
+#include "common/contract/status/termination_message.h"
 
 namespace lockstep::control::sim {
 namespace {

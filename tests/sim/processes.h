@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/contract/control_message.h"
-#include "common/contract/environment.h"
-#include "common/contract/status_document.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/status/status_document.h"
 #include "common/json/json.h"
 #include "tests/sim/sim_context.h"
 

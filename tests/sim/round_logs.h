@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 #include "tests/sim/simulation.h"
 
 namespace lockstep::control::sim {

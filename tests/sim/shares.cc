@@ -1,7 +1,7 @@
 #include <string>
 #include <utility>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "tests/sim/simulation.h"
 
 // Queues that share the cluster, and priorities.

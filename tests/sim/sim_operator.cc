@@ -6,7 +6,7 @@
 #include "operator/controller/master_key.h"
 #include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/kubeclient/kube/decode.h"
-#include "operator/view/foreign_pods.h"
+#include "operator/view/pods/foreign_pods.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/work_count.h"
 

@@ -11,11 +11,11 @@
 
 #include "common/base/log.h"
 #include "operator/controller/control_loop.h"
-#include "operator/controller/control_sender.h"
-#include "operator/controller/publisher.h"
+#include "operator/controller/write/control_sender.h"
+#include "operator/controller/write/publisher.h"
 #include "operator/kubeclient/kube/lease.h"
 #include "operator/kubeclient/kube/reflector.h"
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 #include "tests/sim/checks.h"
 #include "tests/sim/sim_network.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "operator/api/conditions.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/status/conditions.h"
 #include "operator/kubeclient/kube/capacity_kinds.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/selector.h"

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "operator/kubeclient/kube/capacity_kinds.h"
 #include "tests/sim/selector.h"
 #include "tests/sim/simulation.h"

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
 #include "operator/reconcile/testing/fake_world.h"
 #include "tests/sim/gang_reader.h"
 #include "tests/sim/selector.h"

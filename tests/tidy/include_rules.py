@@ -161,6 +161,83 @@ EDGES = {
     },
 }
 
+# Rooms that have rooms of their own: each of these may include of its own room, besides itself,
+# only what its line says, and of other rooms what the whole room may. "." is what lies in the
+# room's own folder.
+WITHIN = {
+    "common/base": {
+        ".": set(),
+        "io": {"."},
+    },
+    "common/contract": {
+        ".": set(),
+        "text": set(),
+        "command": {"text"},
+        "environment": {"command", "text"},
+        "training": {"environment", "text"},
+        "status": {"environment", "text", "training"},
+    },
+    "operator/api": {
+        "fields": set(),
+        "job": {"fields"},
+        "queue": {"fields"},
+        "rules": {"fields", "job"},
+        "status": {"fields", "job"},
+        ".": {"fields", "job", "queue", "rules", "status"},
+    },
+    "operator/cli": {
+        "pods": set(),
+        "schema": set(),
+        "terminal": set(),
+        "run_folder": {"terminal"},
+        "summary": {"run_folder", "terminal"},
+        "run": {"pods", "run_folder", "summary", "terminal"},
+        ".": {"run", "run_folder", "schema", "summary", "terminal"},
+    },
+    "operator/controller": {
+        "errand": set(),
+        "look": {"errand"},
+        "queue": {"errand"},
+        "write": {"errand", "look"},
+        ".": {"errand", "look", "queue", "write"},
+    },
+    "operator/scheduler": {
+        "queue": set(),
+        "plan": {"queue"},
+        "nodes": {"plan"},
+        "state": {"nodes", "plan", "queue"},
+        "placement": {"plan", "queue", "state"},
+        ".": {"placement", "plan", "queue", "state"},
+    },
+    "operator/view": {
+        "stored": set(),
+        "capacity": {"stored"},
+        "pods": {"stored"},
+        "jobs": {"pods", "stored"},
+        ".": {"capacity", "jobs", "pods", "stored"},
+    },
+    "trainer-runtime/cmd": {
+        "devices": set(),
+        ".": {"devices"},
+    },
+    "trainer-runtime/collectives": {
+        "communicator": set(),
+        "reduce": {"communicator"},
+        "nccl": {"communicator", "reduce"},
+        "shared_memory": {"communicator", "reduce"},
+        "tcp": {"communicator", "reduce"},
+        ".": {"communicator", "shared_memory", "tcp"},
+    },
+    "trainer-runtime/supervisor": {
+        "process": set(),
+        "status": set(),
+        "hang": {"process"},
+        "output": {"process"},
+        "peers": {"process"},
+        ".": {"hang", "output", "process"},
+    },
+}
+
 # Programs put the parts of their own side together.
 FREE_ON_OWN_SIDE = ("operator/cli", "operator/cmd", "trainer-runtime/cmd")
 
@@ -190,7 +267,7 @@ LIBRARIES = {
         "operator/kubeclient/transport/cpprest_transport.cc",
     ),
     "pplx/": ("operator/kubeclient/transport/cpprest_exchange.cc",),
-    "spdlog/": ("common/base/log.cc", "operator/cli/run_log.cc"),  # the two Logger sinks
+    "spdlog/": ("common/base/log.cc", "operator/cli/run/run_log.cc"),  # the two Logger sinks
     "fmt/": ("common/base/log.cc",),
     "CLI/": (
         "operator/cli",
@@ -251,7 +328,9 @@ def check_include_edges(file):
 
 def _edge_problem(file, target):
     source, destination = layer_of(file.path), layer_of(target)
-    if source == destination or source.startswith("tests/"):
+    if source == destination:
+        return None if file.is_test else _problem_within(source, file.path, target)
+    if source.startswith("tests/"):
         return None
     if destination.startswith("tests/"):
         return f"{source} may not include {target}: only tests include tests"
@@ -272,6 +351,21 @@ def _edge_problem(file, target):
     ):
         return f"{source} may include the engine's interface only, not {target}"
     return None
+
+
+def _problem_within(room, path, target):
+    rooms = WITHIN.get(room)
+    if rooms is None:
+        return None
+    source, destination = (_room_within(room, one) for one in (path, target))
+    if source == destination or destination in rooms[source]:
+        return None
+    return f"{room}: {source} may not include {target} (see the table WITHIN)"
+
+
+def _room_within(room, path):
+    part = path[len(room) + 1 :].split("/")[0]
+    return part if part in WITHIN[room] else "."
 
 
 def _library_problem(file, target):

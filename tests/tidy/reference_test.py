@@ -21,8 +21,8 @@ CAMEL = re.compile(r'"([A-Z][a-z]+(?:[A-Z][a-z]*)*)"')
 
 # Where reasons of conditions and events stand.
 REASON_SOURCES = ("operator/capacity", "operator/reconcile", "operator/controller",
-                  "operator/view/queue_status.cc", "operator/cmd/work_loop.cc",
-                  "operator/api/conditions.h")
+                  "operator/view/stored/queue_status.cc", "operator/cmd/work_loop.cc",
+                  "operator/api/status/conditions.h")
 # Words of others there: Kubernetes' objects and fields, and what Kueue, autoscalers and kubelets
 # say. A word that leaves the sources leaves this list.
 OTHER_WORDS = set("""
@@ -90,7 +90,7 @@ class ConditionsTest(Listed):
         self.assertEqual(sorted(OTHER_WORDS - in_source), [], "no source says these any more")
 
     def test_every_condition_is_there_and_none_is_stale(self):
-        text = (REPOSITORY / "operator/api/job_names.h").read_text()
+        text = (REPOSITORY / "operator/api/job/job_names.h").read_text()
         names = re.findall(r"ConditionType::k\w+, \"(\w+)\"", text)
         rows = sections("conditions.md")["Conditions of a TrainingJob"][2:]
         self.same("conditions.md", {CODE.match(row[0])[1] for row in rows}, set(names))
@@ -203,7 +203,7 @@ class FlagsTest(Listed):
 
 class ExitCodesTest(Listed):
     def test_every_code_is_there_and_none_is_stale(self):
-        text = (REPOSITORY / "common/contract/exit_code.h").read_text()
+        text = (REPOSITORY / "common/contract/status/exit_code.h").read_text()
         real = set(re.findall(r"constexpr int kExit\w+ = (\d+);", text)) - {"128"}
         rows = sections("exit-codes.md")["Pods"]
         written = {number for row in rows for number in re.findall(r"\b\d+\b(?![-\d])", row[0])

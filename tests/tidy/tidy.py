@@ -27,6 +27,7 @@ def all_findings(root):
     yield from tree_rules.check_listed_sources(files)
     yield from tree_rules.check_type_names(files)
     yield from tree_rules.check_header_names(files)
+    yield from tree_rules.check_folder_sizes(files)
     yield from tree_rules.check_document_paths(files)
     yield from document_rules.check_pages(files)
     yield from tree_rules.check_copies(files)

@@ -38,7 +38,7 @@ class IncludeEdges(unittest.TestCase):
     def test_forbidden_edges(self):
         for path, include in (
             ("common/base/a.h", '"common/json/json.h"'),
-            ("common/json/a.cc", '"common/contract/role.h"'),
+            ("common/json/a.cc", '"common/contract/environment/role.h"'),
             ("operator/scheduler/a.cc", '"common/json/json.h"'),
             ("operator/scheduler/a.cc", '"operator/kubeclient/kube/objects.h"'),
             ("operator/kubeclient/kube/a.cc", '"operator/api/job.h"'),
@@ -56,6 +56,9 @@ class IncludeEdges(unittest.TestCase):
             ("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/torch_engine.h"'),
             ("operator/cli/a.cc", '"trainer-runtime/train/train.h"'),
             ("trainer-runtime/cmd/a.cc", '"operator/api/job.h"'),
+            ("operator/api/job/a.cc", '"operator/api/rules/rules.h"'),
+            ("operator/api/fields/deeper/a.h", '"operator/api/decode_job.h"'),
+            ("common/base/a.cc", '"common/base/io/file.h"'),
             ("operator/novelty/a.cc", '"common/base/result.h"'),
             ("operator/api/a.cc", '"tests/sim/world.h"'),
             ("operator/api/a.cc", '"sibling.h"'),
@@ -72,11 +75,24 @@ class IncludeEdges(unittest.TestCase):
         for room in include_rules.EDGES:
             below(room, [])
 
+    def test_rooms_within_rooms_have_no_circle(self):
+        def below(rooms, room, above):
+            self.assertNotIn(room, above, f"circle: {' -> '.join([*above, room])}")
+            for one in rooms[room]:
+                below(rooms, one, [*above, room])
+
+        for rooms in include_rules.WITHIN.values():
+            for room in rooms:
+                below(rooms, room, [])
+
     def test_allowed_edges(self):
-        self.assert_allowed("operator/reconcile/a.cc", '"operator/scheduler/plan.h"', "<map>")
+        self.assert_allowed("operator/reconcile/a.cc", '"operator/scheduler/plan/plan.h"', "<map>")
         for name in ("start/a.cc", "turn.cc", "recovery/deeper/a.h", "failure/a_test.cc"):
             self.assert_allowed("operator/reconcile/" + name, '"operator/reconcile/recovery/a.h"')
         self.assert_allowed("operator/cli/a.cc", '"operator/controller/c.h"', "<CLI/CLI.hpp>")
+        self.assert_allowed("operator/api/status/a.cc", '"operator/api/job/b.h"')
+        self.assert_allowed("operator/api/job/a.cc", '"operator/api/job/deeper/b.h"')
+        self.assert_allowed("operator/api/job/a_test.cc", '"operator/api/decode_job.h"')
         self.assert_allowed("trainer-runtime/strategy/a.cc", '"trainer-runtime/engine/engine.h"')
         self.assert_allowed("tests/sim/a.cc", '"operator/api/a.h"', '"trainer-runtime/x/b.h"')
         self.assert_allowed("operator/local/a.cc", "<sys/wait.h>", "<unistd.h>")
@@ -91,7 +107,7 @@ class IncludeEdges(unittest.TestCase):
             ("trainer-runtime/train/a.cc", "<torch/torch.h>"),
             ("operator/api/a.cc", "<nlohmann/json.hpp>"),
             ("trainer-runtime/collectives/a.cc", "<boost/asio.hpp>"),
-            ("common/base/file.cc", "<spdlog/spdlog.h>"),
+            ("common/base/io/file.cc", "<spdlog/spdlog.h>"),
             ("operator/local/a.cc", "<CLI/CLI.hpp>"),
             ("operator/cli/a.cc", "<yaml-cpp/yaml.h>"),
             ("trainer-runtime/train/a.cc", "<prometheus/counter.h>"),
@@ -290,6 +306,14 @@ class Tree(unittest.TestCase):
         paths = ("common/a/one.h", "operator/b/one.cc", "operator/b/one.h", "operator/b/two.h")
         found = tree_rules.check_header_names([cpp("", path) for path in paths])
         self.assertEqual([one.path for one in found], ["operator/b/one.h"])
+
+    def test_folders_have_a_bounded_number_of_sources(self):
+        many = tree_rules.SOURCES_MAX + 1
+        full = [cpp("", f"operator/full/{i}.cc") for i in range(many)]
+        tests = [cpp("", f"operator/tested/{i}_test.cc") for i in range(many)]
+        found = tree_rules.check_folder_sizes([*full, *tests])
+        self.assertEqual([one.path for one in found], ["operator/full"])
+        self.assertEqual(list(tree_rules.check_folder_sizes(full[1:])), [])
 
     def test_documents_name_what_is_there(self):
         text = (

@@ -1,5 +1,6 @@
 """Rules about the tree as a whole."""
 
+import collections
 import os
 import re
 import shutil
@@ -16,6 +17,9 @@ COPIES = {
     "crds/lockstep.dev_trainingqueues.yaml": "helm/lockstep/files/lockstep.dev_trainingqueues.yaml",
 }
 CLANG_FORMAT = "clang-format-14"  # the version is part of the style: others format otherwise
+
+# Sources of one folder, not counting tests: of more, nobody knows which to open.
+SOURCES_MAX = 40
 
 _NAMESPACE = re.compile(r"\bnamespace\b\s*([\w:]*)\s*$")
 _TYPE = re.compile(
@@ -98,6 +102,19 @@ def check_header_names(files):
             first = homes.setdefault(file.name, file.path)
             if first != file.path:
                 yield file.finding(0, f"{first} has this name, too: one name, one header")
+
+
+def check_folder_sizes(files):
+    """No folder has more sources than a reader looks through."""
+    counts = collections.Counter(
+        file.folder
+        for file in files
+        if file.is_cpp and file.path.startswith(PROGRAM_FOLDERS) and not file.is_test
+    )
+    for folder, count in sorted(counts.items()):
+        if count > SOURCES_MAX:
+            problem = f"{count} sources, at most {SOURCES_MAX}: divide it into folders by subject"
+            yield Finding(folder, 0, problem)
 
 
 def check_document_paths(files):

@@ -5,8 +5,8 @@
 
 #include <sys/socket.h>
 
-#include "common/base/file.h"
-#include "common/contract/tf_config.h"
+#include "common/base/io/file.h"
+#include "common/contract/environment/tf_config.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -3,10 +3,10 @@
 #include <optional>
 #include <string>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/environment.h"
-#include "common/contract/supervised_place.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/environment/supervised_place.h"
 
 namespace lockstep::runtime {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "common/contract/initial_status.h"
+#include "common/contract/status/initial_status.h"
 
 namespace lockstep::runtime {
 namespace {

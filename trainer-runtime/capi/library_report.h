@@ -8,9 +8,9 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/contract/control_message.h"
+#include "common/contract/status/control_message.h"
 #include "trainer-runtime/capi/library_environment.h"
-#include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/reduce/gradient_reducer.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/process_reporter.h"

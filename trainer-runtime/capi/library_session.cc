@@ -5,8 +5,8 @@
 
 #include "common/base/digest.h"
 #include "trainer-runtime/capi/stop_catcher.h"
-#include "trainer-runtime/collectives/communicator_reducer.h"
-#include "trainer-runtime/collectives/divide.h"
+#include "trainer-runtime/collectives/reduce/communicator_reducer.h"
+#include "trainer-runtime/collectives/reduce/divide.h"
 #include "trainer-runtime/session/session_options.h"
 
 namespace lockstep::runtime {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "common/base/result.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 
 namespace lockstep::runtime {
 

@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/prng.h"
-#include "common/base/unique_fd.h"
 #include "trainer-runtime/checkpoint/checkpoint_test_support.h"
 
 namespace lockstep::runtime {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/digest.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "trainer-runtime/checkpoint/directory_lock.h"
 #include "trainer-runtime/checkpoint/fence.h"
 #include "trainer-runtime/checkpoint/lasting_files.h"

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/digest.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
 #include "common/json/json.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/digest.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/json/json.h"
 #include "trainer-runtime/checkpoint/checkpoint_test_support.h"
 #include "trainer-runtime/checkpoint/directory_lock.h"

@@ -2,9 +2,9 @@
 
 #include <string>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
 

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "common/base/file.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/file.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep::runtime {
 

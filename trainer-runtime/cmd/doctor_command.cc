@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
 #include "trainer-runtime/collectives/nccl/nccl_network.h"
 

@@ -10,9 +10,9 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 
 namespace lockstep::runtime {
 namespace {

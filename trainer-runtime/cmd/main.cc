@@ -12,11 +12,11 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/log.h"
-#include "common/contract/environment.h"
-#include "common/contract/exit_code.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/status/exit_code.h"
+#include "trainer-runtime/cmd/devices/pod_devices.h"
 #include "trainer-runtime/cmd/doctor_command.h"
 #include "trainer-runtime/cmd/install_command.h"
-#include "trainer-runtime/cmd/pod_devices.h"
 #include "trainer-runtime/cmd/run_command.h"
 #include "trainer-runtime/cmd/shortage.h"
 #include "trainer-runtime/cmd/stop_signal.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "trainer-runtime/collectives/reduce/communicator_reducer.h"
 #include "trainer-runtime/session/recovery_loop.h"
 #include "trainer-runtime/strategy/rank_control.h"
 

@@ -3,9 +3,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "common/contract/supervised_place.h"
-#include "trainer-runtime/supervisor/step_file.h"
-#include "trainer-runtime/supervisor/tf_config_endpoint.h"
+#include "common/contract/environment/supervised_place.h"
+#include "trainer-runtime/supervisor/status/step_file.h"
+#include "trainer-runtime/supervisor/status/tf_config_endpoint.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/contract/environment.h"
-#include "common/contract/relaunch.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/environment/relaunch.h"
 #include "common/http/http_server.h"
-#include "trainer-runtime/supervisor/pod_listener.h"
+#include "trainer-runtime/supervisor/status/pod_listener.h"
+#include "trainer-runtime/supervisor/status/trainer_status.h"
 #include "trainer-runtime/supervisor/supervisor.h"
-#include "trainer-runtime/supervisor/trainer_status.h"
 
 namespace lockstep::runtime {
 

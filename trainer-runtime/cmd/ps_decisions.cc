@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 
 namespace lockstep::runtime {
 

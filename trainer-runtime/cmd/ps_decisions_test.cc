@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 #include "trainer-runtime/cmd/ps_shares.h"
 
 namespace lockstep::runtime {

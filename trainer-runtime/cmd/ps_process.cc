@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 #include "trainer-runtime/cmd/ps_training.h"
 #include "trainer-runtime/cmd/training_process.h"
 #include "trainer-runtime/engine/optimizer.h"

@@ -3,9 +3,9 @@
 #include <memory>
 #include <mutex>
 
-#include "common/contract/control_message.h"
-#include "common/contract/environment.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/cmd/ps_decisions.h"
 #include "trainer-runtime/cmd/runtime_service.h"
 #include "trainer-runtime/cmd/train_command.h"

@@ -4,9 +4,9 @@
 #include <thread>
 #include <utility>
 
-#include "common/contract/topology.h"
-#include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "common/contract/environment/topology.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
+#include "trainer-runtime/collectives/reduce/communicator_reducer.h"
 #include "trainer-runtime/engine/optimizer.h"
 
 namespace lockstep::runtime {

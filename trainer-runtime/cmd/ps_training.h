@@ -10,8 +10,8 @@
 
 #include "common/base/log.h"
 #include "common/base/result.h"
-#include "common/contract/environment.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/cmd/ps_epochs.h"
 #include "trainer-runtime/cmd/ps_shares.h"
 #include "trainer-runtime/cmd/training_observer.h"

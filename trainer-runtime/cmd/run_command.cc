@@ -12,24 +12,24 @@
 
 #include <sys/stat.h>
 
-#include "common/contract/exit_code.h"
-#include "common/contract/python_command.h"
-#include "common/contract/supervised_place.h"
-#include "common/contract/torch_variables.h"
-#include "trainer-runtime/cmd/pod_devices.h"
+#include "common/contract/command/python_command.h"
+#include "common/contract/environment/supervised_place.h"
+#include "common/contract/environment/torch_variables.h"
+#include "common/contract/status/exit_code.h"
+#include "trainer-runtime/cmd/devices/pod_devices.h"
 #include "trainer-runtime/cmd/program_service.h"
 #include "trainer-runtime/cmd/runtime_service.h"
-#include "trainer-runtime/supervisor/horovod_gate.h"
-#include "trainer-runtime/supervisor/horovod_rendezvous.h"
+#include "trainer-runtime/supervisor/hang/ras_client.h"
 #include "trainer-runtime/supervisor/oom_kills.h"
-#include "trainer-runtime/supervisor/pod_listener.h"
+#include "trainer-runtime/supervisor/peers/horovod_gate.h"
+#include "trainer-runtime/supervisor/peers/horovod_rendezvous.h"
+#include "trainer-runtime/supervisor/peers/torchrun_watch.h"
+#include "trainer-runtime/supervisor/process/supervised_signals.h"
 #include "trainer-runtime/supervisor/process_plan.h"
 #include "trainer-runtime/supervisor/process_succession.h"
 #include "trainer-runtime/supervisor/program_hold.h"
-#include "trainer-runtime/supervisor/ras_client.h"
-#include "trainer-runtime/supervisor/supervised_signals.h"
+#include "trainer-runtime/supervisor/status/pod_listener.h"
 #include "trainer-runtime/supervisor/supervisor.h"
-#include "trainer-runtime/supervisor/torchrun_watch.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 
 namespace lockstep::runtime {
 

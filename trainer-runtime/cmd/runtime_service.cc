@@ -3,9 +3,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "common/base/file.h"
-#include "common/contract/initial_status.h"
-#include "common/contract/last_line.h"
+#include "common/base/io/file.h"
+#include "common/contract/status/initial_status.h"
+#include "common/contract/text/last_line.h"
 #include "trainer-runtime/telemetry/process_channel.h"
 #include "trainer-runtime/telemetry/runtime_endpoints.h"
 

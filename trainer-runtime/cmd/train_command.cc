@@ -2,11 +2,11 @@
 
 #include <utility>
 
-#include "common/contract/exit_code.h"
-#include "common/contract/supervised_place.h"
-#include "common/contract/termination_message.h"
-#include "common/contract/training_spec.h"
-#include "trainer-runtime/cmd/device_choice.h"
+#include "common/contract/environment/supervised_place.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/termination_message.h"
+#include "common/contract/training/training_spec.h"
+#include "trainer-runtime/cmd/devices/device_choice.h"
 #include "trainer-runtime/cmd/ps_process.h"
 #include "trainer-runtime/cmd/training_parts.h"
 #include "trainer-runtime/cmd/training_process.h"

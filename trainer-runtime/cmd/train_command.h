@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 #include "trainer-runtime/cmd/stop_signal.h"
 #include "trainer-runtime/devices/device.h"
 
@@ -30,7 +30,7 @@ struct TrainCommandOptions {
 
 // `lockstep-runtime train`: trains this process's share of the job that `variables` describe, and
 // meets the other ranks again after every loss, until the end. Returns the process's exit code, as
-// common/contract/exit_code.h lists them. Thread: the main thread.
+// common/contract/status/exit_code.h lists them. Thread: the main thread.
 int TrainCommand(const EnvironmentMap& variables, const TrainCommandOptions& options);
 
 }  // namespace lockstep::runtime

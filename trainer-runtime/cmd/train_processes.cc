@@ -10,13 +10,13 @@
 #include <unistd.h>
 #include <utility>
 
-#include "common/contract/exit_code.h"
-#include "common/contract/training_spec.h"
-#include "trainer-runtime/cmd/pod_devices.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/training/training_spec.h"
+#include "trainer-runtime/cmd/devices/pod_devices.h"
 #include "trainer-runtime/cmd/runtime_service.h"
-#include "trainer-runtime/supervisor/pod_listener.h"
+#include "trainer-runtime/supervisor/process/supervised_signals.h"
 #include "trainer-runtime/supervisor/process_succession.h"
-#include "trainer-runtime/supervisor/supervised_signals.h"
+#include "trainer-runtime/supervisor/status/pod_listener.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 #include "trainer-runtime/train/ending.h"
 

@@ -9,8 +9,8 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "trainer-runtime/collectives/gradient_reducer.h"
 #include "trainer-runtime/collectives/nccl/nccl_agreement.h"
+#include "trainer-runtime/collectives/reduce/gradient_reducer.h"
 #include "trainer-runtime/data/sample_ledger.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/telemetry/metrics.h"

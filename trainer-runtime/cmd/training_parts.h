@@ -5,10 +5,10 @@
 #include <string>
 
 #include "common/base/result.h"
-#include "common/contract/environment.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/collectives/nccl/nccl_agreement.h"
-#include "trainer-runtime/collectives/shared_segment.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
 #include "trainer-runtime/data/dataset.h"
 #include "trainer-runtime/strategy/replica_set.h"
 #include "trainer-runtime/strategy/strategy.h"

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 #include "trainer-runtime/collectives/testing_world.h"
 
 namespace lockstep::runtime {

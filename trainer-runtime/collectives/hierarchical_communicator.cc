@@ -7,10 +7,10 @@
 #include <string>
 #include <utility>
 
-#include "common/contract/lost_peer.h"
-#include "trainer-runtime/collectives/failure_latch.h"
+#include "common/contract/status/lost_peer.h"
+#include "trainer-runtime/collectives/communicator/failure_latch.h"
+#include "trainer-runtime/collectives/communicator/links.h"
 #include "trainer-runtime/collectives/host_groups.h"
-#include "trainer-runtime/collectives/links.h"
 
 namespace lockstep::runtime {
 namespace {

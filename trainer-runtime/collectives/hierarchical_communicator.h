@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "common/base/unique_fd.h"
-#include "trainer-runtime/collectives/communicator_front.h"
+#include "common/base/io/unique_fd.h"
+#include "trainer-runtime/collectives/communicator/communicator_front.h"
 
 namespace lockstep::runtime {
 

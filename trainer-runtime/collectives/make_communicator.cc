@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "common/base/digest.h"
-#include "trainer-runtime/collectives/communicator_front.h"
-#include "trainer-runtime/collectives/failure_latch.h"
+#include "trainer-runtime/collectives/communicator/communicator_front.h"
+#include "trainer-runtime/collectives/communicator/failure_latch.h"
 #include "trainer-runtime/collectives/hierarchical_communicator.h"
 #include "trainer-runtime/collectives/host_groups.h"
-#include "trainer-runtime/collectives/lent_memory.h"
-#include "trainer-runtime/collectives/setup_messages.h"
-#include "trainer-runtime/collectives/shared_memory_communicator.h"
-#include "trainer-runtime/collectives/shared_memory_layout.h"
-#include "trainer-runtime/collectives/shared_segment.h"
-#include "trainer-runtime/collectives/tcp_communicator.h"
+#include "trainer-runtime/collectives/shared_memory/lent_memory.h"
+#include "trainer-runtime/collectives/shared_memory/setup_messages.h"
+#include "trainer-runtime/collectives/shared_memory/shared_memory_communicator.h"
+#include "trainer-runtime/collectives/shared_memory/shared_memory_layout.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
+#include "trainer-runtime/collectives/tcp/tcp_communicator.h"
 
 // How ranks agree on a backend. Rank 0 leads; every message is Hello or one of setup_messages.h,
 // over the links.

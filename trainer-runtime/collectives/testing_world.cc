@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "common/base/check.h"
-#include "trainer-runtime/collectives/shared_segment.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
 
 namespace lockstep::runtime {
 namespace {

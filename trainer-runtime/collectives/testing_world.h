@@ -8,9 +8,9 @@
 
 #include <sys/types.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 
 // For tests only: worlds of ranks on this machine, as threads or as processes.
 

@@ -11,12 +11,12 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include "common/contract/lost_peer.h"
+#include "common/contract/status/lost_peer.h"
 #include "trainer-runtime/collectives/hierarchical_communicator.h"
-#include "trainer-runtime/collectives/shared_memory_communicator.h"
-#include "trainer-runtime/collectives/shared_memory_layout.h"
-#include "trainer-runtime/collectives/shared_segment.h"
-#include "trainer-runtime/collectives/tcp_communicator.h"
+#include "trainer-runtime/collectives/shared_memory/shared_memory_communicator.h"
+#include "trainer-runtime/collectives/shared_memory/shared_memory_layout.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
+#include "trainer-runtime/collectives/tcp/tcp_communicator.h"
 #include "trainer-runtime/collectives/testing_world.h"
 
 // Large worlds, with ranks as threads. A link from each of 1,024 ranks to each other one would be a

@@ -9,8 +9,8 @@
 #include <utility>
 #include <zlib.h>
 
-#include "common/base/file.h"
-#include "common/contract/training_spec.h"
+#include "common/base/io/file.h"
+#include "common/contract/training/training_spec.h"
 
 namespace lockstep::runtime {
 namespace {

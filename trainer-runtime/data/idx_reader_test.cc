@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::runtime {
 namespace {

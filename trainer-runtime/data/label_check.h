@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/data/dataset.h"
 
 namespace lockstep::runtime {

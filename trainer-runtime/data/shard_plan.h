@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/data/cursor.h"
 
 namespace lockstep::runtime {

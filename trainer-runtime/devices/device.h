@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "common/contract/gpu_visibility.h"
+#include "common/contract/environment/gpu_visibility.h"
 
 namespace lockstep::runtime {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 #include "trainer-runtime/devices/device.h"
 
 namespace lockstep::runtime {

@@ -114,7 +114,7 @@ struct LockstepEngineStepResult {
 struct LockstepEngineApi {
   uint32_t abi_version;  // first in every version, so that it can always be read
 
-  // `spec_json` is the training section (common/contract/training_spec.h), UTF-8.
+  // `spec_json` is the training section (common/contract/training/training_spec.h), UTF-8.
   LockstepEngineCode (*create)(const char* spec_json,
                                uint64_t spec_byte_count,
                                LockstepEngineHandle** engine,

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine.h"
 
 // What every engine must satisfy, whatever computes inside it. For tests.

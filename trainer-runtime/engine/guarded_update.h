@@ -1,7 +1,7 @@
 #pragma once
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine.h"
 #include "trainer-runtime/engine/guarded_step.h"
 

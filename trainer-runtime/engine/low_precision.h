@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 
 namespace lockstep::runtime {
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/update_element.h"
 
 namespace lockstep::runtime {

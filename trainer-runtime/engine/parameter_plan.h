@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/host_floats.h"
 #include "trainer-runtime/engine/initializer.h"
 #include "trainer-runtime/engine/parameter_store.h"

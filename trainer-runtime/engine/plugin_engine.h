@@ -39,8 +39,8 @@ class EnginePlugin {
   // plug-in).
   static Result<EnginePlugin> Load(const EnginePluginOptions& options);
 
-  // An engine for a training section (JSON, common/contract/training_spec.h). It is used on one
-  // thread and may outlive this object.
+  // An engine for a training section (JSON, common/contract/training/training_spec.h). It is used
+  // on one thread and may outlive this object.
   // Errors: kInvalidArgument with the field at fault, kResourceExhausted (memory), kNotFound (no
   // such device, or not what it needs), kMismatch (gradients of another number type), kInternal.
   Result<std::unique_ptr<Engine>> MakeEngine(std::string_view spec_json) const;

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine.h"
 
 namespace lockstep::runtime {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 
 namespace lockstep::runtime {
 

@@ -7,8 +7,8 @@
 
 #include <sys/socket.h>
 
-#include "common/base/socket_liveness.h"
-#include "common/base/socket_wait.h"
+#include "common/base/io/socket_liveness.h"
+#include "common/base/io/socket_wait.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
 

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "trainer-runtime/ps/message_socket.h"
 #include "trainer-runtime/rendezvous/dialer.h"
 #include "trainer-runtime/rendezvous/letter_box.h"

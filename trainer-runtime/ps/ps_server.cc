@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/signals_blocked.h"
-#include "common/contract/topology.h"
+#include "common/base/io/signals_blocked.h"
+#include "common/contract/environment/topology.h"
 #include "trainer-runtime/ps/ps_loop.h"
 
 namespace lockstep::runtime {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/strategy/parameter_server/shard_copy.h"
 

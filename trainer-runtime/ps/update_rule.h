@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/strategy/parameter_server/shard_content.h"
 
 namespace lockstep::runtime {

@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "common/base/socket_wait.h"
+#include "common/base/io/socket_wait.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 #include "trainer-runtime/rendezvous/frames.h"
 
 namespace lockstep::runtime {

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "common/base/digest.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::runtime {
 namespace {

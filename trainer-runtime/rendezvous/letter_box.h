@@ -9,8 +9,8 @@
 
 #include <sys/eventfd.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/signals_blocked.h"
-#include "common/contract/lost_peer.h"
+#include "common/base/io/signals_blocked.h"
+#include "common/contract/status/lost_peer.h"
 #include "trainer-runtime/rendezvous/host_id.h"
 #include "trainer-runtime/rendezvous/mesh_loop.h"
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/status_document.h"
+#include "common/contract/status/status_document.h"
 
 namespace lockstep::runtime {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "common/process/thread_watch.h"
 #include "trainer-runtime/rendezvous/dialer.h"
 #include "trainer-runtime/rendezvous/mailbox.h"

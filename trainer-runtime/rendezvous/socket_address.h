@@ -5,8 +5,8 @@
 
 #include <sys/socket.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 
 namespace lockstep::runtime {
 

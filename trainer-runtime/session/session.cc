@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "common/contract/lost_peer.h"
+#include "common/contract/status/lost_peer.h"
 #include "common/process/silence.h"
 #include "trainer-runtime/session/descriptors.h"
 #include "trainer-runtime/session/state_source.h"

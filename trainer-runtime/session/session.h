@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 #include "trainer-runtime/session/abort_switch.h"
 #include "trainer-runtime/session/session_options.h"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/contract/topology.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "common/contract/environment/topology.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 
 namespace lockstep::runtime {
 namespace {

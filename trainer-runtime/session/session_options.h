@@ -6,7 +6,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 
 namespace lockstep::runtime {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "common/contract/status_document.h"
+#include "common/contract/status/status_document.h"
 #include "trainer-runtime/rendezvous/mesh.h"
 
 namespace lockstep::runtime {

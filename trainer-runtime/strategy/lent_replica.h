@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "common/base/result.h"
-#include "trainer-runtime/collectives/shared_segment.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
 #include "trainer-runtime/strategy/replica_set.h"
 
 namespace lockstep::runtime {

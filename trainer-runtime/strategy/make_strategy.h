@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine.h"
 #include "trainer-runtime/strategy/bucket_plan.h"
 #include "trainer-runtime/strategy/replica_set.h"

@@ -8,7 +8,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 
 namespace lockstep::runtime {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <thread>
 
-#include "trainer-runtime/collectives/shared_segment.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
 #include "trainer-runtime/strategy/state_digest.h"
 
 namespace lockstep::runtime {

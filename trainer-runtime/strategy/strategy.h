@@ -7,7 +7,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/reduce/gradient_reducer.h"
 #include "trainer-runtime/engine/engine.h"
 #include "trainer-runtime/strategy/replica_set.h"
 

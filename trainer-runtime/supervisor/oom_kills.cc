@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::runtime {
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/whole_milliseconds.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/lost_peer.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/lost_peer.h"
 
 namespace lockstep::runtime {
 

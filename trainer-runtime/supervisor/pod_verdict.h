@@ -10,7 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/contract/termination_message.h"
+#include "common/contract/status/termination_message.h"
 
 namespace lockstep::runtime {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/contract/launcher.h"
-#include "common/contract/torch_variables.h"
-#include "trainer-runtime/supervisor/ras_client.h"
+#include "common/contract/command/launcher.h"
+#include "common/contract/environment/torch_variables.h"
+#include "trainer-runtime/supervisor/hang/ras_client.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainer-runtime/supervisor/process_succession.h"
 
-#include "common/contract/supervised_place.h"
+#include "common/contract/environment/supervised_place.h"
 
 namespace lockstep::runtime {
 

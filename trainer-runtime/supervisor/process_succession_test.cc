@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/supervised_place.h"
+#include "common/contract/environment/supervised_place.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -4,13 +4,13 @@
 #include <memory>
 #include <mutex>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/control_message.h"
-#include "common/contract/environment.h"
-#include "common/contract/relaunch.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/environment/relaunch.h"
+#include "common/contract/status/control_message.h"
 #include "trainer-runtime/telemetry/status_board.h"
 
 namespace lockstep::runtime {

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "common/base/time.h"
-#include "common/contract/python_command.h"
+#include "common/contract/command/python_command.h"
 #include "common/process/find_program.h"
+#include "trainer-runtime/supervisor/process/supervised_signals.h"
 #include "trainer-runtime/supervisor/process_names.h"
-#include "trainer-runtime/supervisor/supervised_signals.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -7,9 +7,9 @@
 #include <sys/types.h>
 
 #include "common/base/result.h"
-#include "trainer-runtime/supervisor/child_process.h"
+#include "trainer-runtime/supervisor/process/child_process.h"
+#include "trainer-runtime/supervisor/process/warm_starts.h"
 #include "trainer-runtime/supervisor/supervisor.h"
-#include "trainer-runtime/supervisor/warm_starts.h"
 
 namespace lockstep::runtime {
 

@@ -11,19 +11,19 @@
 #include <sys/signalfd.h>
 
 #include "common/base/check.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/last_line.h"
-#include "trainer-runtime/supervisor/child_process.h"
-#include "trainer-runtime/supervisor/pod_output.h"
+#include "common/base/io/unique_fd.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/text/last_line.h"
+#include "trainer-runtime/supervisor/hang/survivors.h"
+#include "trainer-runtime/supervisor/hang/watchdog.h"
+#include "trainer-runtime/supervisor/output/pod_output.h"
 #include "trainer-runtime/supervisor/pod_verdict.h"
+#include "trainer-runtime/supervisor/process/child_process.h"
+#include "trainer-runtime/supervisor/process/process_reaper.h"
+#include "trainer-runtime/supervisor/process/stop_requests.h"
+#include "trainer-runtime/supervisor/process/supervised_signals.h"
 #include "trainer-runtime/supervisor/process_names.h"
-#include "trainer-runtime/supervisor/process_reaper.h"
 #include "trainer-runtime/supervisor/program_starter.h"
-#include "trainer-runtime/supervisor/stop_requests.h"
-#include "trainer-runtime/supervisor/supervised_signals.h"
-#include "trainer-runtime/supervisor/survivors.h"
-#include "trainer-runtime/supervisor/watchdog.h"
 
 namespace lockstep::runtime {
 namespace {

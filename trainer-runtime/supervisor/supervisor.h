@@ -8,15 +8,15 @@
 
 #include <sys/types.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/environment.h"
-#include "common/contract/termination_message.h"
-#include "trainer-runtime/supervisor/hang_court.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/status/termination_message.h"
+#include "trainer-runtime/supervisor/hang/hang_court.h"
+#include "trainer-runtime/supervisor/output/torchrun_summary.h"
 #include "trainer-runtime/supervisor/program_hold.h"
-#include "trainer-runtime/supervisor/torchrun_summary.h"
 
 namespace lockstep::runtime {
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "trainer-runtime/supervisor/process_plan.h"
 #include "trainer-runtime/supervisor/supervisor_test_support.h"
 

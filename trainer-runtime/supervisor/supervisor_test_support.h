@@ -14,14 +14,14 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/termination_message.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/termination_message.h"
 #include "common/process/process_stat.h"
-#include "trainer-runtime/supervisor/supervised_signals.h"
+#include "trainer-runtime/supervisor/process/supervised_signals.h"
 #include "trainer-runtime/supervisor/supervisor.h"
 
 namespace lockstep::runtime {

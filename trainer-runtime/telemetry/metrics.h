@@ -9,7 +9,7 @@
 
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
-#include "common/contract/status_document.h"
+#include "common/contract/status/status_document.h"
 #include "trainer-runtime/devices/device.h"
 
 namespace lockstep::runtime {

@@ -3,9 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 
 namespace lockstep::runtime {
 

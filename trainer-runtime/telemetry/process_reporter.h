@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "common/base/log.h"
-#include "common/contract/control_message.h"
-#include "common/contract/termination_message.h"
+#include "common/contract/status/control_message.h"
+#include "common/contract/status/termination_message.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/status_board.h"
 

@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/digest.h"
 #include "common/base/time.h"
-#include "common/contract/status_document.h"
+#include "common/contract/status/status_document.h"
 #include "common/json/json.h"
 
 namespace lockstep::runtime {

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/strong_id.h"
-#include "common/contract/control_message.h"
+#include "common/contract/status/control_message.h"
 #include "common/http/http_server.h"
 #include "trainer-runtime/telemetry/metrics.h"
 #include "trainer-runtime/telemetry/status_board.h"

@@ -1,6 +1,6 @@
 #include "trainer-runtime/train/fingerprint.h"
 
-#include "common/contract/state_fingerprint.h"
+#include "common/contract/training/state_fingerprint.h"
 
 namespace lockstep::runtime {
 

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/contract/state_fingerprint.h"
+#include "common/contract/training/state_fingerprint.h"
 
 namespace lockstep::runtime {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "common/contract/training_result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_result.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/strategy/rank_control.h"
 #include "trainer-runtime/train/trainer.h"
 

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/state_fingerprint.h"
+#include "common/contract/training/state_fingerprint.h"
 #include "trainer-runtime/collectives/testing_world.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"

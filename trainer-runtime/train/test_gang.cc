@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/host_reducer.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
+#include "trainer-runtime/collectives/reduce/host_reducer.h"
 #include "trainer-runtime/session/state_source.h"
 #include "trainer-runtime/strategy/lent_replica.h"
 #include "trainer-runtime/strategy/rank_control.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/base/log.h"
-#include "trainer-runtime/collectives/shared_segment.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 #include "trainer-runtime/strategy/replica_set.h"
 #include "trainer-runtime/strategy/strategy.h"

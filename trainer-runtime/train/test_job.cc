@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/engine/testing/fake_device_engine.h"
 

@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/checkpoint/checkpoint_store.h"
 #include "trainer-runtime/data/dataset.h"
 #include "trainer-runtime/train/test_gang.h"

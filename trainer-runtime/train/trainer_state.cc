@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/contract/state_fingerprint.h"
+#include "common/contract/training/state_fingerprint.h"
 #include "trainer-runtime/strategy/state_exchange.h"
 #include "trainer-runtime/train/trainer.h"
 

@@ -14,9 +14,9 @@
 #include <gtest/gtest.h>
 
 #include "common/base/digest.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/json/json.h"
-#include "trainer-runtime/collectives/communicator_reducer.h"
+#include "trainer-runtime/collectives/reduce/communicator_reducer.h"
 #include "trainer-runtime/train/test_gang.h"
 #include "trainer-runtime/train/test_job.h"
 

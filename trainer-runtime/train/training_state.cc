@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "common/json/json.h"
 #include "trainer-runtime/strategy/finite.h"
 

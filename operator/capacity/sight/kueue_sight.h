@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/json/json.h"
-#include "operator/api/kueue_admission.h"
+#include "operator/api/job/kueue_admission.h"
 
 namespace lockstep::control {
 

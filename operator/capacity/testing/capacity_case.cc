@@ -1,7 +1,7 @@
 #include "operator/capacity/testing/capacity_case.h"
 
-#include "operator/api/conditions.h"
-#include "operator/api/kueue_admission.h"
+#include "operator/api/job/kueue_admission.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 namespace {

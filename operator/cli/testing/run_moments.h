@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "common/base/time.h"
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 
 namespace lockstep::control {
 

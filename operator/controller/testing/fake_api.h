@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
 #include "operator/controller/api_cluster.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/pods/job_objects.h"

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/rfc3339.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
 #include "operator/controller/round_keeper.h"
 #include "operator/reconcile/testing/fake_world.h"
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "operator/api/conditions.h"
-#include "operator/api/derived_status.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/gang/pod_labels.h"

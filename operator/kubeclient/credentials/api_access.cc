@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "operator/kubeclient/credentials/kubeconfig.h"
 
 namespace lockstep::control {

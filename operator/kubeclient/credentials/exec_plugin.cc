@@ -12,8 +12,8 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/rfc3339.h"
-#include "common/base/unique_fd.h"
 #include "common/json/json.h"
 
 namespace lockstep::control {

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 
-#include "common/base/file.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/file.h"
+#include "common/base/io/unique_fd.h"
 #include "common/json/json.h"
 #include "operator/kubeclient/transport/testing/temporary_folder.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/json/json.h"
 #include "operator/kubeclient/credentials/base64.h"
 #include "operator/yaml/yaml.h"

@@ -9,9 +9,9 @@
 #include <sys/eventfd.h>
 
 #include "common/base/check.h"
-#include "common/base/file.h"
-#include "common/base/signals_blocked.h"
-#include "common/base/unique_fd.h"
+#include "common/base/io/file.h"
+#include "common/base/io/signals_blocked.h"
+#include "common/base/io/unique_fd.h"
 #include "operator/kubeclient/credentials/base64.h"
 
 namespace lockstep::control {

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "operator/kubeclient/transport/testing/temporary_folder.h"
 
 namespace lockstep::control {

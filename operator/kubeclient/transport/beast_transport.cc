@@ -16,8 +16,8 @@
 
 #include "common/base/check.h"
 #include "common/base/digest.h"
+#include "common/base/io/signals_blocked.h"
 #include "common/base/prng.h"
-#include "common/base/signals_blocked.h"
 #include "operator/kubeclient/transport/call_collector.h"
 #include "operator/kubeclient/transport/http_connection.h"
 #include "operator/kubeclient/transport/request_text.h"

@@ -16,8 +16,8 @@
 #include <pplx/threadpool.h>
 
 #include "common/base/check.h"
-#include "common/base/signals_blocked.h"
-#include "common/base/socket_liveness.h"
+#include "common/base/io/signals_blocked.h"
+#include "common/base/io/socket_liveness.h"
 #include "operator/kubeclient/transport/request_text.h"
 
 namespace lockstep::control {

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 
 #include "common/base/check.h"
-#include "common/base/socket_liveness.h"
+#include "common/base/io/socket_liveness.h"
 #include "operator/kubeclient/transport/request_text.h"
 
 namespace lockstep::control {

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "common/base/check.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::control {
 namespace {

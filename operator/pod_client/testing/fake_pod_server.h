@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep::control {
 

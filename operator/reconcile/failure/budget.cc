@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 
 namespace lockstep::control {
 namespace {

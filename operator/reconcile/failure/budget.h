@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/failure/restart_cause.h"
 
 // What failures cost a job. Local words: an *incident* is what happened once, however many pods it

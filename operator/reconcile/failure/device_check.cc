@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "common/base/plural.h"
-#include "common/contract/status_document.h"
-#include "common/contract/text.h"
-#include "operator/api/placement.h"
+#include "common/contract/status/status_document.h"
+#include "common/contract/text/text.h"
+#include "operator/api/job/placement.h"
 
 namespace lockstep::control {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/base/check.h"
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 #include "operator/reconcile/failure/restart_policy.h"
 
 namespace lockstep::control {

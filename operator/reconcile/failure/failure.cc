@@ -6,12 +6,12 @@
 #include <set>
 
 #include "common/base/check.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/last_line.h"
-#include "common/contract/lost_peer.h"
-#include "common/contract/termination_message.h"
-#include "common/contract/text.h"
-#include "operator/api/placement.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/lost_peer.h"
+#include "common/contract/status/termination_message.h"
+#include "common/contract/text/last_line.h"
+#include "common/contract/text/text.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/hung_rank.h"
 #include "operator/reconcile/failure/judged_hang.h"

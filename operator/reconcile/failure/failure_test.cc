@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/termination_message.h"
+#include "common/contract/status/termination_message.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/echo.h"
 #include "operator/reconcile/testing/fake_world.h"

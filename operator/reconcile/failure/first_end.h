@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 
 namespace lockstep::control {
 

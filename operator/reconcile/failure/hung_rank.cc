@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
 
 namespace lockstep::control {
 namespace {

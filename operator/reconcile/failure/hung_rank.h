@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "common/contract/hang_evidence.h"
+#include "common/contract/status/hang_evidence.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 

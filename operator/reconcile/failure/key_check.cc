@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/base/plural.h"
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/pods/job_objects.h"
 #include "operator/reconcile/pods/lasting_checkpoints.h"
 

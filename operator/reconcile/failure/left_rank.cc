@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "common/base/name_list.h"
-#include "common/contract/exit_code.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/exit_code.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/restart_policy.h"
 #include "operator/reconcile/failure/vain_meeting.h"
 #include "operator/reconcile/gang/departure.h"

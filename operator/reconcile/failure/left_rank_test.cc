@@ -5,10 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/exit_code.h"
-#include "common/contract/lost_peer.h"
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/lost_peer.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/echo.h"
 #include "operator/reconcile/failure/vain_meeting.h"
 #include "operator/reconcile/testing/fake_world.h"

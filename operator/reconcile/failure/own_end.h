@@ -1,6 +1,6 @@
 #pragma once
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/observed.h"
 
 namespace lockstep::control {

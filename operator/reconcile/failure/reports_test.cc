@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/device_check.h"
 #include "operator/reconcile/testing/fake_world.h"
 

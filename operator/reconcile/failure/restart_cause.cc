@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/contract/exit_code.h"
+#include "common/contract/status/exit_code.h"
 
 namespace lockstep::control {
 

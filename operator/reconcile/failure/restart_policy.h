@@ -1,7 +1,7 @@
 #pragma once
 
-#include "common/contract/exit_code.h"
-#include "operator/api/training_job.h"
+#include "common/contract/status/exit_code.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

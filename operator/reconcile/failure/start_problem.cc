@@ -4,8 +4,8 @@
 #include <array>
 #include <string_view>
 
-#include "common/contract/text.h"
-#include "operator/api/placement.h"
+#include "common/contract/text/text.h"
+#include "operator/api/job/placement.h"
 #include "operator/capacity/pod_group.h"
 #include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/pods/admission_change.h"

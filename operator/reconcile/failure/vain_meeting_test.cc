@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -1,6 +1,6 @@
 #include "operator/reconcile/gang/departure.h"
 
-#include "common/contract/termination_message.h"
+#include "common/contract/status/termination_message.h"
 
 namespace lockstep::control {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "common/base/time.h"
-#include "common/contract/status_document.h"
-#include "operator/api/training_job.h"
+#include "common/contract/status/status_document.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "operator/api/template_parts.h"
+#include "operator/api/job/template_parts.h"
 #include "operator/kubeclient/kube/pod_requests.h"
 #include "operator/reconcile/gang/suspect_nodes.h"
 

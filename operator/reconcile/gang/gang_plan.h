@@ -3,11 +3,11 @@
 #include <set>
 #include <string>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 #include "operator/reconcile/observed.h"
-#include "operator/scheduler/plan.h"
+#include "operator/scheduler/plan/plan.h"
 
 namespace lockstep::control {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "common/base/plural.h"
-#include "operator/api/job_topology.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/job_topology.h"
+#include "operator/api/job/placement.h"
 
 namespace lockstep::control {
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/pod_labels.h"
 

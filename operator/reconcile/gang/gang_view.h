@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/strong_id.h"
-#include "common/contract/topology.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/observed.h"

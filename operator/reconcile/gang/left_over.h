@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {

@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "common/contract/topology.h"
-#include "operator/api/pod_label_names.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/fields/pod_label_names.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 
 namespace lockstep::control {

@@ -3,10 +3,10 @@
 #include <string>
 #include <string_view>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/left_over.h"
-#include "operator/scheduler/queue_tree.h"
+#include "operator/scheduler/queue/queue_tree.h"
 
 namespace lockstep::control {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

@@ -1,6 +1,6 @@
 #include "operator/reconcile/gang/seen_gang.h"
 
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/gang/departure.h"
 
 namespace lockstep::control {

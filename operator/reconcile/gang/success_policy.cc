@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/name_list.h"
-#include "common/contract/termination_message.h"
+#include "common/contract/status/termination_message.h"
 
 namespace lockstep::control {
 

@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "common/contract/topology.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/gang/gang_view.h"
 
 namespace lockstep::control {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 
 namespace lockstep::control {
 

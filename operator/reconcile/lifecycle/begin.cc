@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/ask_capacity.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/lifecycle/clock_skew.h"

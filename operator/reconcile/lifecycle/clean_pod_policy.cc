@@ -1,6 +1,6 @@
 #include "operator/reconcile/lifecycle/clean_pod_policy.h"
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/gang/gang_view.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 

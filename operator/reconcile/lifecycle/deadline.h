@@ -5,8 +5,8 @@
 #include <string>
 
 #include "common/base/time.h"
-#include "operator/api/training_job.h"
-#include "operator/api/training_queue.h"
+#include "operator/api/job/training_job.h"
+#include "operator/api/queue/training_queue.h"
 #include "operator/reconcile/decision_builder.h"
 
 namespace lockstep::control {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/lifecycle/clean_pod_policy.h"
 #include "operator/reconcile/pods/grace.h"
 #include "operator/reconcile/recovery/gang_relaunch.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/failure.h"
 #include "operator/reconcile/failure/restart_policy.h"
 #include "operator/reconcile/gang/departure.h"

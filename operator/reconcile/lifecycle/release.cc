@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/name_list.h"
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/ask_capacity.h"
 #include "operator/capacity/kueue_share.h"
 #include "operator/capacity/native_binding.h"

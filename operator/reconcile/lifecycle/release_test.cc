@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "operator/api/conditions.h"
-#include "operator/api/derived_status.h"
-#include "operator/api/kueue_admission.h"
+#include "operator/api/job/kueue_admission.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/derived_status.h"
 #include "operator/capacity/kueue_workload.h"
 #include "operator/reconcile/testing/fake_asking_world.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/gang_origin.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_size.h"

@@ -8,14 +8,14 @@
 #include <string>
 #include <variant>
 
-#include "operator/api/conditions.h"
-#include "operator/api/gang_spread.h"
-#include "operator/api/job_topology.h"
+#include "operator/api/job/job_topology.h"
+#include "operator/api/rules/gang_spread.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/pods/lasting_checkpoints.h"
 #include "operator/reconcile/recovery/gang_restart.h"
-#include "operator/scheduler/node_topology.h"
+#include "operator/scheduler/nodes/node_topology.h"
 
 namespace lockstep::control {
 namespace {

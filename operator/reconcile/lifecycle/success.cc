@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/success_policy.h"
 #include "operator/reconcile/lifecycle/progress.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/lifecycle/deadline.h"
 #include "operator/reconcile/recovery/gang_restart.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/plural.h"
-#include "common/contract/relaunch.h"
+#include "common/contract/environment/relaunch.h"
 #include "operator/reconcile/gang/gang_size.h"
 #include "operator/reconcile/gang/gang_view.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {

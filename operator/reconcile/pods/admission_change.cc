@@ -5,14 +5,14 @@
 #include <set>
 #include <vector>
 
-#include "operator/api/conditions.h"
-#include "operator/api/json_edit.h"
-#include "operator/api/kueue_admission.h"
-#include "operator/api/template_parts.h"
+#include "operator/api/fields/json_edit.h"
+#include "operator/api/job/kueue_admission.h"
+#include "operator/api/job/template_parts.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
-#include "operator/scheduler/amount_text.h"
+#include "operator/scheduler/queue/amount_text.h"
 
 namespace lockstep::control {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
 #include "operator/capacity/capacity_request.h"
 #include "operator/capacity/kueue_workload.h"

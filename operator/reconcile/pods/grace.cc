@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "common/base/check.h"
-#include "common/contract/topology.h"
-#include "operator/api/conditions.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/status/conditions.h"
 
 namespace lockstep::control {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <chrono>
 
-#include "common/contract/role.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/role.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 

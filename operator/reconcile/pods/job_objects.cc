@@ -1,6 +1,6 @@
 #include "operator/reconcile/pods/job_objects.h"
 
-#include "common/contract/topology.h"
+#include "common/contract/environment/topology.h"
 #include "operator/reconcile/gang/pod_labels.h"
 
 namespace lockstep::control {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "common/json/json.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 

@@ -1,7 +1,7 @@
 #include "operator/reconcile/pods/lasting_checkpoints.h"
 
-#include "operator/api/json_edit.h"
-#include "operator/api/template_parts.h"
+#include "operator/api/fields/json_edit.h"
+#include "operator/api/job/template_parts.h"
 #include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include "operator/api/json_edit.h"
+#include "operator/api/fields/json_edit.h"
 #include "operator/reconcile/gang/queue.h"
 
 namespace lockstep::control {

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/contract/environment.h"
-#include "common/contract/training_spec.h"
-#include "operator/api/job_topology.h"
-#include "operator/api/json_edit.h"
-#include "operator/api/recovery_rules.h"
-#include "operator/api/template_parts.h"
-#include "operator/api/variable_references.h"
+#include "common/contract/environment/environment.h"
+#include "common/contract/training/training_spec.h"
+#include "operator/api/fields/json_edit.h"
+#include "operator/api/job/job_topology.h"
+#include "operator/api/job/template_parts.h"
+#include "operator/api/job/variable_references.h"
+#include "operator/api/rules/recovery_rules.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "common/base/result.h"
-#include "common/contract/topology.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/job/training_job.h"
 #include "operator/kubeclient/kube/objects.h"
 #include "operator/reconcile/observed.h"
 

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/testing/paths.h"
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 #include "operator/api/job_manifest.h"
 #include "operator/capacity/pod_group.h"
 #include "operator/reconcile/pods/pod.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/gang/gang_binding.h"
 
 namespace lockstep::control {

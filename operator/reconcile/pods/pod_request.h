@@ -1,6 +1,6 @@
 #pragma once
 
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/pods/pod.h"
 
 namespace lockstep::control {

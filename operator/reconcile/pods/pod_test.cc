@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/gang/pod_labels.h"
 #include "operator/reconcile/testing/fake_world.h"

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/contract/topology.h"
-#include "operator/api/json_edit.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/fields/json_edit.h"
 
 namespace lockstep::control {
 namespace {

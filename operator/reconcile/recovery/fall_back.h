@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "common/contract/status_document.h"
+#include "common/contract/status/status_document.h"
 #include "operator/reconcile/decision_builder.h"
 #include "operator/reconcile/gang/gang_view.h"
 

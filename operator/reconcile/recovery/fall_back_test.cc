@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/termination_message.h"
-#include "operator/api/placement.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

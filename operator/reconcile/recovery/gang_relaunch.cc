@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/contract/relaunch.h"
-#include "operator/api/recovery_rules.h"
+#include "common/contract/environment/relaunch.h"
+#include "operator/api/rules/recovery_rules.h"
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/echo.h"

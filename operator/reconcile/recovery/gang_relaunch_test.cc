@@ -6,11 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
-#include "operator/api/encode.h"
-#include "operator/api/recovery_rules.h"
-#include "operator/api/status.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/rules/recovery_rules.h"
+#include "operator/api/status/conditions.h"
+#include "operator/api/status/status.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/testing/fake_world.h"
 

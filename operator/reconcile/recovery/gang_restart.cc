@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "common/base/plural.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/relaunch.h"
+#include "common/contract/environment/relaunch.h"
+#include "common/contract/status/exit_code.h"
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/failure/budget.h"
 

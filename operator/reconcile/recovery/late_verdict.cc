@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "common/contract/exit_code.h"
-#include "operator/api/placement.h"
+#include "common/contract/status/exit_code.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/failure.h"
 #include "operator/reconcile/failure/verdict_patience.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/base/rfc3339.h"
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/backoff.h"
 #include "operator/reconcile/recovery/gang_restart.h"
 

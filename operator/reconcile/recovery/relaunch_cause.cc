@@ -9,8 +9,8 @@
 
 #include "common/base/name_list.h"
 #include "common/base/whole_milliseconds.h"
-#include "common/contract/exit_code.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/exit_code.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/failure/echo.h"
 #include "operator/reconcile/failure/failure.h"

@@ -4,8 +4,8 @@
 #include <set>
 #include <utility>
 
-#include "common/contract/exit_code.h"
-#include "operator/api/placement.h"
+#include "common/contract/status/exit_code.h"
+#include "operator/api/job/placement.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/recovery/gang_restart.h"
 #include "operator/reconcile/recovery/successor.h"

@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include "operator/api/conditions.h"
-#include "operator/api/gang_spread.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/rules/gang_spread.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/gang/gang_plan.h"
 #include "operator/reconcile/recovery/refused_replacement.h"
 #include "operator/resources/node_usage.h"
-#include "operator/scheduler/node_topology.h"
+#include "operator/scheduler/nodes/node_topology.h"
 
 namespace lockstep::control {
 namespace {

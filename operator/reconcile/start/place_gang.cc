@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/ask_capacity.h"
 #include "operator/capacity/capacity_sources.h"
 #include "operator/capacity/native_binding.h"

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "operator/api/conditions.h"
-#include "operator/api/placement.h"
+#include "operator/api/job/placement.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/gang_binding.h"
 #include "operator/reconcile/gang/suspect_nodes.h"

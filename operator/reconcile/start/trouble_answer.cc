@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/reconcile/failure/vain_meeting.h"
 #include "operator/reconcile/gang/departure.h"
 #include "operator/reconcile/gang/seen_gang.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "operator/api/conditions.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/capacity_request.h"
 #include "operator/kubeclient/kube/capacity_kinds.h"
 

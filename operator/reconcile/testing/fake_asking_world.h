@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/base/prng.h"
-#include "operator/api/training_job.h"
+#include "operator/api/job/training_job.h"
 #include "operator/reconcile/testing/fake_world.h"
 
 namespace lockstep::control {

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "common/base/check.h"
-#include "common/contract/exit_code.h"
-#include "common/contract/termination_message.h"
-#include "operator/api/conditions.h"
+#include "common/contract/status/exit_code.h"
+#include "common/contract/status/termination_message.h"
+#include "operator/api/status/conditions.h"
 #include "operator/capacity/capacity_answer.h"
 #include "operator/reconcile/failure/restart_cause.h"
 #include "operator/reconcile/failure/start_problem.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/prng.h"
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 #include "operator/scheduler/testing/fake_gangs.h"
 #include "operator/scheduler/testing/fake_nodes.h"
 

@@ -1,6 +1,6 @@
 #include "operator/scheduler/testing/fake_gangs.h"
 
-#include "operator/scheduler/state_event.h"
+#include "operator/scheduler/state/state_event.h"
 #include "operator/scheduler/testing/fake_nodes.h"
 
 namespace lockstep::control {

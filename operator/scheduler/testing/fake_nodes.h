@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "operator/scheduler/plan.h"
+#include "operator/scheduler/plan/plan.h"
 
 namespace lockstep::control {
 

@@ -12,8 +12,8 @@
 #include "common/base/time.h"
 #include "tests/bench/allreduce/measure.h"
 #include "tests/bench/allreduce/world.h"
-#include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/shared_segment.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
+#include "trainer-runtime/collectives/shared_memory/shared_segment.h"
 
 namespace lockstep::bench {
 namespace {

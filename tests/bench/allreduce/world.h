@@ -1,6 +1,6 @@
 #pragma once
 
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 
 // The ranks of a measurement: processes of this machine.
 

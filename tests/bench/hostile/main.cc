@@ -19,7 +19,7 @@
 
 #include "common/base/check.h"
 #include "common/json/json.h"
-#include "operator/api/encode.h"
+#include "operator/api/job/encode.h"
 #include "operator/controller/control_loop.h"
 #include "operator/reconcile/testing/fake_world.h"
 

@@ -11,10 +11,10 @@
 
 #include <CLI/CLI.hpp>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 #include "common/base/stopwatch.h"
 #include "common/base/time.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "common/json/json.h"
 #include "trainer-runtime/data/batch_loader.h"
 #include "trainer-runtime/data/dataset.h"

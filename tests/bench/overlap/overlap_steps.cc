@@ -15,14 +15,14 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/prng.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "common/json/json.h"
-#include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/communicator_reducer.h"
-#include "trainer-runtime/collectives/host_reducer.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
+#include "trainer-runtime/collectives/reduce/communicator_reducer.h"
+#include "trainer-runtime/collectives/reduce/host_reducer.h"
 #include "trainer-runtime/engine/plugin_engine.h"
 #include "trainer-runtime/strategy/make_strategy.h"
 

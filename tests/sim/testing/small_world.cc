@@ -5,9 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "common/contract/environment.h"
-#include "operator/api/encode.h"
-#include "operator/api/job_topology.h"
+#include "common/contract/environment/environment.h"
+#include "operator/api/job/encode.h"
+#include "operator/api/job/job_topology.h"
 #include "operator/reconcile/failure/budget.h"
 #include "operator/reconcile/gang/pod_labels.h"
 

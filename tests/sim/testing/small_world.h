@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "common/contract/topology.h"
-#include "operator/api/training_job.h"
+#include "common/contract/environment/topology.h"
+#include "operator/api/job/training_job.h"
 #include "tests/sim/checks.h"
 
 namespace lockstep::control::sim {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine_export.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/strategy/testing/fake_gpu_engine.h"

@@ -5,7 +5,7 @@
 #include <bit>
 #include <utility>
 
-#include "common/contract/gpu_name.h"
+#include "common/contract/environment/gpu_name.h"
 
 namespace lockstep::runtime {
 namespace {

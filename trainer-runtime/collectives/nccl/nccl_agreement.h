@@ -10,7 +10,7 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
 
 namespace lockstep::runtime {

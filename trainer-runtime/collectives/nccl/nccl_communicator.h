@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "trainer-runtime/collectives/communicator.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 #include "trainer-runtime/collectives/nccl/bounded_wait.h"
 #include "trainer-runtime/collectives/nccl/cuda_device.h"
 #include "trainer-runtime/collectives/nccl/nccl_api.h"

@@ -5,7 +5,7 @@
 #include <system_error>
 #include <vector>
 
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::runtime {
 namespace {

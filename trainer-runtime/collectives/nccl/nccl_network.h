@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/contract/environment.h"
+#include "common/contract/environment/environment.h"
 
 namespace lockstep::runtime {
 

@@ -11,12 +11,12 @@
 #include "common/base/result.h"
 #include "common/base/strong_id.h"
 #include "common/base/time.h"
-#include "trainer-runtime/collectives/call.h"
-#include "trainer-runtime/collectives/communicator.h"
-#include "trainer-runtime/collectives/gradient_reducer.h"
+#include "trainer-runtime/collectives/communicator/call.h"
+#include "trainer-runtime/collectives/communicator/communicator.h"
 #include "trainer-runtime/collectives/nccl/nccl_agreement.h"
 #include "trainer-runtime/collectives/nccl/nccl_blame.h"
 #include "trainer-runtime/collectives/nccl/nccl_communicator.h"
+#include "trainer-runtime/collectives/reduce/gradient_reducer.h"
 
 namespace lockstep::runtime {
 

@@ -1,5 +1,5 @@
 // A plug-in whose engine is as far from the host as one on a GPU.
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine_export.h"
 #include "trainer-runtime/engine/reference_engine.h"
 #include "trainer-runtime/engine/testing/fake_device_engine.h"

@@ -1,5 +1,5 @@
 // A plug-in without LibTorch: tests load it where the real one would take long or is not built.
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine_export.h"
 #include "trainer-runtime/engine/reference_engine.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 
 // Networks that between them have every layer, activation, padding and loss. For tests.
 namespace lockstep::runtime {

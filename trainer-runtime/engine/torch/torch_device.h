@@ -10,7 +10,7 @@
 #include <ATen/ATen.h>
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/cuda/update_pass.h"
 #include "trainer-runtime/engine/engine.h"
 #include "trainer-runtime/engine/host_floats.h"

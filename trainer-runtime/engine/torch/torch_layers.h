@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/max_pool.h"
 #include "trainer-runtime/engine/window.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/base/result.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/parameter_store.h"
 #include "trainer-runtime/engine/torch/torch_layers.h"
 

@@ -1,4 +1,4 @@
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "trainer-runtime/engine/engine_export.h"
 #include "trainer-runtime/engine/torch/torch_engine.h"
 

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/testing/paths.h"
-#include "common/contract/training_spec.h"
+#include "common/contract/training/training_spec.h"
 #include "common/json/json.h"
 #include "trainer-runtime/engine/engine_checks.h"
 #include "trainer-runtime/engine/plugin_engine.h"

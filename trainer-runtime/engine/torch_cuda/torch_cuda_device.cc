@@ -14,7 +14,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <torch/version.h>
 
-#include "common/contract/gpu_name.h"
+#include "common/contract/environment/gpu_name.h"
 #include "trainer-runtime/engine/cuda/update_kernels.h"
 #include "trainer-runtime/engine/optimizer.h"
 #include "trainer-runtime/engine/torch_cuda/torch_cuda_graph.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "common/base/io/unique_fd.h"
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/base/unique_fd.h"
 #include "trainer-runtime/ps/ps_client.h"
 #include "trainer-runtime/ps/ps_server.h"
 

@@ -23,7 +23,7 @@ from lockstep_hang import steps
 # number, in Linux's abstract namespace: no file is left behind.
 VARIABLE = "LOCKSTEP_HANG_SOCKET"
 
-# The runtime's own bounds (common/contract/hang_evidence.h).
+# The runtime's own bounds (common/contract/status/hang_evidence.h).
 _GROUPS_MAX = 32
 _TEXT_MAX = 200
 

@@ -9,7 +9,7 @@ import weakref
 from typing import Any, Optional
 
 # Set by the runtime: a file of three numbers of 8 bytes for each process that it starts
-# (trainer-runtime/supervisor/step_file.h).
+# (trainer-runtime/supervisor/status/step_file.h).
 VARIABLE = "LOCKSTEP_STEP_FILE"
 COUNT, STEP, WRITER = range(3)
 UNKNOWN = -1

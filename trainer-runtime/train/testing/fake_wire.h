@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 
 namespace lockstep::runtime {
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/check.h"
-#include "common/base/file.h"
+#include "common/base/io/file.h"
 
 namespace lockstep::control {
 

@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 
 #include "common/base/check.h"
-#include "common/base/signals_blocked.h"
+#include "common/base/io/signals_blocked.h"
 
 namespace lockstep::control {
 namespace {

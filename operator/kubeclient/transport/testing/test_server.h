@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/base/unique_fd.h"
+#include "common/base/io/unique_fd.h"
 #include "operator/kubeclient/transport/testing/test_authority.h"
 
 struct ssl_ctx_st;

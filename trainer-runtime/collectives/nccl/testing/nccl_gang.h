@@ -8,8 +8,8 @@
 
 #include "common/base/result.h"
 #include "common/base/time.h"
-#include "trainer-runtime/collectives/gradient_reducer.h"
 #include "trainer-runtime/collectives/nccl/nccl_reducer.h"
+#include "trainer-runtime/collectives/reduce/gradient_reducer.h"
 #include "trainer-runtime/collectives/testing_world.h"
 
 // For tests only: ranks that are processes, each with the doubles of driver and NCCL.

@@ -12,7 +12,7 @@ from lockstep.errors import Mismatch, Status
 from lockstep.torch.session import Session
 
 _RANKS_SHOWN = 8  # choice: a line's worth
-_DIFFERENCES_SHOWN = 5  # as the built-in trainer: common/contract/state_fingerprint.cc
+_DIFFERENCES_SHOWN = 5  # as the built-in trainer: common/contract/training/state_fingerprint.cc
 
 Terms = Mapping[str, str]  # values by the names that a message has for them
 
