@@ -231,14 +231,6 @@ Result<Json> ParseJson(std::string_view text, std::size_t keys_max) {
   return Error(ErrorCode::kInvalidArgument, "not valid JSON" + where + ": " + handler.problem());
 }
 
-std::string DumpJson(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string DumpJsonPretty(const Json& value) {
-  return value.dump(2, ' ', false, Json::error_handler_t::replace);
-}
-
 Json FiniteOrNull(const std::optional<double>& number) {
   return number.has_value() && std::isfinite(*number) ? Json(*number) : Json(nullptr);
 }

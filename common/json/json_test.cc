@@ -1,10 +1,13 @@
 #include "common/json/json.h"
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "common/base/prng.h"
 
 namespace lockstep {
 namespace {
@@ -20,6 +23,54 @@ std::vector<std::string> Texts(const std::vector<Error>& errors) {
 TEST(ParseJson, KeepsTheOrderOfKeys) {
   EXPECT_EQ(DumpJson(ParseJson(R"({"b": 1, "a": [true, null]})").value()),
             R"({"b":1,"a":[true,null]})");
+}
+
+// By the library, which is slower.
+TEST(DumpJson, WritesWhatTheLibraryWrites) {
+  const auto expect_equal = [](const Json& value) {
+    EXPECT_EQ(DumpJson(value), value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  };
+  for (const Json& value : {Json(),
+                            Json(true),
+                            Json(0),
+                            Json(std::numeric_limits<int64_t>::min()),
+                            Json(std::numeric_limits<int64_t>::max()),
+                            Json(std::numeric_limits<uint64_t>::max()),
+                            Json(0.1),
+                            Json(1e300),
+                            Json(std::numeric_limits<double>::infinity()),
+                            Json::object(),
+                            Json::array(),
+                            Json{{"a", {1, {{"b", nullptr}}, "c"}}, {"\"\n", "\x7f"}}}) {
+    expect_equal(value);
+  }
+  for (int byte = 0; byte < 256; ++byte) {
+    expect_equal(std::string(1, static_cast<char>(byte)));
+  }
+  // Bytes of all kinds in any order: plain, escaped, and whole, cut and impossible UTF-8.
+  const std::vector<std::string> parts = {"a",
+                                          "plain text",
+                                          "\"",
+                                          "\\",
+                                          "\n",
+                                          "\x01",
+                                          "\xc3\xa9",
+                                          "\xc3",
+                                          "\xa9",
+                                          "\xe2\x82\xac",
+                                          "\xe2\x82",
+                                          "\xff",
+                                          "\xf0\x9f\x98\x80",
+                                          "\xed\xa0\x80"};
+  Prng prng(1);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string text;
+    for (uint64_t left = prng.Below(8); left > 0; --left) {
+      text += parts[prng.Below(parts.size())];
+    }
+    expect_equal(text);
+    expect_equal(Json{{text, 1}});
+  }
 }
 
 TEST(ParseJson, SyntaxErrorGivesLineAndColumn) {
